@@ -45,6 +45,7 @@ from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES, ItemTables
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Rule
@@ -123,6 +124,7 @@ class RankingTask:
         case: what is trained on and held out.
         learner: the method.
         seed: of the run.
+        cohort: who takes part in a round.
     """
 
     settings: Any
@@ -130,17 +132,19 @@ class RankingTask:
     case: RankingCase
     learner: Learner
     seed: int
+    cohort: CohortConfig
 
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, what rules without a model reach, and a leak of the protocol."""
-        stream, local = Streams.from_seed(self.seed).stream(NEGATIVES), self.settings.local
+        streams, clients = Streams.from_seed(self.seed), self.case.n_clients
         leak = measured_leak(
             self.case,
             rounds=self.settings.rounds,
-            stream=stream,
+            stream=streams.stream(NEGATIVES),
             seed=self.seed,
-            per_positive=local.negatives,
+            per_positive=self.settings.local.negatives,
+            present=lambda round_: self.cohort.draw(round_, clients, streams),
         )
         means = {
             name: {key: found.value for key, found in figures.items()}
@@ -232,6 +236,7 @@ def load_case(
     *,
     seed: int,
     data_dir: Path | None,
+    cohort: CohortConfig,
     learner: Learner,
 ) -> Undivided:
     """Read the rating table of a configuration, and hold two items of every client out.
@@ -242,7 +247,14 @@ def load_case(
     source = load_source(data, seed=seed, data_dir=data_dir)
     case = ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest)
     return Undivided(
-        RankingTask(settings=algorithm, table=source.table, case=case, learner=learner, seed=seed)
+        RankingTask(
+            settings=algorithm,
+            table=source.table,
+            case=case,
+            learner=learner,
+            seed=seed,
+            cohort=cohort,
+        )
     )
 
 

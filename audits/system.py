@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.protection import Claim
 from secure_fedrec.protection.bags import BagShape
@@ -189,7 +190,9 @@ class Statement:
 class Loader(Protocol):
     """Reads a data set."""
 
-    def __call__(self, data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
+    def __call__(
+        self, data: Any, algorithm: Any, *, seed: int, data_dir: Path | None, cohort: CohortConfig
+    ) -> Dataset:
         """Read it.
 
         Args:
@@ -197,6 +200,7 @@ class Loader(Protocol):
             algorithm: settings of ``[algorithm]``.
             seed: of the run.
             data_dir: where data sets lie.
+            cohort: who takes part in a round.
 
         Raises:
             DataError: it is missing or damaged.

@@ -80,7 +80,13 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
     load = config.audited.load
     if data_dir is None and config.data.name == FILE:
         data_dir = config.folder
-    return load(config.data, config.algorithm, seed=config.seed, data_dir=data_dir)
+    return load(
+        config.data,
+        config.algorithm,
+        seed=config.seed,
+        data_dir=data_dir,
+        cohort=config.cohort,
+    )
 
 
 def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:

@@ -10,13 +10,13 @@ as each of its negatives to be among those that were drawn, so how many test ite
 sum of independent trials of known odds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, paired_interval
 from secure_fedrec.evaluation.oracles import ORACLES, drawn_items, rule_figures
 from secure_fedrec.evaluation.protocols import RankingCase
@@ -74,6 +74,7 @@ def measured_leak(
     stream: Stream,
     seed: int,
     per_positive: int = 4,
+    present: Callable[[int], IntArray] | None = None,
     cutoff: int = 10,
 ) -> Leak:
     """Measure it.
@@ -84,6 +85,7 @@ def measured_leak(
         stream: of the training draws.
         seed: of the bootstrap.
         per_positive: negatives of a positive.
+        present: who takes part in a round, as of ``drawn_items``.
         cutoff: K.
 
     Raises:
@@ -91,7 +93,9 @@ def measured_leak(
     """
     if rounds < 1:
         raise ValueError("what is never drawn tells nothing before the first round")
-    drawn = drawn_items(case, rounds=rounds, stream=stream, per_positive=per_positive)
+    drawn = drawn_items(
+        case, rounds=rounds, stream=stream, per_positive=per_positive, present=present
+    )
     figures = rule_figures(case, drawn, cutoff=cutoff)
     hits = {name: figures[name][f"hit_rate_at_{cutoff}"] for name in ORACLES}
     return Leak(

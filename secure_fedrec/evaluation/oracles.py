@@ -7,7 +7,7 @@ one that keeps held-out items out of the draws it finds them without knowing any
 Rules have ties, and a tie says nothing: each figure is its expectation over all orders of the tied.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -66,7 +66,12 @@ def rule_quality(
 
 
 def drawn_items(
-    case: RankingCase, *, rounds: int, stream: Stream, per_positive: int = 4
+    case: RankingCase,
+    *,
+    rounds: int,
+    stream: Stream,
+    per_positive: int = 4,
+    present: Callable[[int], IntArray] | None = None,
 ) -> BoolArray:
     """bool[n, m], which items were a client's negative in any of its rounds.
 
@@ -74,32 +79,38 @@ def drawn_items(
 
     Args:
         case: what clients train on, and what is kept out.
-        rounds: of training; every client takes part in each.
+        rounds: of training.
         stream: of the draws.
         per_positive: negatives of a positive.
+        present: int64[P], ascending, who takes part in a round; None where everybody does.
     """
     drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
-    clients, rated = np.arange(case.n_clients, dtype=np.int64), case.rated
+    clients, rated, kept_out = np.arange(case.n_clients, dtype=np.int64), case.rated, case.kept_out
     for round_ in range(1, rounds + 1):
+        if present is not None:
+            clients = present(round_)
+            rated, kept_out = case.rated.of_all(clients), case.kept_out.of_all(clients)
         examples = draw_negatives(
             rated,
-            case.kept_out,
+            kept_out,
             case.n_items,
             per_positive=per_positive,
             stream=stream,
             round=round_,
             clients=clients,
         )
-        _mark(examples.indptr, examples.items, examples.labels, drawn)
+        _mark(clients, examples.indptr, examples.items, examples.labels, drawn)
     return drawn
 
 
 @compiled_loop
-def _mark(indptr: IntArray, items: IndexArray, labels: FloatArray, drawn: BoolArray) -> None:
-    for client in range(len(indptr) - 1):
-        for row in range(indptr[client], indptr[client + 1]):
+def _mark(
+    clients: IntArray, indptr: IntArray, items: IndexArray, labels: FloatArray, drawn: BoolArray
+) -> None:
+    for place in range(len(clients)):
+        for row in range(indptr[place], indptr[place + 1]):
             if labels[row] == 0.0:
-                drawn[client, items[row]] = True
+                drawn[clients[place], items[row]] = True
 
 
 def rule_figures(

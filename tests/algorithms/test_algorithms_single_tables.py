@@ -91,7 +91,7 @@ def test_the_order_of_a_bag_is_nobodys(name: str) -> None:
     algorithm, streams = SingleTables(METHODS[name](), M, N), Streams.from_seed(3)
     engine = engine_of(name)
     step = algorithm.client_step(np.arange(N), engine.public, engine.vault, streams)
-    vectors = step.upload.bags[SINGLES].values
+    vectors = np.asarray(step.upload.bags[SINGLES].values)
     clients, tables = algorithm._put_together(vectors)
     shuffled = np.random.default_rng(1).permutation(len(vectors))
     others, same = algorithm._put_together(vectors[shuffled])
@@ -113,7 +113,7 @@ def test_items_beyond_the_clip_of_the_ring_have_their_vectors() -> None:
     algorithm.initialise(vault, streams)
     public = algorithm.initial_public(items, streams)
     step = algorithm.client_step(np.arange(2), public, vault, streams)
-    values, codec = step.upload.bags[SINGLES].values, FixedPoint()
+    values, codec = np.asarray(step.upload.bags[SINGLES].values), FixedPoint()
     received = codec.decode(codec.encode(values))
     clients, tables = algorithm._put_together(received)
     assert clients.tolist() == [0, 1]

@@ -25,7 +25,9 @@ def recorded() -> tuple[RecordedRun, GroundTruth]:
             "recording": {"payload_rounds": [1, 5]},
         }
     )
-    ratings = load_ratings(config.data, config.algorithm, seed=config.seed, data_dir=None)
+    ratings = load_ratings(
+        config.data, config.algorithm, seed=config.seed, data_dir=None, cohort=config.cohort
+    )
     federation = build_federation(config, ratings.task(0))
     split = federation.task.split
     algorithm, problem, _ = federation.fresh()

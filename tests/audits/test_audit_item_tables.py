@@ -16,6 +16,7 @@ from audits.report.reading import read_report
 from audits.systems import system_named
 from secure_fedrec.algorithms.item_tables import FedMFConfig
 from secure_fedrec.data.negatives import Ragged
+from secure_fedrec.engines.local import CohortConfig
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
@@ -77,7 +78,7 @@ def test_the_warning_follows_the_measurement_and_not_the_name() -> None:
     tasks = []
     for protocol in ("published", "clean"):
         data, settings = RankingData(**SMALL, protocol=protocol), FedMFConfig(rounds=6)
-        task = system.load(data, settings, seed=2, data_dir=None).task(0)
+        task = system.load(data, settings, seed=2, data_dir=None, cohort=CohortConfig()).task(0)
         assert isinstance(task, RankingTask)
         tasks.append(task)
     assert [task.facts.warning is None for task in tasks] == [False, True]

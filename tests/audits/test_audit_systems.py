@@ -17,6 +17,7 @@ from audits.systems import SYSTEMS, system_named
 from audits.systems.pmf import rating_system
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import DATASETS
+from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 
@@ -86,7 +87,9 @@ def test_a_rating_system_trains_the_algorithm_it_is_of() -> None:
     assert (set(mine.kinds), mine.claims, mine.attacks) == (set(pmf.kinds), pmf.claims, pmf.attacks)
     data = RatingData(clients=12, items=20, mean_ratings=5.0, utility_folds=2)
     for system, kind in ((mine, Mine), (pmf, PMF)):
-        loaded = system.load(data, PMFConfig(rank=2, rounds=1), seed=1, data_dir=None)
+        loaded = system.load(
+            data, PMFConfig(rank=2, rounds=1), seed=1, data_dir=None, cohort=CohortConfig()
+        )
         for fold in loaded.folds:
             assert type(loaded.task(fold).fresh().algorithm) is kind
 

@@ -141,7 +141,9 @@ def test_noise_leaves_something_on_ml_100k(epsilon: float, rounds: int, bar: flo
             "gates": [],
         },
     )
-    data = load_ratings(config.data, config.algorithm, seed=1, data_dir=Path(FOLDER))
+    data = load_ratings(
+        config.data, config.algorithm, seed=1, data_dir=Path(FOLDER), cohort=config.cohort
+    )
     task = data.task(0)
     federation = build_federation(config, task)
     algorithm, problem, _ = federation.fresh()

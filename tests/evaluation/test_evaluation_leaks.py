@@ -70,6 +70,35 @@ def test_what_is_kept_out_is_never_drawn_and_nothing_else_is_spared() -> None:
         assert (drawn | trained).mean() > 0.97
 
 
+def test_draws_are_of_those_who_take_part() -> None:
+    """Found by attacking: what a training of few a round draws was taken for everybody's."""
+    case, stream = ranking_case(small_table(), protocol="published", seed=0), "negatives"
+    cohorts = {1: np.array([3, 7]), 2: np.array([7, 9, 20]), 3: np.arange(case.n_clients)}
+    everybody = [
+        drawn_items(case, rounds=rounds, stream=Streams.from_seed(0).stream(stream))
+        for rounds in (1, 2)
+    ]
+    drawn = drawn_items(
+        case,
+        rounds=2,
+        stream=Streams.from_seed(0).stream(stream),
+        present=cohorts.__getitem__,
+    )
+    assert np.array_equal(drawn[3], everybody[0][3])  # of round 1 alone
+    assert np.array_equal(drawn[7], everybody[1][7])
+    assert not drawn[[n for n in range(case.n_clients) if n not in (3, 7, 9, 20)]].any()
+    whole = leak_of(case, rounds=20)
+    few = measured_leak(
+        case,
+        rounds=20,
+        stream=Streams.from_seed(0).stream(stream),
+        seed=0,
+        present=lambda round_: np.array([round_, round_ + 1]),
+    )
+    assert whole.leaks
+    assert few.means["never drawn"]["hit_rate_at_10"].value < 0.5
+
+
 def test_a_leaking_protocol_is_warned_about_and_a_sound_one_is_not() -> None:
     published = leak_of(ranking_case(small_table(), protocol="published", seed=0), rounds=20)
     assert published.leaks

@@ -46,7 +46,9 @@ def data_dir() -> Path | None:
 @lru_cache(maxsize=2)
 def _ratings(seed: int) -> Ratings:
     config = parse_config({"seed": seed, "data": {"name": "ml-100k"}})
-    return load_ratings(config.data, config.algorithm, seed=seed, data_dir=data_dir())
+    return load_ratings(
+        config.data, config.algorithm, seed=seed, data_dir=data_dir(), cohort=config.cohort
+    )
 
 
 def federation(*, rho: int, denoisers: int, seed: int = 1, fold: int = 0) -> Federation[RatingTask]:

@@ -30,7 +30,9 @@ def build(recorded: object, request: pytest.FixtureRequest) -> Build:
 
     def federation(**settings: Any) -> Federation[RatingTask]:
         config = parse_config({"data": {"name": "ml-100k"}, **settings})
-        ratings = load_ratings(config.data, config.algorithm, seed=config.seed, data_dir=folder)
+        ratings = load_ratings(
+            config.data, config.algorithm, seed=config.seed, data_dir=folder, cohort=config.cohort
+        )
         return build_federation(config, ratings.task(0))
 
     return federation

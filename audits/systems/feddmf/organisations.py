@@ -26,6 +26,7 @@ from secure_fedrec.data.organisations.common_items import (
     split_common_items,
 )
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve
 from secure_fedrec.settings import OneOf, Settings, Within
@@ -292,7 +293,12 @@ def across(algorithm: DMFOrganisations, vault: Vault, client: int, items: IntArr
 
 
 def load_organisations(
-    data: CutData | CutFileData, algorithm: FedDMFSettings, *, seed: int, data_dir: Path | None
+    data: CutData | CutFileData,
+    algorithm: FedDMFSettings,
+    *,
+    seed: int,
+    data_dir: Path | None,
+    cohort: CohortConfig,
 ) -> Undivided:
     """Read the rating table of a configuration, and cut it.
 

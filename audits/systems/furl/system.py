@@ -24,6 +24,7 @@ from audits.systems.furl.settings import (
 from audits.systems.furl.texts import TextTask, load_texts
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.data import DATASETS
+from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.protection import Claim, Subject, claims_about
 
 _CLASSES = ("accuracy", "accuracy_mixed")
@@ -57,7 +58,9 @@ _CLAIMS = claims_about(
 )
 
 
-def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
+def _load(
+    data: Any, algorithm: Any, *, seed: int, data_dir: Path | None, cohort: CohortConfig
+) -> Dataset:
     if isinstance(data, InteractionData | InteractionFileData):
         return load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
     return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
