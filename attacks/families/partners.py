@@ -67,7 +67,8 @@ class PartnerMembers(SuiteAttack):
     Reference: Membership inference by how well a model explains a record (Shokri et al. 2017), on
         representations in place of predictions.
     Limits: Many users on few dimensions leave little of each. Persons who are users elsewhere stand
-        for strangers. A shadow model of one's own, which is not trained here, may tell more.
+        for strangers; if their tastes differ, that is told too, of whoever vectors were trained on.
+        A shadow model of one's own, which is not trained here, may tell more.
     """
 
     name = "partner-members"

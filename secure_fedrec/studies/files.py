@@ -1,7 +1,7 @@
 """Studies as files: a report as JSON, and arrays beside it in a file of the same stem.
 
 A report carries a digest of itself and of its arrays, so that what was damaged, edited or put
-together from two studies is not taken for one.
+together from two studies is not taken for one. It is no signature: who wants to can make another.
 """
 
 import json
@@ -57,8 +57,8 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
         paper: what it is a study of, for the message.
 
     Raises:
-        DataError: it is damaged, of another version, or not as it was written: it or its arrays. A
-            report that carries no digest is of an earlier release, and taken as it is.
+        DataError: it is damaged, of another version, or not as it was written: it or its arrays.
+            One without digest and format is of a release that knew neither, and taken as it is.
     """
     try:
         report = read_json(path)
@@ -69,7 +69,7 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
     if report.get("format", version) != version:
         raise DataError(path, f"is no study of format {version}")
     stated = report.pop(_DIGEST, None)
-    if stated is not None:
+    if stated is not None or "format" in report:
         _require_as_written(path, report, stated)
     return report
 

@@ -251,7 +251,12 @@ def test_members_are_not_told_from_few_persons_or_few_items() -> None:
         )
         return score_members(claim, truth[:, :people], frozenset({corrupted}), 0)
 
-    assert isinstance(judged(4), Scored)
+    found = judged(4)
+    assert isinstance(found, Scored)
+    assert (found.details["persons_left_out"], found.details["organisations_left_out"]) == (0, 0)
+    truth[1, 5, :-1] = 0
+    truth[1, 40, 2:-1] = 0  # two choices at most: not judged, and counted
+    assert judged(4).details["persons_left_out"] == 2
     for few in (judged(18), judged(4, people=45), judged(4, corrupted=1)):
         assert isinstance(few, NotApplicable)
     with pytest.raises(ValueError, match="finite"):

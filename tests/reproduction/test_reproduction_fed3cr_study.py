@@ -110,7 +110,7 @@ def test_a_file_of_other_settings_is_refused(tmp_path: Path) -> None:
             run_study(DATA, other, path)
 
 
-@pytest.mark.parametrize("which", ["report", "arrays", "foreign"])
+@pytest.mark.parametrize("which", ["report", "arrays", "foreign", "no digest"])
 def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None:
     """Found by attacking: arrays of one method stood beside the report of another."""
     path, other = tmp_path / "study.json", tmp_path / "other.json"
@@ -119,6 +119,10 @@ def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None
     if which == "report":
         report = json.loads(path.read_text())
         path.write_text(json.dumps({**report, "rounds": report["rounds"][:1]}))
+    elif which == "no digest":
+        report = json.loads(path.read_text())
+        del report["sha256"]
+        path.write_text(json.dumps(report))
     elif which == "arrays":
         whole = bytearray(arrays.read_bytes())
         whole[len(whole) // 2] ^= 1
@@ -133,6 +137,7 @@ def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None
 def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     report = run_study(DATA, config("pfedrec"), path)
+    del report["format"]  # it had neither that nor a digest
     path.write_text(json.dumps(report))
     assert run_study(DATA, config("pfedrec"), path) == report
 

@@ -27,6 +27,7 @@ from secure_fedrec.data.organisations.common_items import (
 )
 from secure_fedrec.engines import Problem
 from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.errors import renamed_keys
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve
 from secure_fedrec.settings import OneOf, Settings, Within
@@ -307,5 +308,6 @@ def load_organisations(
         ConfigError: two organisations have no item in common, or a user too few interactions.
     """
     table = load_source(data, seed=seed, data_dir=data_dir).table
-    organisations = split_common_items(table, data.cut.config(seed), name=table.name)
+    with renamed_keys({"data.common": "data.cut.common"}):
+        organisations = split_common_items(table, data.cut.config(seed), name=table.name)
     return Undivided(CutTask(settings=algorithm, table=table, data=organisations))
