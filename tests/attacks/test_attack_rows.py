@@ -72,7 +72,7 @@ def test_one_row_for_everybody_is_judged_as_the_grid_is(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rated, _ = federation(9)
-    row: FloatArray = np.random.default_rng(1).integers(0, 30, rated.shape[1]) / 4
+    row = np.asarray(np.random.default_rng(1).integers(0, 30, rated.shape[1]) / 4)
     grid, clients = np.tile(row, (len(rated), 1)), np.arange(len(rated))
     told = figures_of(RatedSetClaim(clients=clients, scores=grid, visible=grid > 2), rated)
     monkeypatch.setattr("attacks.scoring.rows._PAIRS_AT_ONCE", at_once)
