@@ -11,13 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 
@@ -190,25 +187,3 @@ def common_rounds(
     """Rounds that have messages of every step, or their payloads; needs one at least."""
     of_step = (view.payload_rounds(step) if payload else view.rounds(step) for step in steps)
     return need(tuple(sorted(set.intersection(*map(set, of_step)))), otherwise)
-
-
-def client_grid(
-    clients: IntArray, senders: IntArray, block: RowBlock, view: View
-) -> tuple[IntArray, BoolArray]:
-    """Positions of rows under their senders' names in a [client, item] grid.
-
-    Args:
-        clients: int64[B], ascending.
-        senders: int64[K], of each segment of the block, each one of ``clients``.
-        block: N rows.
-        view: tells how many items there are.
-
-    Returns:
-        (flat positions int64[N], bool[B, m] with those positions set).
-    """
-    n_items = int(view.public["n_items"])
-    owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
-    flat = owners * n_items + block.rows.astype(np.int64)
-    grid = np.zeros(len(clients) * n_items, dtype=bool)
-    grid[flat] = True
-    return flat, grid.reshape(len(clients), n_items)

@@ -159,6 +159,11 @@ def _add_runs(words: Any) -> None:
         help="TOML file; default: the embedded quickstart on synthetic data",
     )
     audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
+    audit.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what it will take and what its gates can see, and run nothing",
+    )
     add_policy(audit)
     _run_options(audit)
 

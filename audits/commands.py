@@ -15,7 +15,7 @@ from attacks.planted.controls import positive_controls
 from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.config.lines import source_of
-from audits.gates.gate import Outcome
+from audits.gates.gate import FEWEST_CLIENTS, Outcome
 from audits.gates.verdict import undecided
 from audits.pipeline import policy_of, print_policy
 from audits.presets import QUICKSTART
@@ -28,6 +28,7 @@ from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
 from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
+from audits.run.forecast import GatePower, forecast
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
 from secure_fedrec.engines import RoundReport, require_complete
@@ -40,6 +41,8 @@ from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 def audit(arguments: argparse.Namespace) -> int:
     """``audit [CONFIG]``: the whole audit."""
     config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
+    if arguments.dry_run:
+        return _dry_run(config, arguments)
     result = runner.audit(
         config,
         out=arguments.out,
@@ -58,6 +61,32 @@ def audit(arguments: argparse.Namespace) -> int:
     else:
         _print_audit(result)
     return result.verdict.exit_code
+
+
+def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
+    """Print what an audit will take and what its gates can see."""
+    dataset = load_dataset(config, arguments.data_dir)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    found = forecast(federation, dataset, progress=not arguments.quiet)
+    if arguments.json:
+        _emit(dataclasses.asdict(found))
+        return 0
+    for part, seconds in found.seconds.items():
+        print(f"{part}: {seconds:.1f} s")
+    print(
+        f"altogether {sum(found.seconds.values()):.0f} s of one core, {found.memory_gb:.2f} GB of "
+        f"memory, {found.disk_gb:.3f} GB on disk"
+    )
+    for gate in found.gates:
+        print(f"gate {gate.gate} ({gate.clients} clients): {_power_words(gate)}")
+    return 0
+
+
+def _power_words(gate: GatePower) -> str:
+    if gate.least is None:
+        few = gate.clients < FEWEST_CLIENTS
+        return "too few clients to decide" if few else "no figure of clients: exact, or not"
+    return f"decided in four of five runs from {gate.least:.3f} on"
 
 
 def train(arguments: argparse.Namespace) -> int:

@@ -8,13 +8,13 @@ from attacks.base import (
     Claims,
     Control,
     SuiteAttack,
-    client_grid,
     common_rounds,
     need,
     require_seen,
 )
 from attacks.scoring.links import LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import Rows, keys_of, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
@@ -83,15 +83,22 @@ def _claims(
 ) -> Claims:
     """The rated set of a linked client is its upload less the linked message."""
     senders = link.senders
-    _, visible = client_grid(senders, senders, sent, view)
-    virtual = np.zeros_like(visible)
+    n_items = int(view.public["n_items"])
+    listed, _ = listed_rows(senders, senders, sent, n_items)
     linked = np.repeat(guess, heard.lengths)
     rows = np.searchsorted(senders, linked[linked >= 0])
-    virtual[rows, heard.rows[linked >= 0]] = True
-    known = np.isin(senders, guess)
-    scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
-    rated = RatedSetClaim(clients=senders, scores=scores, visible=visible, predicted=scores == 2.0)
-    proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & virtual)
+    virtual = np.isin(keys_of(listed), rows * n_items + heard.rows[linked >= 0])
+    known = np.repeat(np.isin(senders, guess), listed.lengths)
+    scores = np.where(virtual, 0.0, np.where(known, 2.0, 1.0))
+    seen = Rows.marked(listed)
+    rated = RatedSetClaim(
+        clients=senders,
+        scores=Rows(listed=listed, values=scores),
+        visible=seen,
+        predicted=Rows(listed=listed, values=scores == 2.0, rest=False),
+    )
+    found = Rows(listed=listed, values=virtual, rest=False)
+    proven = UnmaskedClaim(clients=senders, visible=seen, proven=found)
     return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 

@@ -1,16 +1,17 @@
 """Rated-set inference from item numbers: what was touched, and what repeats."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_rounds, named_rows, sees_named_rows
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Step, View
 
 _HISTORY = (1, 2, 3, 5, 10, 20, 30, 50, 100)
@@ -34,10 +35,10 @@ class Direct(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
         rounds = upload_rounds(view)
-        clients, counts, _ = count_touches(view, rounds[:1])
-        touched = counts > 0
+        clients, touched, _ = count_touches(view, rounds[:1])
+        seen = Rows.marked(touched.listed)
         claim = RatedSetClaim(
-            clients=clients, scores=touched.astype(np.float64), visible=touched, predicted=touched
+            clients=clients, scores=touched.divided(1), visible=seen, predicted=seen
         )
         return Claims(rounds=rounds[:1], made=(claim,))
 
@@ -73,12 +74,13 @@ class Intersection(SuiteAttack):
         every_time = Knowledge.of(view).rated_always
         rounds = rounds[: self._max_rounds]
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
-        uploads = np.maximum(counts.max(axis=1, keepdims=True), 1)
+        uploads = counts.highest()
+        always = counts.values == np.repeat(uploads, counts.listed.lengths)
         claim = RatedSetClaim(
             clients=clients,
-            scores=counts / uploads,
-            visible=counts > 0,
-            predicted=counts == uploads if every_time else None,
+            scores=counts.divided(uploads),
+            visible=Rows.marked(counts.listed),
+            predicted=Rows(listed=counts.listed, values=always) if every_time else None,
             history=history,
         )
         return Claims(rounds=rounds, made=(claim,))
@@ -92,26 +94,24 @@ def upload_rounds(view: View) -> tuple[int, ...]:
 
 def count_touches(
     view: View, rounds: Sequence[int], keep: Sequence[int] = ()
-) -> tuple[IntArray, IntArray, dict[int, FloatArray]]:
+) -> tuple[IntArray, Rows, dict[int, Rows]]:
     """Per client and item, the number of uploads that contain the item.
 
     Returns:
-        (clients int64[B], counts int64[B, m], copies of the counts after so many rounds).
+        (clients int64[B], counts of the pairs that occur, the same after so many rounds).
     """
     n_items, n_clients = int(view.public["n_items"]), int(view.public["n_clients"])
-    counts = np.zeros(n_clients * n_items, dtype=np.uint16)
     seen = np.zeros(n_clients, dtype=bool)
-    kept: dict[int, npt.NDArray[np.uint16]] = {}
-    for number, round_ in enumerate(rounds, start=1):
+    for round_ in rounds:
+        seen[named_rows(view, round_).senders.ids] = True
+    clients, kept = np.flatnonzero(seen), {}
+
+    def uploaded(round_: int) -> ItemSets:
         uploads, block = rows_of(named_rows(view, round_))
-        seen[uploads.senders.ids] = True
-        counts[np.repeat(uploads.senders.ids * n_items, block.lengths) + block.rows] += 1
+        return listed_rows(clients, uploads.senders.ids, block, n_items)[0]
+
+    def stopped(number: int, counts: Rows) -> None:
         if number in keep:
-            kept[number] = counts.copy()
-    clients = np.flatnonzero(seen)
-    grid = counts.reshape(n_clients, n_items)[clients].astype(np.int64)
-    shaped = {
-        number: old.reshape(n_clients, n_items)[clients].astype(np.float64)
-        for number, old in kept.items()
-    }
-    return clients, grid, shaped
+            kept[number] = replace(counts, values=counts.values.copy())
+
+    return clients, touches(uploaded, rounds, stopped), kept

@@ -5,7 +5,9 @@ import numpy as np
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.rated_set import count_touches, upload_rounds
 from attacks.scoring.held_out import HeldOutClaim
+from attacks.scoring.rows import Rows
 from attacks.view.knowledge import Knowledge
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import View
 
 _HISTORY = (1, 5, 10, 30, 100)
@@ -44,7 +46,12 @@ class NeverTouched(SuiteAttack):
         claim = HeldOutClaim(
             name="items",
             clients=clients,
-            scores=(counts == 0).astype(np.float64),
-            history={n: (earlier == 0).astype(np.float64) for n, earlier in history.items()},
+            scores=_never(counts),
+            history={n: _never(earlier) for n, earlier in history.items()},
         )
         return Claims(rounds=rounds, made=(claim,))
+
+
+def _never(counts: Rows) -> FloatArray:
+    """1 where an item was never touched, 0 elsewhere: float64[B, m]."""
+    return np.asarray(counts.grid() == 0, dtype=np.float64)

@@ -33,7 +33,7 @@ from attacks.scoring.sets import (
     score_table,
     units_of,
 )
-from attacks.scoring.statistics import per_client_auc
+from attacks.scoring.statistics import per_client_auc, permute_labels_within_clients
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
@@ -143,10 +143,11 @@ def score_held_out(
         str(rounds): nan_mean(per_client_auc(score_table(earlier[honest], labels, keep)))
         for rounds, earlier in claim.history.items()
     }
+    dealt = permute_labels_within_clients(table, seed=seed)
     return Scored(
         figures=figures,
         gains={"held_out_gain": Gain(combined - prior)},
         units=units_of(table),
         details={"held_out": claim.name, "held_out_auc_by_rounds": history},
-        null_control=normal_null("held_out_auc", *null_auc(table, seed)),
+        null_control=normal_null("held_out_auc", *null_auc(dealt)),
     )

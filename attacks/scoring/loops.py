@@ -1,11 +1,18 @@
 """Inner loops of scoring, compiled: whole numbers only, so that any order of them is exact."""
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 
 
 @compiled_loop
-def places(ordered: FloatArray, start: int, stop: int, value: float, right: bool) -> int:
+def places(
+    ordered: FloatArray | IndexArray, start: int, stop: int, value: float, right: bool
+) -> int:
     """How many of ``ordered[start:stop]``, ascending, are below a value, or equal if ``right``."""
     low, high = start, stop
     while low < high:
@@ -43,3 +50,219 @@ def count_exceeded(
         for pair in range(indptr[client], indptr[client + 1]):
             exceeded = places(cuts, 0, len(cuts), scores[pair], False)
             counts[client, 1 if labels[pair] else 0, exceeded] += 1
+
+
+@compiled_loop
+def join_sets(
+    one_ends: IntArray,
+    ones: IndexArray,
+    other_ends: IntArray,
+    others: IndexArray,
+    indptr: IntArray,
+    items: IndexArray,
+    source: IntArray,
+    labels: BoolArray,
+) -> None:
+    """Unite two ascending sets per client; where each item lies in the first, -1 if it does not."""
+    place = 0
+    for client in range(len(one_ends) - 1):
+        one, one_end = one_ends[client], one_ends[client + 1]
+        other, other_end = other_ends[client], other_ends[client + 1]
+        while one < one_end or other < other_end:
+            first = one < one_end and (other == other_end or ones[one] <= others[other])
+            second = other < other_end and (one == one_end or others[other] <= ones[one])
+            items[place] = ones[one] if first else others[other]
+            source[place] = one if first else -1
+            labels[place] = second
+            one += first
+            other += second
+            place += 1
+        indptr[client + 1] = place
+
+
+@compiled_loop
+def rest_wins(
+    hits: FloatArray,
+    hit_ends: IntArray,
+    values: FloatArray,
+    below: IntArray,
+    runs: IntArray,
+    row: IntArray,
+    taken: IndexArray,
+    taken_ends: IntArray,
+    wins: IntArray,
+) -> None:
+    """As ``twice_wins``, over the misses that are not listed.
+
+    Row r has ``values[runs[r]:runs[r + 1]]``, ascending, and ``below`` counts its items in front of
+    each; ``taken``, ascending for a client, are the runs that its listed pairs are taken from.
+    """
+    for client in range(len(wins)):
+        start, stop = runs[row[client]], runs[row[client] + 1]
+        first, last = taken_ends[client], taken_ends[client + 1]
+        for hit in range(hit_ends[client], hit_ends[client + 1]):
+            run = start + places(values, start, stop, hits[hit], False)
+            gone = places(taken, first, last, run, False)
+            wins[client] += 2 * (below[run] - below[start] - gone)
+            if run < stop and values[run] == hits[hit]:
+                equal = places(taken, first + gone, last, run, True)
+                wins[client] += below[run + 1] - below[run] - equal
+
+
+@compiled_loop
+def next_run(
+    run: int, start: int, below: IntArray, taken: IndexArray, first: int, last: int
+) -> tuple[int, int]:
+    """The last run up to ``run`` of which ``taken[first:last]`` leaves anything, and how much."""
+    while run >= start:
+        gone = places(taken, first, last, run, True) - places(taken, first, last, run, False)
+        left = below[run + 1] - below[run] - gone
+        if left > 0:
+            return run, left
+        run -= 1
+    return run, 0
+
+
+@compiled_loop
+def cut_at_size(
+    hits: FloatArray,
+    hit_ends: IntArray,
+    misses: FloatArray,
+    miss_ends: IntArray,
+    values: FloatArray,
+    below: IntArray,
+    runs: IntArray,
+    row: IntArray,
+    taken: IndexArray,
+    taken_ends: IntArray,
+    counts: IntArray,
+) -> None:
+    """Where a client's best pairs end, as many as it has hits, one at least.
+
+    ``counts[c]`` are the hits and the misses above the last score, and those equal to it. Hits,
+    misses and ``taken`` ascend for each client; rows are as in ``rest_wins``.
+    """
+    for client in range(len(counts)):
+        hit, hit_start = hit_ends[client + 1] - 1, hit_ends[client]
+        miss, miss_start = miss_ends[client + 1] - 1, miss_ends[client]
+        first, last, start = taken_ends[client], taken_ends[client + 1], runs[row[client]]
+        run, left = next_run(runs[row[client] + 1] - 1, start, below, taken, first, last)
+        wanted = max(1, hit_ends[client + 1] - hit_ends[client])
+        above_hits, above_misses, tied_hits, tied_misses = 0, 0, 0, 0
+        while above_hits + above_misses + tied_hits + tied_misses < wanted:
+            above_hits += tied_hits
+            above_misses += tied_misses
+            tied_hits, tied_misses = 0, 0
+            cut = -math.inf
+            if hit >= hit_start:
+                cut = hits[hit]
+            if miss >= miss_start:
+                cut = max(cut, misses[miss])
+            if run >= start:
+                cut = max(cut, values[run])
+            while hit >= hit_start and hits[hit] == cut:
+                tied_hits += 1
+                hit -= 1
+            while miss >= miss_start and misses[miss] == cut:
+                tied_misses += 1
+                miss -= 1
+            if run >= start and values[run] == cut:
+                tied_misses += left
+                run, left = next_run(run - 1, start, below, taken, first, last)
+            if tied_hits + tied_misses == 0:
+                break  # a client without pairs
+        counts[client, 0], counts[client, 1] = above_hits, above_misses
+        counts[client, 2], counts[client, 3] = tied_hits, tied_misses
+
+
+@compiled_loop
+def stand(
+    scores: FloatArray,
+    indptr: IntArray,
+    hits: FloatArray,
+    hit_ends: IntArray,
+    misses: FloatArray,
+    miss_ends: IntArray,
+    left: IntArray,
+    right: IntArray,
+) -> None:
+    """How many of a client's listed pairs have smaller scores than each, and no larger ones."""
+    for client in range(len(indptr) - 1):
+        hit, hit_stop = hit_ends[client], hit_ends[client + 1]
+        miss, miss_stop = miss_ends[client], miss_ends[client + 1]
+        for pair in range(indptr[client], indptr[client + 1]):
+            score = scores[pair]
+            one = places(hits, hit, hit_stop, score, False)
+            other = places(misses, miss, miss_stop, score, False)
+            left[pair] = one + other
+            right[pair] = left[pair]
+            if hit + one < hit_stop and hits[hit + one] == score:
+                right[pair] += places(hits, hit + one, hit_stop, score, True)
+            if miss + other < miss_stop and misses[miss + other] == score:
+                right[pair] += places(misses, miss + other, miss_stop, score, True)
+
+
+@compiled_loop
+def add_rest(
+    bins: IntArray,
+    sizes: IntArray,
+    runs: IntArray,
+    row: IntArray,
+    taken: IndexArray,
+    taken_ends: IntArray,
+    counts: FloatArray,
+) -> None:
+    """Add to ``counts[c, 0, k]`` the pairs that are not listed, in runs that fall into bin k."""
+    for client in range(len(row)):
+        for run in range(runs[row[client]], runs[row[client] + 1]):
+            counts[client, 0, bins[run]] += sizes[run]
+        for pair in range(taken_ends[client], taken_ends[client + 1]):
+            counts[client, 0, bins[taken[pair]]] -= 1
+
+
+@compiled_loop
+def unite_sets(
+    one_ends: IntArray,
+    ones: IndexArray,
+    other_ends: IntArray,
+    others: IndexArray,
+    indptr: IntArray,
+    items: IndexArray,
+) -> None:
+    """Unite two ascending sets per client."""
+    place = 0
+    for client in range(len(one_ends) - 1):
+        one, one_end = one_ends[client], one_ends[client + 1]
+        other, other_end = other_ends[client], other_ends[client + 1]
+        while one < one_end and other < other_end:
+            first, second = ones[one], others[other]
+            items[place] = min(first, second)
+            one += first <= second
+            other += second <= first
+            place += 1
+        while one < one_end:
+            items[place] = ones[one]
+            one += 1
+            place += 1
+        while other < other_end:
+            items[place] = others[other]
+            other += 1
+            place += 1
+        indptr[client + 1] = place
+
+
+@compiled_loop
+def count_members(
+    one_ends: IntArray,
+    ones: IndexArray,
+    other_ends: IntArray,
+    others: IndexArray,
+    counts: npt.NDArray[np.unsignedinteger],
+) -> None:
+    """Add one for every item of a set that a part of it has as well."""
+    for client in range(len(one_ends) - 1):
+        one = one_ends[client]
+        for other in range(other_ends[client], other_ends[client + 1]):
+            while ones[one] < others[other]:
+                one += 1
+            counts[one] += 1

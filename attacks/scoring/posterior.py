@@ -8,12 +8,24 @@ ranks best there; the rule is applied to the other half, and the other way round
 is in the ranking of its own items, and a view that adds nothing is given no weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from attacks.scoring.ranking import PublicRanking, halves, precision_at_size
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from attacks.scoring.joint import CatalogueGame, Part, standing
+from attacks.scoring.ranking import PublicRanking
+from attacks.scoring.statistics import precision_at_size
+from attacks.scoring.tables import (
+    BlockedTable,
+    Rest,
+    ScoreTable,
+    Table,
+    distinct_scores,
+    pooled_classes,
+)
+from secure_fedrec.core.arrays import FloatArray, IntArray
 
 _FEW_VALUES = 16
 _OCTAVES = 12
@@ -23,93 +35,31 @@ _SETTLED = 1e-6
 _CLEARLY = 2.0
 """Standard errors by which a rule has to beat popularity on the clients it is learned from."""
 
-_Rule = Callable[[IntArray], FloatArray]
+_POPULARITY, _SCORE_FIRST, _FITTED = range(3)
 
 
-def combined_scores(
-    scores: FloatArray, visible: BoolArray, labels: BoolArray, public: PublicRanking, seed: int
-) -> FloatArray:
+def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
     """Scores from the view and from popularity, each half of the clients by the other half's rule.
 
     Args:
-        scores: float64[B, m], what the attack says of each item.
-        visible: bool[B, m], items the adversary saw in any message of that client.
-        labels: bool[B, m], the truth about these clients.
-        public: what is known of the items without the view; its halves are those of the seed.
-        seed: of the halves.
+        game: what the attack says of each item, against the truth about these clients.
+        public: what is known of the items without the view, and the halves.
 
     Returns:
-        float64[B, m].
+        The game of who ranks by both.
     """
-    table = _Levels(scores, visible, public)
-    if len(labels) < 2:  # nobody to learn from: the attack is taken at its word
-        return np.asarray(table.score_first)
-    parts = halves(len(labels), seed)
-    combined = np.empty(labels.shape)
-    for learn, apply in (parts, parts[::-1]):
-        combined[apply] = _best_rule(table, labels, learn)(apply)
-    return combined
+    rules = _Rules(game, public)
+    if len(game.labels) < 2:  # nobody to learn from: the attack is taken at its word
+        return rules.tables((_SCORE_FIRST, _SCORE_FIRST), own=True)
+    best = [_best_rule(rules, half) for half in (0, 1)]
+    return rules.tables((best[1], best[0]), own=False)
 
 
-class _Levels:
-    """Every (client, item) pair's evidence and popularity."""
-
-    def __init__(self, scores: FloatArray, visible: BoolArray, public: PublicRanking) -> None:
-        _, dense = np.unique(scores, return_inverse=True)
-        dense = dense.reshape(scores.shape)
-        values = int(dense.max()) + 1
-        seen = visible.astype(np.int64)
-        if values > _FEW_VALUES:
-            level = np.minimum(_octave(scores), _OCTAVES - 1) + _OCTAVES * seen
-        else:
-            level = dense + values * seen
-        found = np.flatnonzero(np.bincount(level.ravel()))  # few: told without sorting all pairs
-        number = np.zeros(int(found[-1]) + 1, dtype=np.int64)
-        number[found] = np.arange(len(found))
-        self.level, self.levels = number[level], len(found)
-        self.counts, self.place = public.once("places", lambda: _placed(public.learned))
-        raters = float(self.counts.max()) + 1.0
-        odds = (self.counts + 0.5) / (raters - self.counts)
-        self.log_odds: FloatArray = np.log(odds)
-        self.popularity = public.prior
-        # Distinct scores are at least 1 apart, popularity moves by less: it breaks ties only.
-        self.score_first = dense + public.prior / (public.prior.max() + 1.0)
-
-    def fitted(self, labels: BoolArray, learn: IntArray) -> FloatArray:
-        """Log odds of being rated by evidence and popularity: float64[levels, counts].
-
-        One logistic regression on log popularity per level of evidence, drawn by a ridge towards
-        the one that has no evidence.
-        """
-        shape = (self.levels, len(self.counts))
-        flat = (self.level[learn] * shape[1] + self.place[learn]).ravel()
-        size = shape[0] * shape[1]
-        pairs = np.bincount(flat, minlength=size).reshape(shape).astype(np.float64)
-        told = labels[learn].ravel().astype(np.float64)
-        hits = np.bincount(flat, weights=told, minlength=size).reshape(shape).astype(np.float64)
-        start = np.array([[0.0, 1.0]])
-        pooled = _logistic(pairs.sum(0)[None], hits.sum(0)[None], self.log_odds, start, 1e-3)
-        each = _logistic(pairs, hits, self.log_odds, np.repeat(pooled, shape[0], 0), _RIDGE)
-        return np.asarray(each[:, :1] + each[:, 1:] * self.log_odds)
-
-
-def _placed(counts: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Distinct counts, and the place among them of each pair's."""
-    distinct, place = np.unique(counts, return_inverse=True)
-    return distinct, place.reshape(counts.shape)
-
-
-def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:
+def _best_rule(rules: "_Rules", learn: int) -> int:
     """The rule that names most on these clients; popularity unless another is clearly better."""
-    told = labels[learn]
-    best, rule = precision_at_size(table.popularity[learn], told), _picked(table.popularity)
-    log_odds = table.fitted(labels, learn)
-
-    def fitted(clients: IntArray) -> FloatArray:
-        return np.asarray(log_odds[table.level[clients], table.place[clients]])
-
-    for other in (_picked(table.score_first), fitted):
-        found = precision_at_size(other(learn), told)
+    best, rule = rules.precision(_POPULARITY, learn), _POPULARITY
+    for other in (_SCORE_FIRST, _FITTED):
+        found = rules.precision(other, learn)
         better = found - best
         better = better[np.isfinite(better)]
         error = better.std() / np.sqrt(max(1, len(better))) if len(better) else 0.0
@@ -118,19 +68,174 @@ def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:
     return rule
 
 
-def _picked(scores: FloatArray) -> _Rule:
-    return lambda clients: scores[clients]
+class _Level(NamedTuple):
+    """Levels of evidence of a block of clients.
+
+    Attributes:
+        listed: int64[T], of each listed pair.
+        rest: int64[H, m] or int64[H, 1], rows for all other pairs.
+        row: int64[b], which row a client has.
+    """
+
+    listed: IntArray
+    rest: IntArray
+    row: IntArray
 
 
-def _octave(scores: FloatArray) -> IntArray:
+class _Rules:
+    """Three rules for every pair's evidence and popularity."""
+
+    def __init__(self, game: CatalogueGame, public: PublicRanking) -> None:
+        self.game, self.public = game, public
+        self.values = distinct_scores(game.table)
+        self.few = len(self.values) <= _FEW_VALUES
+        self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
+        self.place = np.zeros(public.learned.shape, dtype=np.int64)
+        self.place[np.unique(public.half)] = place.reshape(-1, game.n_items)
+        raters = float(self.counts.max()) + 1.0
+        self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
+        ranks = pooled_classes(public.table(game.labels))
+        self.most = max(float(each.values[-1]) for each in ranks if each.size)
+        self._fitted: tuple[FloatArray, FloatArray] | None = None
+        self._precision: dict[int, FloatArray] = {}
+
+    def precision(self, rule: int, half: int) -> FloatArray:
+        """Precision of a rule on the clients of the half that it is learned from."""
+        if rule not in self._precision:
+            table = self.tables((rule, rule), own=True)
+            if rule == _POPULARITY:
+                table = self.public.table(self.game.labels)
+            self._precision[rule] = precision_at_size(table)
+        return np.asarray(self._precision[rule][self.public.half == half])
+
+    def tables(self, rules: tuple[int, int], *, own: bool) -> Table:
+        """The game of who ranks by a rule.
+
+        Args:
+            rules: of each half.
+            own: whether it is learned from that half itself, not from the other.
+        """
+        make = [partial(self._ranked, span, rules, own) for span in self.game.spans]
+        return BlockedTable(make)
+
+    def _ranked(self, span: slice, rules: tuple[int, int], own: bool) -> ScoreTable:
+        part = self.game.part(span)
+        half, owners = self.public.half[span], part.pairs.owners
+        scores, row = np.empty(len(part.pairs.items)), np.zeros(len(half), dtype=np.int64)
+        rows: list[FloatArray] = []
+        for each, rule in enumerate(rules):
+            clients, pairs = half == each, half[owners] == each
+            if clients.any():
+                learned = each if own else 1 - each
+                found, rest, own_row = self._rule(rule, part, each, learned)
+                scores[pairs], row[clients] = found[pairs], len(rows) + own_row[clients]
+                rows += list(rest)
+        others = None
+        if part.table.rest is not None:
+            others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
+        return ScoreTable(
+            indptr=part.pairs.indptr, scores=scores, labels=part.pairs.labels, rest=others
+        )
+
+    def _rule(
+        self, rule: int, part: Part, half: int, learned: int
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Scores of all listed pairs as if of one half, rows of the others, and whose is which."""
+        row = np.zeros(len(part.pairs.indptr) - 1, dtype=np.int64)
+        rest = self.public.rows[half][None]
+        if rule == _POPULARITY:
+            return self.public.of(part), rest, row
+        if rule == _SCORE_FIRST:
+            # Distinct scores are at least 1 apart, popularity moves by less: it breaks ties only.
+            first = np.searchsorted(self.values, part.table.scores)
+            value = np.searchsorted(self.values, np.asarray(self.game.scores.rest, np.float64))
+            ties = self.public.of(part) / (self.most + 1.0)
+            return first + ties, value + rest / (self.most + 1.0), row
+        log_odds, level = self._fit()[learned], self._level(part)
+        listed = log_odds[level.listed, self.place[half, part.pairs.items]]
+        return listed, log_odds[level.rest, self.place[half][None]], level.row
+
+    def _level(self, part: Part) -> _Level:
+        """Evidence: the score itself, or its octave of many, and whether the pair is seen."""
+        scores, seen = self.game.scores, part.visible.astype(np.int64)
+        shared = isinstance(scores.rest, np.ndarray)
+        unseen = np.zeros(1, dtype=np.int64)
+        if self.game.visible is None:
+            unseen = np.ones(1, dtype=np.int64)
+        elif shared:
+            unseen = np.asarray(self.game.visible.rest).astype(np.int64)
+        row = np.zeros(len(part.pairs.indptr) - 1, dtype=np.int64)
+        if self.few:
+            values = len(self.values)
+            listed = np.searchsorted(self.values, part.table.scores) + values * seen
+            rest = np.searchsorted(self.values, np.asarray(scores.rest, dtype=np.float64))
+            return _Level(listed, np.minimum(rest, values - 1)[None] + values * unseen[None], row)
+        stand = standing(scores, part)
+        size = self.game.n_items
+        listed = _octave(stand.left, stand.right, size) + _OCTAVES * seen
+        octaves = _octave(stand.rest_left, stand.rest_right, size)
+        if shared:
+            return _Level(listed, octaves[None] + _OCTAVES * unseen[None], row)
+        found, row = np.unique(octaves, return_inverse=True)
+        return _Level(listed, found[:, None] + _OCTAVES * unseen[None], row.reshape(-1))
+
+    def _fit(self) -> tuple[FloatArray, FloatArray]:
+        """Log odds of being rated by evidence and popularity, learned from each half.
+
+        One logistic regression on log popularity per level of evidence, drawn by a ridge towards
+        the one that has no evidence. float64[levels, counts]; levels that do not occur are 0.
+        """
+        if self._fitted is None:
+            pairs, hits = self._counted()
+            there = np.flatnonzero(pairs.sum(axis=(0, 2)))
+            fitted = np.zeros(pairs.shape)
+            start = np.array([[0.0, 1.0]])
+            for half in (0, 1):
+                all_pairs, all_hits = pairs[half, there], hits[half, there]
+                sums = (all_pairs.sum(0)[None], all_hits.sum(0)[None])
+                pooled = _logistic(*sums, self.log_odds, start, 1e-3)
+                begin = np.repeat(pooled, len(there), 0)
+                each = _logistic(all_pairs, all_hits, self.log_odds, begin, _RIDGE)
+                fitted[half, there] = each[:, :1] + each[:, 1:] * self.log_odds
+            self._fitted = fitted[0], fitted[1]
+        return self._fitted
+
+    def _counted(self) -> tuple[FloatArray, FloatArray]:
+        """Pairs, and those of them that are hits: float64[2, levels, counts] each."""
+        levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)
+        shape = (2, levels, len(self.counts))
+        size = 2 * levels * len(self.counts)
+        pairs, hits = np.zeros(size), np.zeros(size)
+        for part, level, half in self._blocks():
+            owners = part.pairs.owners
+            place = self.place[half[owners], part.pairs.items]
+            base = half[owners] * levels * len(self.counts) + place
+            flat = base + level.listed * len(self.counts)
+            pairs += np.bincount(flat, minlength=size)
+            hits += np.bincount(flat[part.pairs.labels], minlength=size)
+            if part.table.rest is None:
+                continue
+            wide = np.broadcast_to(level.rest, (len(level.rest), self.game.n_items))
+            for each in (0, 1):
+                for row, clients in enumerate(np.bincount(level.row[half == each])):
+                    rest = (each * levels + wide[row]) * len(self.counts) + self.place[each]
+                    pairs += clients * np.bincount(rest, minlength=size)
+            taken = base + wide[level.row[owners], part.pairs.items] * len(self.counts)
+            pairs -= np.bincount(taken, minlength=size)
+        return pairs.reshape(shape), hits.reshape(shape)
+
+    def _blocks(self) -> Iterator[tuple[Part, _Level, IntArray]]:
+        for span in self.game.spans:
+            part = self.game.part(span)
+            yield part, self._level(part), self.public.half[span]
+
+
+def _octave(left: IntArray, right: IntArray, size: int) -> IntArray:
     """How often the part of a client's items above a score can be doubled: 0 for the upper half."""
-    ordered = np.sort(scores, axis=1)
-    above = np.empty(scores.shape)
-    for client, row in enumerate(ordered):
-        left = np.searchsorted(row, scores[client], side="left")
-        right = np.searchsorted(row, scores[client], side="right")
-        above[client] = len(row) - (left + right) / 2  # midranks: ties share a place
-    return np.asarray(np.floor(-np.log2(above / scores.shape[1]))).astype(np.int64)
+    # Midranks: ties share a place. Of what is not listed nothing may be left, and nothing is above.
+    above = np.maximum(size - (left + right) / 2, 0.5)
+    found = np.floor(-np.log2(above / size)).astype(np.int64)
+    return np.asarray(np.minimum(found, _OCTAVES - 1))
 
 
 def _logistic(

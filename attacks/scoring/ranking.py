@@ -1,15 +1,19 @@
-"""Rankings of a catalogue: what everybody could rank by, and precision at the size of the set."""
+"""Rankings of a catalogue that need no look at a client: what everybody could rank by."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
-from attacks.scoring.statistics import ScoreTable, per_client_auc
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from attacks.scoring.joint import CatalogueGame, Part, ranked, standing
+from attacks.scoring.rows import ItemSets
+from attacks.scoring.statistics import per_client_auc
+from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.bounded import Bounded
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.ranking import midranks
 
 _CHANCE = 0.5
@@ -17,61 +21,70 @@ _CLEARLY = 1.0
 """Standard error above chance from which a ranking is one: the best of several is by chance."""
 
 
-def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
-    """Precision of each client's best |I| items, |I| the number that it rated.
-
-    Items tied at the cut are drawn at random: hits are expected ones, whatever the order of rows.
-
-    Args:
-        scores: float64[B, m].
-        labels: bool[B, m], the rated sets.
-
-    Returns:
-        float64[B]; NaN for a client that rated nothing, or everything.
-    """
-    sizes = labels.sum(axis=1)
-    n_items = labels.shape[1]
-    ordered = np.sort(scores, axis=1)
-    cut = ordered[np.arange(len(sizes)), n_items - np.clip(sizes, 1, n_items)][:, None]
-    above, tied = scores > cut, scores == cut
-    places = sizes - above.sum(axis=1)
-    share = places / tied.sum(axis=1)
-    hits = (above & labels).sum(axis=1) + share * (tied & labels).sum(axis=1)
-    known = (sizes > 0) & (sizes < n_items)
-    return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
-
-
-_Made = TypeVar("_Made")
-
-
 @dataclass(frozen=True, eq=False)
 class PublicRanking:
     """What ranks the items without a look at the client.
 
     Attributes:
-        prior: float64[B, m], the ranking; equal values are ties.
-        learned: float64[B, m], the same in what two halves of the clients tell of each other. A
+        rows: float64[2, m], the ranking for each half of the clients; equal values are ties.
+        learned: float64[2, m], the same in what two halves of the clients tell of each other. A
             rule fitted on counts that leave one client out could take them from the counts of all,
             where these are released, and be left with that client's set.
+        half: int64[B], of each client.
+        own: what the items in a client's own set have less than the rows say: 1 in counts of all.
+        size: items in all sets together.
     """
 
-    prior: FloatArray
+    rows: FloatArray
     learned: FloatArray
+    half: IntArray
+    own: float = 0.0
+    size: int = 0
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, name: str, make: Callable[[], _Made]) -> _Made:
-        """What is computed of a ranking alone: it serves many attacks, with the same labels."""
-        if name not in self._known:
-            self._known[name] = make()
-        return cast(_Made, self._known[name])
+    def table(self, labels: ItemSets) -> ScoreTable:
+        """The game of who ranks by it: made once, as it serves many attacks on the same sets."""
+        if "table" not in self._known:
+            self._known["table"] = ranked(self.rows, self.half, labels, self.own)
+        table: ScoreTable = self._known["table"]
+        return table
 
-    def table(self, labels: BoolArray) -> ScoreTable:
-        """The game of who ranks by it."""
-        return self.once("table", lambda: _whole_table(self.prior, labels))
+    def of(self, part: Part) -> FloatArray:
+        """float64[T], of the pairs of a block of clients."""
+        clients = part.pairs.span.start + part.pairs.owners
+        values = self.rows[self.half[clients], part.pairs.items]
+        return np.asarray(values - self.own * part.pairs.labels if self.own else values)
 
-    def precision(self, labels: BoolArray) -> FloatArray:
-        """Its ``precision_at_size``."""
-        return self.once("precision", lambda: precision_at_size(self.prior, labels))
+    def within(self, game: CatalogueGame) -> Table:
+        """The game of who ranks by it, within what was seen."""
+        visible = game.visible
+        if visible is not None and isinstance(visible.rest, np.ndarray):
+            kept = visible.rest
+            sets = game.labels
+            inside, number = kept[sets.items], np.cumsum(kept) - 1
+            seen = ItemSets(
+                indptr=bounds_of(count_per_client(inside, sets.indptr)),
+                items=number[sets.items[inside]].astype(np.int32),
+                n_items=int(kept.sum()),
+            )
+            return ranked(self.rows[:, kept], self.half, seen, self.own)
+        if visible is None:
+            return self.table(game.labels)
+
+        def seen_of(span: slice) -> ScoreTable:
+            part = game.part(span)
+            keep = part.visible
+            return ScoreTable(
+                indptr=bounds_of(count_per_client(keep, part.pairs.indptr)),
+                scores=self.of(part)[keep],
+                labels=part.pairs.labels[keep],
+            )
+
+        return BlockedTable([lambda span=span: seen_of(span) for span in game.spans])  # type: ignore[misc]
+
+    def grid(self, labels: ItemSets) -> FloatArray:
+        """float64[B, m]; for tests and small catalogues."""
+        return np.asarray(self.rows[self.half] - self.own * labels.grid())
 
 
 def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
@@ -80,9 +93,14 @@ def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
     return np.sort(order[: clients // 2]), np.sort(order[clients // 2 :])
 
 
-def public_ranking(
-    popularity: FloatArray, scores: FloatArray, labels: BoolArray, seed: int
-) -> PublicRanking:
+def halved(clients: int, seed: int) -> IntArray:
+    """int64[clients], the half that each is in."""
+    half = np.zeros(clients, dtype=np.int64)
+    half[halves(clients, seed)[1]] = 1
+    return half
+
+
+def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> PublicRanking:
     """What ranks the items best without a look at the client, in counts of raters.
 
     The best of popularity among all others or among the other half of the clients, of what an
@@ -92,18 +110,16 @@ def public_ranking(
     the harness's doing, and nobody's knowledge.
 
     Args:
-        popularity: float64[B, m], raters of the items apart from the client.
-        scores: float64[B, m], the attack's.
-        labels: bool[B, m], the rated sets; rankings are compared by their mean AUC.
+        game: the attack's scores, against the sets; rankings are compared by their mean AUC.
+        popularity: float64[m], everybody's sets that hold each item.
         seed: of the halves.
     """
+    labels = game.labels
     # Attacks on the same clients share what depends on none of them; to hash is a fraction of it.
-    whole = sha256(f"{popularity.shape} {seed} ".encode())
-    for column in (popularity, labels):
-        whole.update(np.ascontiguousarray(column).data)
+    whole = sha256(f"{seed} ".encode() + labels.digest() + popularity.tobytes())
     counted = _COUNTED.get(whole.digest(), lambda: _counted(popularity, labels, seed))
     best, ranking = _CHANCE, counted[0]
-    said = _said_of_others(scores, popularity, halves(len(labels), seed))
+    said = _said_of_others(game, popularity, seed)
     for candidate in (*counted[1:], *said):
         aucs = per_client_auc(candidate.table(labels))
         aucs = aucs[np.isfinite(aucs)]
@@ -116,36 +132,57 @@ def public_ranking(
 _Counted = tuple[PublicRanking, PublicRanking, PublicRanking]
 
 
-def _counted(popularity: FloatArray, labels: BoolArray, seed: int) -> _Counted:
+def _counted(popularity: FloatArray, labels: ItemSets, seed: int) -> _Counted:
     """No ranking, the one of all others' counts, and the one of the other half's."""
-    apart = np.empty_like(popularity)
-    for part in halves(len(labels), seed):
-        apart[part] = popularity[part] + labels[part] - labels[part].sum(axis=0)
-    nothing = np.zeros_like(popularity)
+    half, size = halved(len(labels), seed), len(labels.items)
+    in_half = half[labels.owners] * labels.n_items + labels.items
+    own_half = np.bincount(in_half, minlength=2 * labels.n_items).reshape(2, labels.n_items)
+    rows = np.stack([popularity, popularity])
+    apart, nothing = rows - own_half, np.zeros_like(rows)
     return (
-        PublicRanking(nothing, nothing),
-        PublicRanking(popularity, apart),
-        PublicRanking(apart, apart),
+        PublicRanking(nothing, nothing, half, size=size),
+        PublicRanking(rows, apart, half, own=1.0, size=size),
+        PublicRanking(apart, apart, half, size=size),
     )
 
 
-_COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 12 * kept[0].prior.nbytes)
-"""Each ranking with its sorted scores, its levels and the like takes several times its size."""
+_COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 150 * kept[0].size)
+"""The tables of three rankings with their sorted scores take some 50 bytes an item each."""
 
 
 def _said_of_others(
-    scores: FloatArray, popularity: FloatArray, parts: tuple[IntArray, IntArray]
+    game: CatalogueGame, popularity: FloatArray, seed: int
 ) -> Iterator[PublicRanking]:
     """Rankings of an attack's mean ranks among the other half, upwards and downwards."""
-    if not all(len(part) for part in parts):
+    labels, clients = game.labels, len(game.labels)
+    if clients < 2:
         return
-    counts = np.sort(popularity.mean(axis=0))
-    ranks = midranks(scores)
+    half = halved(clients, seed)
+    counts = np.sort((clients * popularity - labels.popularity()) / clients)
+    means = _mean_ranks(game, half)
     for sign in (1.0, -1.0):
-        said = np.empty_like(popularity)
-        for part, others in (parts, parts[::-1]):
-            said[part] = _in_counts(sign * ranks[others].mean(axis=0), counts)
-        yield PublicRanking(said, said)
+        said = np.stack([_in_counts(sign * means[1 - each], counts) for each in (0, 1)])
+        yield PublicRanking(said, said, half, size=len(labels.items))
+
+
+def _mean_ranks(game: CatalogueGame, half: IntArray) -> FloatArray:
+    """float64[2, m], mean of the clients' midranks of each item, half by half."""
+    m = game.n_items
+    twice = np.zeros(2 * m)  # whole numbers below 2^53: exact in any order
+    for span in game.spans:
+        part = game.part(span)
+        stand, own, owners = standing(game.scores, part), half[span], part.pairs.owners
+        if stand.shared:
+            row = (stand.rest_left + stand.rest_right + 1).astype(np.float64)
+            twice += np.concatenate([np.count_nonzero(own == each) * row for each in (0, 1)])
+            continue
+        rest = (stand.rest_left + stand.rest_right + 1).astype(np.float64)
+        every = np.bincount(own, weights=rest, minlength=2)
+        place = own[owners] * m + part.pairs.items
+        beyond = (stand.left + stand.right + 1) - rest[owners]
+        twice += np.bincount(place, weights=beyond, minlength=2 * m) + np.repeat(every, m)
+    sizes = np.bincount(half, minlength=2)
+    return np.asarray(twice.reshape(2, m) / 2 / sizes[:, None])
 
 
 def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
@@ -153,12 +190,3 @@ def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
     places = midranks(scores) - 1  # midranks: what is tied stays tied
     # Counts that are equal must not tie what the scores tell apart.
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
-
-
-def _whole_table(scores: FloatArray, labels: BoolArray) -> ScoreTable:
-    clients, items = labels.shape
-    return ScoreTable(
-        indptr=np.arange(clients + 1) * items,
-        scores=np.ascontiguousarray(scores, dtype=np.float64).ravel(),
-        labels=labels.ravel(),
-    )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
+from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
     AREA,
     HEADROOM,
@@ -28,31 +29,29 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
-from attacks.scoring.ratings import rated_grid
+from attacks.scoring.ranking import PublicRanking, public_ranking
+from attacks.scoring.rows import ItemSets, Rows, kept_rows, require_alike
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.sets import (
     ALL_CORRUPTED,
     NO_CONTRAST,
+    guessed_figures,
     mean_auc,
     nan_mean,
     null_auc,
-    popularity_of,
-    score_table,
-    set_figures,
     units_of,
 )
 from attacks.scoring.statistics import (
-    ScoreTable,
     advantage,
-    exact_set_share,
     per_client_auc,
-    permute_labels_within_clients,
     pooled_roc,
+    precision_at_size,
     tpr_at_fpr_interval,
 )
+from attacks.scoring.tables import ScoreTable, Table, count_per_client
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
@@ -189,19 +188,33 @@ MEASURES = records(
 class RatedSetClaim:
     """How likely each item is to be in a client's rated set.
 
+    The fields but the first are grids, or rows (``Rows``) that list the same pairs.
+
     Args:
         clients: int64[B], whom the claim is about.
         scores: float64[B, m], higher means more likely rated.
         visible: bool[B, m], items the adversary saw in any message of that client.
         predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
-        history: round count -> float[B, m], scores had the adversary stopped after so many rounds.
+        history: round count -> float[B, m], scores had the adversary stopped after so many rounds;
+            0 where nothing was seen.
+
+    Raises:
+        ValueError: fields list different pairs.
     """
 
     clients: IntArray
-    scores: FloatArray
-    visible: BoolArray
-    predicted: BoolArray | None = None
-    history: Mapping[int, FloatArray] = field(default_factory=dict)
+    scores: FloatArray | Rows
+    visible: BoolArray | Rows
+    predicted: BoolArray | Rows | None = None
+    history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_alike(self.scores, self.visible, *self.others)
+
+    @property
+    def others(self) -> "tuple[FloatArray | BoolArray | Rows, ...]":
+        """The history, then what is predicted, if anything is."""
+        return (*self.history.values(), *(() if self.predicted is None else (self.predicted,)))
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the training ratings; what hangs on it is not judged without them."""
@@ -210,87 +223,76 @@ class RatedSetClaim:
         if case.truth.train is None:
             yield NotApplicable(reason="the truth holds no ratings", whole=True)
             return
-        found = score_rated_sets(self, rated_grid(case.truth.train), case.corrupted, case.seed)
+        truth = ItemSets.rated(case.truth.train)
+        found = score_rated_sets(self, truth, case.corrupted, case.seed)
         yield replace(found, whole=True) if isinstance(found, NotApplicable) else found
 
 
 def score_rated_sets(
-    rated: RatedSetClaim, truth: BoolArray, corrupted: frozenset[int], seed: int
+    rated: RatedSetClaim, truth: ItemSets, corrupted: frozenset[int], seed: int
 ) -> Scored | NotApplicable:
     """Judge rated sets, over the catalogue and within the visible support.
 
     Args:
         rated: the claim.
-        truth: bool[n, m], which items every client rated.
+        truth: which items every client rated.
         corrupted: the adversary's own clients; they are left out.
         seed: of the bootstrap and of the null control.
     """
-    rated = _honest_only(rated, corrupted)
-    if not len(rated.clients):
+    honest = is_honest(rated.clients, corrupted)
+    if not honest.any():
         return NotApplicable(reason=ALL_CORRUPTED)
-    labels = truth[rated.clients]
-    catalogue = score_table(rated.scores, labels)
-    if not np.isfinite(per_client_auc(catalogue)).any():
+    labels = truth.take(rated.clients[honest])
+    scores, visible, *others = kept_rows(honest, rated.scores, rated.visible, *rated.others)
+    predicted = others.pop() if rated.predicted is not None else None
+    game = CatalogueGame(scores, labels, visible)
+    if not np.isfinite(per_client_auc(game.table)).any():
         return NotApplicable(reason=NO_CONTRAST)
-    figures, gains = _rated_figures(rated, labels, popularity_of(truth, labels), seed)
-    curve = pooled_roc(catalogue)
+    popularity = truth.popularity().astype(np.float64)
+    figures, gains = _rated_figures(game, predicted, popularity, seed)
+    curve = pooled_roc(game.table)
+    by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
     return Scored(
         figures=figures,
         gains=gains,
-        units=units_of(catalogue),
-        details={"auc_by_rounds": history_figures(rated, labels)} if rated.history else {},
-        null_control=_rated_null(catalogue, seed),
+        units=units_of(game.table),
+        details={"auc_by_rounds": by_rounds} if rated.history else {},
+        null_control=_rated_null(game.dealt(seed)),
         roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
     )
 
 
-def _honest_only(claim: RatedSetClaim, corrupted: frozenset[int]) -> RatedSetClaim:
-    keep = is_honest(claim.clients, corrupted)
-    if keep.all():
-        return claim
-    return RatedSetClaim(
-        clients=claim.clients[keep],
-        scores=claim.scores[keep],
-        visible=claim.visible[keep],
-        predicted=None if claim.predicted is None else claim.predicted[keep],
-        history={rounds: scores[keep] for rounds, scores in claim.history.items()},
-    )
-
-
 def _rated_figures(
-    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, seed: int
+    game: CatalogueGame, predicted: Rows | None, popularity: FloatArray, seed: int
 ) -> tuple[Figures, Gains]:
     """Figures of the rated-set game, and the gains over an adversary without a view."""
-    catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
-    aucs, inside = per_client_auc(catalogue), per_client_auc(support)
-    public = public_ranking(popularity, rated.scores, labels, seed)
-    prior = per_client_auc(public.table(labels))
-    inside_prior = _informed(per_client_auc(score_table(public.prior, labels, rated.visible)))
+    aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
+    public = public_ranking(game, popularity, seed)
+    prior = per_client_auc(public.table(game.labels))
+    inside_prior = _informed(per_client_auc(public.within(game)))
     figures: Figures = {
         **interval_figures("auc", mean_auc(aucs, seed)),
         **interval_figures("support_auc", mean_auc(inside, seed)),
         "prior_auc": nan_mean(prior),
         "support_prior_auc": nan_mean(inside_prior),
-        "advantage": advantage(catalogue),
+        "advantage": advantage(game.table),
     }
     gains: Gains = {
         "lift_over_prior": Gain(aucs - prior),
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
-    together, combined = _combined_figures(rated, labels, public, prior, seed)
-    likely, surely = _tail_figures(catalogue, public.table(labels), seed)
+    together, combined = _combined_figures(game, public, prior, seed)
+    likely, surely = _tail_figures(game, public, seed)
     figures |= together | likely
     gains |= combined | surely
-    if rated.predicted is not None:
-        figures |= set_figures(rated.predicted, labels)
-        exact = exact_set_share(rated.predicted.ravel(), catalogue)
-        figures |= interval_figures("exact_set_share", exact)
+    if predicted is not None:
+        figures |= guessed_figures(predicted, game, "exact_set_share")
     return figures, gains
 
 
 def _combined_figures(
-    rated: RatedSetClaim, labels: BoolArray, public: PublicRanking, prior: FloatArray, seed: int
+    game: CatalogueGame, public: PublicRanking, prior: FloatArray, seed: int
 ) -> tuple[Figures, Gains]:
     """View and popularity together, over the catalogue.
 
@@ -300,10 +302,11 @@ def _combined_figures(
       ``precision_gain``: over the prior;
     - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
     """
-    scores = combined_scores(rated.scores, rated.visible, labels, public, seed)
-    aucs = per_client_auc(score_table(scores, labels))
-    at_k, alone = precision_at_size(scores, labels), precision_at_size(rated.scores, labels)
-    without = public.precision(labels)
+    ranked = combined_scores(game, public)
+    found = [(per_client_auc(part), precision_at_size(part)) for part in ranked.parts()]
+    aucs, at_k = (np.concatenate(each) for each in zip(*found, strict=True))
+    alone = precision_at_size(game.table)
+    without = precision_at_size(public.table(game.labels))
     whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
     figures: Figures = {
         **interval_figures("combined_auc", mean_auc(aucs, seed)),
@@ -318,13 +321,13 @@ def _combined_figures(
     }
 
 
-def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[Figures, Gains]:
+def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tuple[Figures, Gains]:
     """TPR at low FPR, beside popularity's own.
 
     Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
     over that as well, the TPR of the same scores dealt to each client's items at random.
     """
-    dealt = permute_labels_within_clients(catalogue, seed=seed)
+    catalogue, prior, dealt = game.table, public.table(game.labels), game.dealt(seed)
     one, without, active = (
         tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior, dealt)
     )
@@ -341,19 +344,44 @@ def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[
     return figures, {"tpr_gain": Estimate(one.value - base.value, spread, one.n_clients)}
 
 
-def history_figures(rated: RatedSetClaim, labels: BoolArray) -> dict[str, Figures]:
+def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
     """AUC and precision of the always-seen set had the adversary stopped earlier."""
     found: dict[str, Figures] = {}
-    for rounds, scores in rated.history.items():
-        inside = score_table(scores, labels, scores > 0)
-        always = scores == np.maximum(scores.max(axis=1, keepdims=True), 1)
+    for rounds, scores_then in history.items():
+        aucs, inside, sizes, hits, whole = ([] for _ in range(5))
+        game = CatalogueGame(scores_then, labels)
+        for span in game.spans:
+            part = game.part(span)
+            scores, indptr = part.table.scores, part.pairs.indptr
+            seen = scores > 0
+            support = ScoreTable(
+                indptr=bounds_of(count_per_client(seen, indptr)),
+                scores=scores[seen],
+                labels=part.table.labels[seen],
+            )
+            always = scores == np.repeat(_highest(scores, indptr), np.diff(indptr))
+            aucs.append(per_client_auc(part.table))
+            inside.append(per_client_auc(support))
+            sizes.append(np.count_nonzero(always))
+            hits.append(np.count_nonzero(always & part.pairs.labels))
+            whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
+        precision = sum(hits) / sum(sizes) if sum(sizes) else float("nan")
         found[str(rounds)] = {
-            "auc": _finite(float(np.nanmean(per_client_auc(score_table(scores, labels))))),
-            "support_auc": nan_mean(per_client_auc(inside)),
-            "always_seen_precision": _finite(float(labels[always].mean())),
-            "exact_set_share": float(np.mean(np.all(always == labels, axis=1))),
+            "auc": _finite(float(np.nanmean(np.concatenate(aucs)))),
+            "support_auc": nan_mean(np.concatenate(inside)),
+            "always_seen_precision": _finite(precision),
+            "exact_set_share": float(np.mean(np.concatenate(whole))),
         }
     return found
+
+
+def _highest(scores: FloatArray, indptr: IntArray) -> FloatArray:
+    """Largest score of every client; 1 at least."""
+    highest = np.ones(len(indptr) - 1)
+    there = np.flatnonzero(np.diff(indptr))
+    if len(there):
+        highest[there] = np.maximum(np.maximum.reduceat(scores, indptr[:-1][there]), 1.0)
+    return highest
 
 
 def _informed(prior: FloatArray) -> FloatArray:
@@ -367,9 +395,9 @@ def _informed(prior: FloatArray) -> FloatArray:
     return prior if forward else np.where(np.isnan(prior), prior, _CHANCE)
 
 
-def _rated_null(catalogue: ScoreTable, seed: int) -> dict[str, Any]:
+def _rated_null(dealt: Table) -> dict[str, Any]:
     """Mean AUC against permuted labels, beside the range that chance allows."""
-    null = normal_null("auc", *null_auc(catalogue, seed))
+    null = normal_null("auc", *null_auc(dealt))
     low, high = max(0.0, null["low"]), min(1.0, null["high"])
     return {"auc": null["value"], "low": low, "high": high, "passed": null["passed"]}
 

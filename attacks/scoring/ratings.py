@@ -125,9 +125,7 @@ def rating_figures(
     judged = about[train.clients]
     if not judged.any():
         return {"rating_accuracy": None, "rating_mode_accuracy": None, "coverage": None}, {}
-    named = np.full((train.n_clients, train.n_items), np.nan)
-    named[claim.clients, claim.items] = claim.ratings
-    said = named[train.clients, train.items]
+    said = _said(claim, train)
     covered = np.isfinite(said)
     constant = best_constant(train, judged)
     right = np.where(covered, said, constant) == train.ratings
@@ -143,6 +141,21 @@ def rating_figures(
         "coverage": float(covered[judged].mean()),
     }
     return figures, {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
+
+
+def _said(claim: RatingClaim, train: RatingTable) -> FloatArray:
+    """What is said of every rating: float64[N]; NaN where nothing is."""
+    keys, asked = (
+        each.clients.astype(np.int64) * train.n_items + each.items for each in (claim, train)
+    )
+    order = np.argsort(keys, kind="stable")  # of two names for one rating the last one counts
+    place = np.searchsorted(keys[order], asked, side="right") - 1
+    said = np.full(len(asked), np.nan)
+    if len(keys):
+        found = order[np.maximum(place, 0)]
+        known = (place >= 0) & (keys[found] == asked)
+        said[known] = claim.ratings[found[known]]
+    return said
 
 
 def best_constant(train: RatingTable, judged: BoolArray) -> FloatArray:

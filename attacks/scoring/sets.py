@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
+from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
     AREA,
     LEADS,
@@ -23,16 +24,13 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.ranking import public_ranking
+from attacks.scoring.rows import ItemSets, Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
-from attacks.scoring.statistics import (
-    ScoreTable,
-    exact_set_share,
-    per_client_auc,
-    permute_labels_within_clients,
-)
+from attacks.scoring.statistics import per_client_auc
+from attacks.scoring.tables import ScoreTable, Table, count_per_client
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.evaluation.intervals import Interval, mean_interval
+from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 KIND = "sets"
 """Kind of secret: a set of every client, bool[n, C]."""
@@ -125,37 +123,36 @@ def score_sets(
     honest = is_honest(claim.clients, corrupted)
     if not honest.any():
         return NotApplicable(reason=ALL_CORRUPTED)
-    labels = truth[claim.clients[honest]]
-    table = score_table(claim.scores[honest], labels)
-    if not np.isfinite(per_client_auc(table)).any():
+    sets = ItemSets.of_grid(truth)
+    labels = sets.take(claim.clients[honest])
+    game = CatalogueGame(Rows.of_grid(claim.scores[honest]), labels)
+    aucs = per_client_auc(game.table)
+    if not np.isfinite(aucs).any():
         return NotApplicable(reason=NO_CONTRAST)
-    aucs = per_client_auc(table)
-    public = public_ranking(popularity_of(truth, labels), claim.scores[honest], labels, seed)
+    public = public_ranking(game, sets.popularity().astype(np.float64), seed)
     prior = per_client_auc(public.table(labels))
     figures: Figures = {
         **interval_figures("set_auc", mean_auc(aucs, seed)),
         "set_prior_auc": nan_mean(prior),
     }
     if claim.predicted is not None:
-        predicted = claim.predicted[honest]
-        share = exact_set_share(predicted.ravel(), table)
-        guessed = set_figures(predicted, labels) | interval_figures("exact_share", share)
+        guessed = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
         figures |= {f"set_{name}": value for name, value in guessed.items()}
     return Scored(
         figures=figures,
         gains={"set_lift": Gain(aucs - prior)},
-        units=units_of(table),
+        units=units_of(game.table),
         details={"set": claim.name},
-        null_control=normal_null("set_auc", *null_auc(table, seed)),
+        null_control=normal_null("set_auc", *null_auc(game.dealt(seed))),
     )
 
 
-def units_of(table: ScoreTable) -> dict[str, int]:
+def units_of(table: Table) -> dict[str, int]:
     """What is behind the figures of a table."""
     return {
         "clients": table.n_clients,
         "pairs": table.n_pairs,
-        "positives": int(table.labels.sum()),
+        "positives": int(table.positives().sum()),
     }
 
 
@@ -169,18 +166,16 @@ def mean_auc(values: FloatArray, seed: int) -> Interval | None:
     return mean_interval(values, seed=seed, span=1.0) if np.isfinite(values).any() else None
 
 
-def null_auc(table: ScoreTable, seed: int) -> tuple[float, float, float]:
+def null_auc(dealt: Table) -> tuple[float, float, float]:
     """Mean AUC against permuted labels, its expectation, and its standard deviation.
 
     Under permuted labels the AUC of a client with P positives and N negatives has mean 1/2 and,
     ties only lowering it, variance (P + N + 1) / (12 P N) (Mann and Whitney 1947), so the range
     holds for a single client as well as for many.
     """
-    shuffled = permute_labels_within_clients(table, seed=seed)
-    aucs = per_client_auc(shuffled)
+    aucs = per_client_auc(dealt)
     known = np.isfinite(aucs)
-    sizes = np.diff(shuffled.indptr)[known]
-    positives = np.add.reduceat(shuffled.labels, shuffled.indptr[:-1], dtype=np.int64)[known]
+    sizes, positives = dealt.sizes[known], dealt.positives()[known]
     variance = (sizes + 1) / (12 * positives * (sizes - positives))
     return float(aucs[known].mean()), 0.5, float(np.sqrt(variance.sum())) / int(known.sum())
 
@@ -191,9 +186,28 @@ def nan_mean(values: FloatArray) -> float | None:
     return float(finite.mean()) if len(finite) else None
 
 
-def set_figures(predicted: BoolArray, labels: BoolArray) -> Figures:
-    """Precision and recall of the guessed sets, per client and then averaged."""
-    hits = (predicted & labels).sum(axis=1)
+def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures:
+    """Of sets guessed outright: precision and recall per client, averaged, and the exact ones.
+
+    Args:
+        predicted: bool, listed as the scores are; what is not listed is not in a set.
+        game: the scores, against the sets.
+        exact: name of the share of clients whose guessed set is exactly their true set; it is over
+            clients that have pairs, as two empty sets would count as a success.
+    """
+    hits, named, wrong = [], [], []
+    for span in game.spans:
+        pairs = game.part(span).pairs
+        guess = np.asarray(predicted.of(pairs), dtype=bool)
+        hits.append(count_per_client(guess & pairs.labels, pairs.indptr))
+        named.append(count_per_client(guess, pairs.indptr))
+        wrong.append(count_per_client(guess != pairs.labels, pairs.indptr))
+    found, there = np.concatenate(hits), game.table.sizes > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision, recall = hits / predicted.sum(axis=1), hits / labels.sum(axis=1)
-    return {"precision": nan_mean(precision), "recall": nan_mean(recall)}
+        precision, recall = found / np.concatenate(named), found / game.labels.lengths
+    whole = int(np.count_nonzero(there & (np.concatenate(wrong) == 0)))
+    return {
+        "precision": nan_mean(precision),
+        "recall": nan_mean(recall),
+        **interval_figures(exact, share_interval(whole, int(there.sum()))),
+    }

@@ -21,15 +21,21 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import count_exceeded, twice_wins
+from attacks.scoring.loops import add_rest, count_exceeded, cut_at_size
+from attacks.scoring.tables import (
+    Pooled,
+    ScoreTable,
+    Table,
+    check_column,
+    count_per_client,
+    pooled_classes,
+)
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import (
     Interval,
     check_share,
@@ -44,49 +50,6 @@ _DRAWN_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class ScoreTable:
-    """Scores and truth of a game, the pairs of one client next to each other.
-
-    Attributes:
-        indptr: int64[n_clients + 1]; client c owns the pairs ``indptr[c]:indptr[c + 1]``.
-        scores: float64[N], finite; a higher score says "positive" with more force.
-        labels: bool[N], the truth.
-
-    Raises:
-        TypeError: if a column is not an array of its dtype.
-        ValueError: if the columns do not fit together, or a score is NaN or infinite.
-    """
-
-    indptr: IntArray
-    scores: FloatArray
-    labels: BoolArray
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    """What several statistics need of a table is computed once."""
-
-    def __post_init__(self) -> None:
-        _check_column("indptr", self.indptr, "int64")
-        _check_column("scores", self.scores, "float64")
-        _check_column("labels", self.labels, "bool", length=len(self.scores))
-        ends = (*self.indptr[:1], *self.indptr[-1:])
-        if ends != (0, len(self.scores)) or (np.diff(self.indptr) < 0).any():
-            raise ValueError(f"indptr must rise from 0 to {len(self.scores)}, the number of pairs")
-        finite = np.isfinite(self.scores)
-        if not finite.all():
-            pair = int(np.argmin(finite))
-            raise ValueError(f"scores must be finite, but pair {pair} has {self.scores[pair]}")
-
-    @property
-    def n_clients(self) -> int:
-        """Number of clients, those without pairs included."""
-        return len(self.indptr) - 1
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of (client, guess) pairs."""
-        return len(self.scores)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RocCurve:
     """Operating points of "positive if score >= threshold", from (0, 0) to (1, 1).
 
@@ -98,52 +61,80 @@ class RocCurve:
     thresholds: FloatArray
 
 
-def per_client_auc(table: ScoreTable) -> FloatArray:
+def per_client_auc(table: Table) -> FloatArray:
     """Area under each client's own ROC curve, as the Mann-Whitney statistic [2].
 
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
     if "aucs" not in table._known:
-        table._known["aucs"] = _per_client_auc(table)
+        table._known["aucs"] = np.concatenate([_part_auc(part) for part in table.parts()])
     aucs: FloatArray = table._known["aucs"]
     return aucs.copy()
 
 
-def _per_client_auc(table: ScoreTable) -> FloatArray:
-    positives = _count_per_client(table.labels, table.indptr)
-    hits, misses = table.scores[table.labels], table.scores[~table.labels]
-    ends = [bounds_of(each) for each in (positives, np.diff(table.indptr) - positives)]
-    # A loop on purpose: short sorts stay in cache, at a fraction of the cost of one global lexsort.
-    for start, stop in zip(ends[1][:-1].tolist(), ends[1][1:].tolist(), strict=True):
-        misses[start:stop].sort()
-    wins = np.zeros(table.n_clients, dtype=np.int64)
-    twice_wins(hits, ends[0], misses, ends[1], wins)
-    pairs = 2 * np.diff(ends[0]) * np.diff(ends[1])
+def _part_auc(table: ScoreTable) -> FloatArray:
+    wins, positives = table.twice_won(), table.positives()
+    pairs = 2 * positives * (table.sizes - positives)
     aucs = np.full(table.n_clients, np.nan)
     np.divide(wins, pairs, out=aucs, where=pairs > 0)
     return aucs
 
 
-def pooled_roc(table: ScoreTable) -> RocCurve:
+def precision_at_size(table: Table) -> FloatArray:
+    """Precision of each client's best k pairs, k the number of its positives.
+
+    Pairs tied at the cut are drawn at random: hits are expected ones, whatever the order of rows.
+
+    Returns:
+        float64[n_clients]; NaN for a client without positives or without negatives.
+    """
+    if "precision" not in table._known:
+        found = np.concatenate([_part_precision(part) for part in table.parts()])
+        table._known["precision"] = found
+    precision: FloatArray = table._known["precision"]
+    return precision.copy()
+
+
+def _part_precision(table: ScoreTable) -> FloatArray:
+    each, rest = table.by_class(), table.rest
+    counts = np.zeros((table.n_clients, 4), dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    runs, row = np.zeros(2, dtype=np.int64), np.zeros(table.n_clients, dtype=np.int64)
+    shape = (np.zeros(0), np.zeros(1, dtype=np.int64), runs, row)
+    taken = (none.astype(np.int32), np.zeros(table.n_clients + 1, dtype=np.int64))
+    if rest is not None:
+        shape = (rest.values, rest.below, rest.runs, rest.row)
+        taken = (each.taken, table.indptr)
+    classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
+    cut_at_size(*classes, *shape, *taken, counts)
+    above_hits, above_misses, tied_hits, tied_misses = counts.T
+    sizes = table.positives()
+    share = (sizes - (above_hits + above_misses)) / np.maximum(tied_hits + tied_misses, 1)
+    hits = above_hits + share * tied_hits
+    known = (sizes > 0) & (sizes < table.sizes)
+    return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
+
+
+def pooled_roc(table: Table) -> RocCurve:
     """ROC curve over all pairs, thinned to at most 512 points for drawing.
 
     Every point lies on the exact curve. Up to 255 distinct scores per class are all kept; of more,
     ranks are kept that are half evenly and half logarithmically spaced, for a linear and a log-log
     plot [3]. Take operating points from ``tpr_at_fpr_interval``, not from here.
     """
-    positives, negatives = _sorted_classes(table)
-    kept = [_thinned(ordered, _MAX_POINTS // 2 - 1) for ordered in (positives, negatives)]
+    positives, negatives = _both_classes(table)
+    kept = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
     thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
     return RocCurve(
-        fpr=(len(negatives) - np.searchsorted(negatives, thresholds)) / len(negatives),
-        tpr=(len(positives) - np.searchsorted(positives, thresholds)) / len(positives),
+        fpr=(negatives.size - negatives.below(thresholds)) / negatives.size,
+        tpr=(positives.size - positives.below(thresholds)) / positives.size,
         thresholds=thresholds,
     )
 
 
 def tpr_at_fpr_interval(
-    table: ScoreTable, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
+    table: Table, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
 ) -> Interval | None:
     """Largest pooled TPR of a deterministic threshold whose FPR is at most a target [3].
 
@@ -169,14 +160,14 @@ def tpr_at_fpr_interval(
 
 
 def _tpr_at_fpr_interval(
-    table: ScoreTable, fpr: float, seed: int, confidence: float, draws: int
+    table: Table, fpr: float, seed: int, confidence: float, draws: int
 ) -> Interval | None:
     check_share("fpr", fpr)
     check_share("confidence", confidence)
-    n_positives = _count_per_client(table.labels, table.indptr)
+    n_positives = table.positives()
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
-    histograms = _client_histograms(table, _tail_cuts(_sorted_classes(table)[1], fpr))
+    histograms = _client_histograms(table, _tail_cuts(_both_classes(table)[1], fpr))
     blocks = resampled(
         table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=2 * _MAX_POINTS
     )
@@ -186,17 +177,17 @@ def _tpr_at_fpr_interval(
     return percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
 
 
-def advantage(table: ScoreTable) -> float:
+def advantage(table: Table) -> float:
     """Largest TPR - FPR over all thresholds, pooled over pairs [4]; in [0, 1].
 
     The threshold is chosen on the pairs it is measured on, so that even noise is above 0: compare
     with ``permute_labels_within_clients``.
     """
-    positives, negatives = _sorted_classes(table)
-    # It rises only where the threshold reaches a positive; of tied ones the first counts them all,
-    # and at the lowest the TPR is 1: no fallback to 0 is needed.
-    tpr = (len(positives) - np.arange(len(positives))) / len(positives)
-    fpr = (len(negatives) - np.searchsorted(negatives, positives)) / len(negatives)
+    positives, negatives = _both_classes(table)
+    # It rises only where the threshold reaches a positive, and at the lowest the TPR is 1: no
+    # fallback to 0 is needed.
+    tpr = (positives.size - np.append(0, positives.ends[:-1])) / positives.size
+    fpr = (negatives.size - negatives.below(positives.values)) / negatives.size
     return float((tpr - fpr).max())
 
 
@@ -224,8 +215,8 @@ def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float =
         The share with its ``share_interval``, over the clients that have pairs. Without a pair
         nothing was guessed, and two empty sets would count as a success.
     """
-    _check_column("predicted", predicted, "bool", length=table.n_pairs)
-    errors = _count_per_client(predicted != table.labels, table.indptr)
+    check_column("predicted", predicted, "bool", length=table.n_pairs)
+    errors = count_per_client(predicted != table.labels, table.indptr)
     guessed = np.diff(table.indptr) > 0
     exact = int(np.count_nonzero(guessed & (errors == 0)))
     return share_interval(exact, int(np.count_nonzero(guessed)), confidence)
@@ -237,40 +228,47 @@ def _allowed(n_negatives: int, fpr: float) -> int:
     return max(k for k in (near - 1, near, near + 1) if k / n_negatives <= fpr)
 
 
-def _thinned(ordered: FloatArray, limit: int, extra: IntArray | tuple[()] = ()) -> FloatArray:
-    """Distinct values of an ascending array; of more than ``limit``, those at spread-out ranks.
+def _thinned(pooled: Pooled, limit: int, extra: IntArray | tuple[()] = ()) -> FloatArray:
+    """Distinct scores, ascending; of more than ``limit``, those at spread-out ranks.
 
     Ranks count from 1 at the top; the first and the last are always in, ``extra`` adds to them.
     """
-    distinct: FloatArray = ordered[np.append(True, ordered[1:] != ordered[:-1])]
-    if len(distinct) <= limit:
-        return distinct
-    size, half = len(ordered), (limit - len(extra)) // 2
+    if len(pooled.values) <= limit:
+        return pooled.values
+    size, half = pooled.size, (limit - len(extra)) // 2
     ranks = np.concatenate([extra, np.geomspace(1, size, half), np.linspace(1, size, half)])
-    return np.unique(ordered[size - np.rint(ranks).astype(np.int64)])
+    return np.unique(pooled.at(size - np.rint(ranks).astype(np.int64)))
 
 
-def _tail_cuts(negatives: FloatArray, fpr: float) -> FloatArray:
+def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
     """Ascending cuts v of "score > v" among which a draw finds its operating point.
 
     Cuts between two negatives would add nothing: the loosest rule under an FPR starts right above a
     negative. The largest one (no false positive) and the cut of the undrawn table are always in.
     """
     # The cube puts most cuts where most draws end, and still some a factor of 4 away.
-    size = len(negatives)
+    size = negatives.size
     near = size * fpr * 4.0 ** np.linspace(-1.0, 1.0, _MAX_POINTS * 2 // 3) ** 3
     ranks = 1 + np.append(_allowed(size, fpr), near.astype(np.int64))
     return _thinned(negatives, _MAX_POINTS, np.minimum(ranks, size))
 
 
-def _client_histograms(table: ScoreTable, cuts: FloatArray) -> FloatArray:
+def _client_histograms(table: Table, cuts: FloatArray) -> FloatArray:
     """Pairs by number of cuts exceeded: float[n_clients, 2, B], negatives before positives."""
     # What is drawn is below n times the largest client, a whole number. A product of single floats
     # takes half the time of one of doubles, and is as exact up to 2^24.
-    most = table.n_clients * int(np.diff(table.indptr).max(initial=0))
+    most = table.n_clients * int(table.sizes.max(initial=0))
     exact = np.float32 if most < 2**24 else np.float64
     counts = np.zeros((table.n_clients, 2, len(cuts) + 1), dtype=exact)
-    count_exceeded(cuts, table.scores, table.labels, table.indptr, counts)
+    first = 0
+    for part in table.parts():
+        own = counts[first : first + part.n_clients]
+        count_exceeded(cuts, part.scores, part.labels, part.indptr, own)
+        if part.rest is not None:
+            rest = part.rest
+            bins = np.searchsorted(cuts, rest.values, side="left")
+            add_rest(bins, rest.sizes, rest.runs, rest.row, rest.taken, part.indptr, own)
+        first += part.n_clients
     return counts
 
 
@@ -289,29 +287,9 @@ def _resampled_tpr(
     return np.where(allowed > 0, hits / above[:, 1, -1], 0.0)
 
 
-def _count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
-    """int64[n_clients], the true entries of each client; holds for clients without pairs too."""
-    counts: IntArray = np.diff(np.searchsorted(np.flatnonzero(mask), indptr))
-    return counts
-
-
-def _sorted_classes(table: ScoreTable) -> tuple[FloatArray, FloatArray]:
-    """Scores of the positives and of the negatives, each ascending; nobody changes them."""
-    if "classes" not in table._known:
-        positives, negatives = table.scores[table.labels], table.scores[~table.labels]
-        if not len(positives) or not len(negatives):
-            found = f"{len(positives)} positives and {len(negatives)} negatives"
-            raise ValueError(f"{found}: need both")
-        positives.sort()
-        negatives.sort()
-        table._known["classes"] = positives, negatives
-    classes: tuple[FloatArray, FloatArray] = table._known["classes"]
-    return classes
-
-
-def _check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
-    if not isinstance(column, np.ndarray) or column.dtype != np.dtype(dtype):
-        raise TypeError(f"{name} must be an array of {dtype}")
-    if column.ndim != 1 or (length is not None and len(column) != length):
-        wanted = "one dimension" if length is None else f"the shape ({length},)"
-        raise ValueError(f"{name} must have {wanted}, not {column.shape}")
+def _both_classes(table: Table) -> tuple[Pooled, Pooled]:
+    positives, negatives = pooled_classes(table)
+    if not positives.size or not negatives.size:
+        found = f"{positives.size} positives and {negatives.size} negatives"
+        raise ValueError(f"{found}: need both")
+    return positives, negatives

@@ -10,11 +10,14 @@ import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
-from attacks.scoring.ratings import rated_grid
+from attacks.scoring.rows import ItemSets, Joined, Rows, kept_rows, pieces, require_alike
 from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.sets import popularity_of
+from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+_CELLS = 1 << 18
+"""Of catalogues that are summed over at once."""
 
 MEASURES = records(
     unmasked_share=Measure(
@@ -39,26 +42,34 @@ MEASURES = records(
 class UnmaskedClaim:
     """Items whose rows are proven to be virtual.
 
+    The fields but the first are grids, or rows (``Rows``) that list the same pairs.
+
     Args:
         clients: int64[B].
         visible: bool[B, m], items the adversary saw in any message of that client.
         proven: bool[B, m], those of them that are virtual.
+
+    Raises:
+        ValueError: fields list different pairs.
     """
 
     clients: IntArray
-    visible: BoolArray
-    proven: BoolArray
+    visible: BoolArray | Rows
+    proven: BoolArray | Rows
+
+    def __post_init__(self) -> None:
+        require_alike(self.visible, self.proven)
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the rated sets."""
         if case.truth.train is not None:
-            grid = rated_grid(case.truth.train)
-            figures, gains = unmasked_figures(self, grid, case.corrupted)
+            truth = ItemSets.rated(case.truth.train)
+            figures, gains = unmasked_figures(self, truth, case.corrupted)
             yield Scored(figures=figures, gains=gains, units={})
 
 
 def unmasked_figures(
-    claim: UnmaskedClaim, truth: BoolArray, corrupted: frozenset[int]
+    claim: UnmaskedClaim, truth: ItemSets, corrupted: frozenset[int]
 ) -> tuple[Figures, Gains]:
     """Share of the virtual rows that were proven virtual, and of clients with over 90 % of them.
 
@@ -68,39 +79,87 @@ def unmasked_figures(
 
     Args:
         claim: what is proven of whom.
-        truth: bool[n, m], which items every client rated.
+        truth: which items every client rated.
         corrupted: the adversary's own clients; they are left out.
     """
     honest = is_honest(claim.clients, corrupted)
-    labels, proven = truth[claim.clients[honest]], claim.proven[honest]
-    virtual = claim.visible[honest] & ~labels
+    labels = truth.take(claim.clients[honest])
+    visible, proven = kept_rows(honest, claim.visible, claim.proven)
+    popularity = truth.popularity().astype(np.float64)
+    found = [
+        _counts(pairs, visible, proven, popularity) for pairs in pieces(visible.listed, labels)
+    ]
+    virtual, rated, right, wrong, hidden, shown = (
+        np.concatenate(each) for each in zip(*found, strict=True)
+    )
     if not virtual.any():
         return {"unmasked_share": None, "clients_mostly_unmasked_share": None}, {}
-    right, wrong = virtual & proven, labels & proven
-    rated = claim.visible[honest] & labels
-    unpopular = _least(popularity_of(truth, labels), claim.visible[honest], proven.sum(axis=1))
     per_client = _share(right, virtual)
-    guessed = np.maximum(_share(unpopular * virtual, virtual) - _share(unpopular * rated, rated), 0)
-    told = virtual.any(axis=1) & rated.any(axis=1)  # else "all of them" would be a gain
-    gain = np.where(told, per_client - _share(rated & proven, rated) - guessed, np.nan)
+    guessed = np.maximum(_share(hidden, virtual) - _share(shown, rated), 0)
+    told = (virtual > 0) & (rated > 0)  # else "all of them" would be a gain
+    gain = np.where(told, per_client - _share(wrong[:, 1], rated) - guessed, np.nan)
     return {
         "unmasked_share": float(right.sum() / virtual.sum()),
-        "wrongly_unmasked_share": float(wrong.sum() / max(1, labels.sum())),
+        "wrongly_unmasked_share": float(wrong[:, 0].sum() / max(1, len(labels.items))),
         "clients_mostly_unmasked_share": float(np.mean(per_client > 0.9)),
     }, {"unmasked_lift": Gain(gain)}
 
 
-def _least(popularity: FloatArray, visible: BoolArray, sizes: IntArray) -> FloatArray:
-    """How much of each visible row is among a client's so many least popular: float64[B, m].
+def _counts(
+    pairs: Joined, visible: Rows, proven: Rows, popularity: FloatArray
+) -> tuple[npt.NDArray[Any], ...]:
+    """Of a block of clients what the figures are made of.
+
+    Returns:
+        Virtual and rated rows that were seen; rows proven virtual rightly, and wrongly [b, 2], in
+        all and of those seen; how many least popular rows are virtual, and how many rated.
+    """
+    seen, said = (np.asarray(each.of(pairs), dtype=bool) for each in (visible, proven))
+    virtual, rated = seen & ~pairs.labels, seen & pairs.labels
+    counts = popularity[pairs.items] - pairs.labels
+    least = _least(counts, seen, count_per_client(said, pairs.indptr), pairs)
+    sums = [
+        count_per_client(each, pairs.indptr)
+        for each in (virtual, rated, virtual & said, pairs.labels & said, rated & said)
+    ]
+    return (
+        *sums[:3],
+        np.stack(sums[3:], axis=1),
+        _sums(np.where(virtual, least, 0.0), pairs, len(popularity)),
+        _sums(np.where(rated, least, 0.0), pairs, len(popularity)),
+    )
+
+
+def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) -> FloatArray:
+    """How much of each pair that was seen is among a client's so many least popular: float64[T].
 
     Rows that tie for the last places share them.
     """
-    counts = np.where(visible, popularity, np.inf)
-    last = np.take_along_axis(np.sort(counts, axis=1), np.maximum(sizes, 1)[:, None] - 1, axis=1)
-    below, at = visible & (counts < last), visible & (counts == last)
-    places = (sizes - below.sum(axis=1)) / np.maximum(at.sum(axis=1), 1)
-    return np.asarray(below + at * np.maximum(places, 0)[:, None])
+    owners = pairs.owners
+    ordered = np.where(seen, counts, np.inf)
+    sort_each(ordered, pairs.indptr)
+    place = pairs.indptr[:-1] + np.maximum(sizes, 1) - 1
+    inside = place < pairs.indptr[1:]
+    last = np.full(len(sizes), np.inf)
+    last[inside] = ordered[place[inside]]
+    below, at = seen & (counts < last[owners]), seen & (counts == last[owners])
+    ties = np.maximum(count_per_client(at, pairs.indptr), 1)
+    places = (sizes - count_per_client(below, pairs.indptr)) / ties
+    return np.asarray(below + at * np.maximum(places, 0)[owners])
 
 
-def _share(part: npt.NDArray[Any], whole: BoolArray) -> FloatArray:
-    return np.asarray(part.sum(axis=1) / np.maximum(whole.sum(axis=1), 1))
+def _sums(values: FloatArray, pairs: Joined, n_items: int) -> FloatArray:
+    """Sum over each client's pairs, rounded as a sum over the whole catalogue is."""
+    at_once = max(1, _CELLS // n_items)
+    sums = np.empty(len(pairs.indptr) - 1)
+    for first in range(0, len(sums), at_once):
+        ends = pairs.indptr[first : first + at_once + 1]
+        own = slice(int(ends[0]), int(ends[-1]))
+        grid = np.zeros((len(ends) - 1, n_items))
+        grid[np.repeat(np.arange(len(grid)), np.diff(ends)), pairs.items[own]] = values[own]
+        sums[first : first + at_once] = grid.sum(axis=1)
+    return sums
+
+
+def _share(part: npt.NDArray[Any], whole: IntArray) -> FloatArray:
+    return np.asarray(part / np.maximum(whole, 1))

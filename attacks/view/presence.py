@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
 from attacks.view.coalition import others_sum, others_uploads
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -12,8 +14,71 @@ from secure_fedrec.wire import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Presence:
+class Sightings:
     """Clients, row numbers and counts of some rounds.
+
+    Args:
+        rounds: the rounds, ascending.
+        clients: int64[B], who uploaded in any of them, ascending.
+        present: bool[T, B], who uploaded in which.
+        counts: int64[T, m], counts of the aggregates.
+        listed: items that the adversary saw beside a client's name; none where all see all.
+        possible: bool[K], which of these the client can have rated, judged by its uploads alone:
+            where rated items are uploaded every time, those in all of its uploads.
+    """
+
+    rounds: tuple[int, ...]
+    clients: IntArray
+    present: BoolArray
+    counts: IntArray
+    listed: ItemSets
+    possible: BoolArray
+
+    @classmethod
+    def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Sightings":
+        """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
+        n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
+        present = np.zeros((len(rounds), n_clients), dtype=bool)
+        counts = np.zeros((len(rounds), n_items), dtype=np.int64)
+        for position, round_ in enumerate(rounds):
+            present[position, others_uploads(view, round_)[0].senders.ids] = True
+            total = others_sum(view, round_)
+            if total.counts is not None:
+                counts[position, total.rows] = total.counts
+        clients = np.flatnonzero(present.any(axis=0))
+        touched = Rows.marked(ItemSets.empty(len(clients), n_items))
+        if not knowledge.dense:
+            touched = touches(partial(_uploaded, view, clients, n_items), rounds)
+        uploads_of = present[:, clients].sum(axis=0)
+        every_time = touched.values == np.repeat(uploads_of, touched.listed.lengths)
+        return cls(
+            rounds=tuple(rounds),
+            clients=clients,
+            present=present[:, clients],
+            counts=counts,
+            listed=touched.listed,
+            possible=every_time if knowledge.constant else np.ones(len(every_time), dtype=bool),
+        )
+
+
+def _uploaded(view: View, clients: IntArray, n_items: int, round_: int) -> ItemSets:
+    """Items of the clients' uploads in a round."""
+    uploads, block = others_uploads(view, round_)
+    return listed_rows(clients, uploads.senders.ids, block, n_items)[0]
+
+
+def distinct_cohorts(present: BoolArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m]."""
+    distinct, which = np.unique(present, axis=0, return_inverse=True)
+    totals = np.zeros((len(distinct), counts.shape[1]))
+    np.add.at(totals, which.reshape(-1), counts)
+    sizes = np.bincount(which.reshape(-1), minlength=len(distinct))
+    return distinct.astype(np.float64), totals / sizes[:, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Presence:
+    """The same as grids, for systems of equations over all clients and items.
 
     Args:
         rounds: the rounds, ascending.
@@ -35,37 +100,21 @@ class Presence:
     @classmethod
     def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Presence":
         """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
-        n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
-        seen = np.zeros((n_clients, n_items), dtype=np.uint32)
-        present = np.zeros((len(rounds), n_clients), dtype=bool)
-        counts = np.zeros((len(rounds), n_items), dtype=np.int64)
-        for position, round_ in enumerate(rounds):
-            uploads, block = others_uploads(view, round_)
-            senders = uploads.senders.ids
-            present[position, senders] = True
-            if not knowledge.dense:
-                seen[np.repeat(senders, block.lengths), block.rows] += 1
-            total = others_sum(view, round_)
-            if total.counts is not None:
-                counts[position, total.rows] = total.counts
-        clients = np.flatnonzero(present.any(axis=0))
-        seen, uploads_of = seen[clients], present[:, clients].sum(axis=0)
-        everything = np.ones(seen.shape, dtype=bool)
-        visible = everything if knowledge.dense else seen > 0
-        every_time = seen == uploads_of[:, None]
+        seen = Sightings.read(view, knowledge, rounds)
+        visible = np.ones((len(seen.listed), seen.listed.n_items), dtype=bool)
+        possible = visible
+        if not knowledge.dense:
+            visible = seen.listed.grid()
+            possible = Rows(listed=seen.listed, values=seen.possible, rest=False).grid()
         return cls(
-            rounds=tuple(rounds),
-            clients=clients,
-            present=present[:, clients],
-            counts=counts,
+            rounds=seen.rounds,
+            clients=seen.clients,
+            present=seen.present,
+            counts=seen.counts,
             visible=visible,
-            possible=visible if knowledge.dense or not knowledge.constant else every_time,
+            possible=possible,
         )
 
     def cohorts(self) -> tuple[FloatArray, FloatArray]:
         """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m]."""
-        distinct, which = np.unique(self.present, axis=0, return_inverse=True)
-        totals = np.zeros((len(distinct), self.counts.shape[1]))
-        np.add.at(totals, which.reshape(-1), self.counts)
-        sizes = np.bincount(which.reshape(-1), minlength=len(distinct))
-        return distinct.astype(np.float64), totals / sizes[:, None]
+        return distinct_cohorts(self.present, self.counts)

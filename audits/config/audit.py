@@ -40,7 +40,7 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
-from secure_fedrec.settings import Filled, Rounds, Settings, Within
+from secure_fedrec.settings import Filled, Positive, Rounds, Settings, Unit, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 DEFAULT_SYSTEM = "pmf"
@@ -57,11 +57,13 @@ class RunConfig(Settings, section="run"):
         check_lossless: train the plain twin as well and compare every round's public state.
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
+        max_memory_gb: an audit that would hold more is refused before it begins; without it, none.
     """
 
     checkpoint_every: Rounds = 5
     check_lossless: bool = True
     evaluate_every: Rounds = 1
+    max_memory_gb: Annotated[Positive, Unit("GB")] | None = None
 
 
 def _default() -> DataKind:

@@ -20,6 +20,7 @@ from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
+from audits.run.forecast import memory_parts, require_memory
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
     check_lossless,
@@ -85,6 +86,7 @@ def audit(
     dataset = load_dataset(config, data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     projected = projection(federation)
+    require_memory(config, memory_parts(federation))
     with one_writer(out, resume=resume):
         run = open_run(federation, out, resume=resume)
         announce(federation, run, projected)

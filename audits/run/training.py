@@ -25,6 +25,7 @@ from audits.run.releases import ReleaseJournal
 from audits.run.truth import write_secrets
 from audits.run.twin import plain_twin
 from audits.system import Dataset, Task
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import (
     LocalEngine,
@@ -211,19 +212,8 @@ def check_lossless(
     federation: Federation[Task], run: RecordedRun, *, progress: bool = True
 ) -> Lossless | None:
     """Train the plain twin with the run's participants and compare every round's public state."""
-    algorithm, problem, _ = federation.task.fresh()
-    anew = build_federation(federation.config, federation.task, priced=False).stack
-    twin = LocalEngine(
-        algorithm=algorithm,
-        stack=plain_twin(anew, sizes_of(algorithm, problem)),
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=federation.streams,
-        wire=Wire(meter=Meter(problem.vault.n_clients)),
-        participants=run.participants,
-        batch_bytes=_TWIN_BYTES,
-    )
-    invited = federation.config.cohort.clients_per_round or problem.vault.n_clients
+    twin = twin_engine(federation, run.engine.participants)
+    invited = federation.config.cohort.clients_per_round or twin.vault.n_clients
     words = lossless_words(
         reports_dropped=federation.config.claim.drops_reports,
         sat_out=any(report.participants < invited for report in run.history),
@@ -241,6 +231,29 @@ def check_lossless(
     if not any(report.participants for report in run.history):
         return None  # nobody ever took part: equal tables show nothing
     return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None, words=words)
+
+
+def twin_engine(
+    federation: Federation[Task], participants: Callable[[int], IntArray]
+) -> LocalEngine:
+    """The plain twin of a run: the same federation under no protection.
+
+    Args:
+        federation: of the run.
+        participants: of it by round.
+    """
+    algorithm, problem, _ = federation.task.fresh()
+    anew = build_federation(federation.config, federation.task, priced=False).stack
+    return LocalEngine(
+        algorithm=algorithm,
+        stack=plain_twin(anew, sizes_of(algorithm, problem)),
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=federation.streams,
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
+        participants=participants,
+        batch_bytes=_TWIN_BYTES,
+    )
 
 
 def _train_fold(

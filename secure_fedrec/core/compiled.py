@@ -224,19 +224,33 @@ def round_to_integers(values: FloatArray, scale: float, largest: float, integers
 def take_first_distinct(
     ranks: IntArray,
     runs: IntArray,
-    offsets: IntArray,
-    missing: IntArray,
-    taken: BoolArray,
+    owners: IntArray,
+    bounds: IntArray,
+    found: IntArray,
+    chosen: IndexArray,
+    stamps: IndexArray,
+    stamp: int,
 ) -> None:
-    """Read run b of ``ranks`` until ``missing[b]`` new ranks have been marked in ``taken``."""
+    """Read run r of ``ranks`` until client ``owners[r]`` has as many as its bounds have room for.
+
+    What a client has found so far stands at ``bounds[b]`` of ``chosen``. A rank is taken if its
+    stamp is the client's own, one for each run from ``stamp`` on: nothing is ever wiped.
+    """
     for run in range(len(runs) - 1):
-        for place in range(runs[run], runs[run + 1]):
-            if missing[run] == 0:
+        client = owners[run]
+        begin, end = bounds[client], bounds[client + 1]
+        place, own = begin + found[client], stamp + run
+        for before in range(begin, place):
+            stamps[chosen[before]] = own
+        for drawn in range(runs[run], runs[run + 1]):
+            if place == end:
                 break
-            cell = offsets[run] + ranks[place]
-            if not taken[cell]:
-                taken[cell] = True
-                missing[run] -= 1
+            rank = ranks[drawn]
+            if stamps[rank] != own:
+                stamps[rank] = own
+                chosen[place] = rank
+                place += 1
+        found[client] = place - begin
 
 
 @compiled_loop
@@ -270,19 +284,35 @@ def race_unrated(
 
 
 @compiled_loop
-def list_ranks(taken: BoolArray, offsets: IntArray, inverted: BoolArray, ranks: IndexArray) -> None:
-    """Positions of the chosen members of each pool, ascending, pool after pool.
+def list_ranks(
+    chosen: IndexArray,
+    bounds: IntArray,
+    sizes: IntArray,
+    inverted: BoolArray,
+    stamps: IndexArray,
+    stamp: int,
+    ranks: IndexArray,
+) -> None:
+    """The chosen members of each pool of ``sizes[b]`` ranks, ascending, pool after pool.
 
-    Pool b is ``taken[offsets[b]:offsets[b + 1]]``; where ``inverted``, those not taken are chosen.
-    ``ranks`` has one place more than there are ranks: a place is written before it is known whether
-    it counts, which spares a branch that no processor could predict.
+    Pool b has chosen ``chosen[bounds[b]:bounds[b + 1]]``; where ``inverted``, all others. Few are
+    sorted, many found by a walk over the pool. ``ranks`` has one place more than there are ranks: a
+    place is written before it is known whether it counts, which spares a branch that no processor
+    could predict.
     """
     place = 0
     for pool in range(len(inverted)):
-        begin = offsets[pool]
-        for rank in range(offsets[pool + 1] - begin):
+        begin, end = bounds[pool], bounds[pool + 1]
+        if not inverted[pool] and sizes[pool] > 32 * (end - begin):
+            ranks[place : place + end - begin] = np.sort(chosen[begin:end])
+            place += end - begin
+            continue
+        own = stamp + pool
+        for number in range(begin, end):
+            stamps[chosen[number]] = own
+        for rank in range(sizes[pool]):
             ranks[place] = rank
-            place += taken[begin + rank] != inverted[pool]
+            place += (stamps[rank] == own) != inverted[pool]
 
 
 @compiled_loop

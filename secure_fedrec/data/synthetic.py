@@ -35,7 +35,7 @@ _MEAN_RATING: Final = 3.5
 _CLIENT_SPREAD: Final = 0.3
 _ITEM_SPREAD: Final = 0.4
 _TASTE_SPREAD: Final = 0.7
-# Clients per block of the clients x items score matrix: at ML-1M's size a block takes 16 MB.
+# Clients whose tastes are compared with all items at once: at ML-1M's size that takes 16 MB.
 _BLOCK: Final = 512
 
 
@@ -166,12 +166,27 @@ def _draw_block(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Draws (client, item, rating) columns of some clients, sorted by (client, item)."""
     affinity = world.tastes[block] @ world.traits.T
-    log_odds = world.log_weights + _EXPOSURE * affinity
-    # The k largest of Gumbel-perturbed log-weights are k draws without replacement by weight.
-    keys = log_odds + rng.gumbel(size=log_odds.shape)
-    kth = (config.items - world.counts[block])[:, None]
-    rows, items = np.nonzero(keys >= np.take_along_axis(np.sort(keys, axis=1), kth, axis=1))
+    drawn = [
+        _draw_items(config, world, block.start + row, own, rng) for row, own in enumerate(affinity)
+    ]
+    rows = np.repeat(np.arange(len(drawn)), [len(own) for own in drawn])
+    items = np.concatenate(drawn)
     expected = world.client_means[block][rows] + world.item_offsets[items]
     expected += _TASTE_SPREAD * affinity[rows, items]
     noisy = expected + config.noise * rng.standard_normal(len(rows))
     return block.start + rows, items, np.clip(np.rint(noisy), _SCALE.low, _SCALE.high)
+
+
+def _draw_items(
+    config: SyntheticConfig,
+    world: _World,
+    client: int,
+    affinity: FloatArray,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Draws the items that a client rates, ascending, given its affinity float64[items] to all."""
+    log_odds = world.log_weights + _EXPOSURE * affinity
+    # The k largest of Gumbel-perturbed log-weights are k draws without replacement by weight.
+    keys = log_odds + rng.gumbel(size=len(log_odds))
+    least = config.items - int(world.counts[client])
+    return np.flatnonzero(keys >= np.partition(keys, least)[least])

@@ -210,40 +210,42 @@ def draw_unrated(
         room = n_items - rated.lengths
         leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
         picks = np.where(leave_out, room - wanted, wanted)
-        offsets = bounds_of(room)
-        taken = _first_distinct(offsets, picks, clients, stream, round_)
-        list_ranks(taken, offsets, leave_out, items)
+        _draw_ranks(room, picks, leave_out, clients, stream, round_, items)
         skip_members(items, indptr, rated.indptr, rated.rows)
     return RowBlock(indptr=indptr, rows=items[:-1], values=None)
 
 
-def _first_distinct(
-    offsets: IntArray, picks: IntArray, clients: IntArray, stream: Stream, round_: int
-) -> BoolArray:
-    """Mark the first ``picks[b]`` distinct ranks of each client's random sequence.
+def _draw_ranks(
+    room: IntArray,
+    picks: IntArray,
+    inverted: BoolArray,
+    clients: IntArray,
+    stream: Stream,
+    round_: int,
+    ranks: IndexArray,
+) -> None:
+    """The first ``picks[b]`` distinct ranks of each client's random sequence below ``room[b]``.
 
-    Returns:
-        bool[offsets[-1]], the ranks of client b at ``offsets[b]:offsets[b + 1]``.
+    They go to ``ranks``, ascending, client after client; where ``inverted``, all others do.
     """
-    room = np.diff(offsets)
-    taken = np.zeros(int(offsets[-1]), dtype=bool)
-    missing = picks.copy()
-    starts = np.zeros(len(picks), dtype=np.int64)
+    bounds = bounds_of(picks)
+    chosen = np.empty(int(bounds[-1]), dtype=np.int32)
+    found, starts = np.zeros(len(picks), dtype=np.int64), np.zeros(len(picks), dtype=np.int64)
+    stamps, stamp = np.zeros(int(room.max(initial=0)), dtype=np.int32), 1
     while True:
-        active = np.flatnonzero(missing)
+        active = np.flatnonzero(found < picks)
         if not len(active):
-            return taken
+            list_ranks(chosen, bounds, room, inverted, stamps, stamp, ranks)
+            return
         # Coupon collector: distinct values expected after c draws from M are M (1 - exp(-c / M)).
         # The length of a client's sequence depends on the client alone, so batches do not matter.
-        free = room[active] - (picks - missing)[active]
-        expected = room[active] * np.log(free / (free - missing[active] + 0.5))
+        missing, free = (picks - found)[active], (room - found)[active]
+        expected = room[active] * np.log(free / (free - missing + 0.5))
         counts = 2 * np.ceil(0.52 * expected + 6).astype(np.int64)
         words = stream.words(round_, clients[active], counts, starts[active])
-        ranks = uniform_ranks(words, np.repeat(room[active], counts))
-        runs = np.concatenate([[0], np.cumsum(counts)])
-        still = missing[active]
-        take_first_distinct(ranks, runs, offsets[active], still, taken)
-        missing[active] = still
+        drawn = uniform_ranks(words, np.repeat(room[active], counts))
+        take_first_distinct(drawn, bounds_of(counts), active, bounds, found, chosen, stamps, stamp)
+        stamp += len(active)
         starts[active] += counts
 
 

@@ -1,18 +1,53 @@
 """What an attack claimed, by kind."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from attacks import Claims
+from attacks.scoring.joint import table_of
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.statistics import ScoreTable, per_client_auc
+from attacks.scoring.rows import ItemSets, Joined, Rows, joined
+from attacks.scoring.statistics import per_client_auc
+from attacks.scoring.tables import ScoreTable
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.evaluation.intervals import Interval, mean_interval
 
 
-def rated_of(claims: Claims) -> RatedSetClaim:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatedGrids(RatedSetClaim):
+    """A claim whose fields are grids."""
+
+    scores: FloatArray
+    visible: BoolArray
+    predicted: BoolArray | None = None
+    history: Mapping[int, FloatArray] = field(default_factory=dict)
+
+
+def rated_of(claims: Claims) -> RatedGrids:
     """The rated sets."""
-    return claims.of(RatedSetClaim)[0]
+    return rated_grids(claims.of(RatedSetClaim)[0])
+
+
+def rated_grids(claim: RatedSetClaim) -> RatedGrids:
+    """The claim as grids."""
+    guessed = claim.predicted
+    return RatedGrids(
+        clients=claim.clients,
+        scores=grid_of(claim.scores),
+        visible=grid_of(claim.visible),
+        predicted=None if guessed is None else grid_of(guessed),
+        history={rounds: grid_of(each) for rounds, each in claim.history.items()},
+    )
+
+
+def grid_of(said: npt.NDArray[Any] | Rows) -> npt.NDArray[Any]:
+    """What is said of every client and item: [B, m]."""
+    return said.grid() if isinstance(said, Rows) else said
 
 
 def predicted_of(claims: Claims) -> BoolArray:
@@ -25,7 +60,18 @@ def predicted_of(claims: Claims) -> BoolArray:
 def proven_of(claims: Claims) -> BoolArray:
     """Items proven to be virtual; none where no such claim is made."""
     told = claims.of(UnmaskedClaim)
-    return told[0].proven if told else np.zeros_like(rated_of(claims).visible)
+    return grid_of(told[0].proven) if told else np.zeros_like(rated_of(claims).visible)
+
+
+def table_of_grids(scores: FloatArray, labels: BoolArray) -> ScoreTable:
+    """The game of a grid of scores against a grid of marks."""
+    return table_of(Rows.of_grid(scores), joined_grids(labels))
+
+
+def joined_grids(labels: BoolArray) -> Joined:
+    """All pairs of a grid of marks."""
+    whole, span = ItemSets.whole(*labels.shape), slice(0, len(labels))
+    return joined(whole, ItemSets.of_grid(labels), span)
 
 
 def mean_auc_interval(

@@ -30,6 +30,7 @@ from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, FedRecError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
+from tests.attacks.made import grid_of, rated_grids
 
 Doctor = Callable[[View], None]
 
@@ -77,16 +78,18 @@ class Constant(Wrapped):
         """The same score, rating, vector, class, profile or draft for everybody."""
         match claim:
             case RatedSetClaim():
-                shape = claim.scores.shape
-                guess = np.full(shape, self.guess)
-                return replace(claim, scores=np.zeros(shape), predicted=guess, history={})
+                grids = rated_grids(claim)
+                guess = np.full(grids.scores.shape, self.guess)
+                nothing = np.zeros(grids.scores.shape)
+                return replace(grids, scores=nothing, predicted=guess, history={})
             case RatingClaim():
                 return replace(claim, ratings=np.full(len(claim.items), 3.0))
             case LinkClaim():
                 fits = {kind: np.zeros_like(fit) for kind, fit in claim.fits.items()}
                 return replace(claim, fits=fits)
             case UnmaskedClaim():
-                return replace(claim, proven=np.zeros_like(claim.proven))
+                visible = grid_of(claim.visible)
+                return replace(claim, visible=visible, proven=np.zeros_like(visible))
             case HeldOutClaim():
                 return replace(claim, scores=np.zeros_like(claim.scores), history={})
             case LabelClaim() | SetClaim():

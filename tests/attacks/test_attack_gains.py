@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, headroom
+from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
+from attacks.scoring.ranking import PublicRanking, halved, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
+from attacks.scoring.rows import ItemSets, Rows
 from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.statistics import precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
+from tests.attacks.made import table_of_grids
 
 NOBODY: frozenset[int] = frozenset()
 LEVEL = Level(seed=0)
@@ -55,7 +59,7 @@ def with_virtual_items(labels: BoolArray, seed: int) -> BoolArray:
 
 
 def judged(rated: RatedSetClaim, labels: BoolArray) -> Figures:
-    scored = score_rated_sets(rated, labels, NOBODY, 0)
+    scored = score_rated_sets(rated, ItemSets.of_grid(labels), NOBODY, 0)
     assert isinstance(scored, Scored)
     return scored.at(LEVEL)
 
@@ -99,15 +103,20 @@ def test_no_clients_truth_is_in_its_own_ranking() -> None:
     """Another truth of a client changes the ranking of the other half only."""
     labels = rated_sets(20, 30, 6)
     rng = np.random.default_rng(7)
-    rated = claim(rng.standard_normal(labels.shape) + labels)
-    popularity = np.tile(np.arange(30.0), (20, 1))
-    public = PublicRanking(popularity, popularity)
-    before = combined_scores(rated.scores, rated.visible, labels, public, 0)
+    scores = Rows.of_grid(rng.standard_normal(labels.shape) + labels)
+    popularity = np.tile(np.arange(30.0), (2, 1))
+    public = PublicRanking(popularity, popularity, halved(20, 0))
+
+    def combined(truth: BoolArray) -> FloatArray:
+        (table,) = combined_scores(CatalogueGame(scores, ItemSets.of_grid(truth)), public).parts()
+        return table.scores.reshape(20, 30)
+
+    before = combined(labels)
     half = set(np.random.default_rng(0).permutation(20)[:10].tolist())
     for client in range(20):
         changed = labels.copy()
         changed[client] = rng.permutation(changed[client])
-        after = combined_scores(rated.scores, rated.visible, changed, public, 0)
+        after = combined(changed)
         moved = set(np.flatnonzero((after != before).any(axis=1)).tolist())
         assert not moved & (half if client in half else set(range(20)) - half)
 
@@ -143,8 +152,10 @@ def test_what_is_said_of_all_clients_alike_is_no_news_of_one() -> None:
     labels = rated_sets(30, 50, 8)
     truly = np.tile(labels.mean(axis=0) ** 3, (30, 1))
     wrong = np.random.default_rng(9).permutation(50)[None, :] * np.ones((30, 1))
-    best = public_ranking(wrong, truly, labels, 0).prior
-    assert np.array_equal(np.argsort(best[0][truly[0] > 0.1]), np.argsort(truly[0][truly[0] > 0.1]))
+    game = CatalogueGame(Rows.of_grid(wrong), ItemSets.of_grid(labels))
+    truly = 1000 * truly[0]  # the own rating that is taken off weighs next to nothing
+    best = public_ranking(game, truly, 0).rows[0]
+    assert np.array_equal(np.argsort(best[truly > 100]), np.argsort(truly[truly > 100]))
 
 
 @pytest.mark.parametrize("clients", [20, 100])
@@ -198,7 +209,7 @@ def test_the_only_client_left_has_its_upload_read() -> None:
     alone = RatedSetClaim(
         clients=np.array([29]), scores=labels[29:].astype(np.float64), visible=labels[29:]
     )
-    scored = score_rated_sets(alone, labels, frozenset(range(29)), 0)
+    scored = score_rated_sets(alone, ItemSets.of_grid(labels), frozenset(range(29)), 0)
     assert isinstance(scored, Scored)
     figures = scored.at(LEVEL)
     assert figures["precision_at_k"] == figures["combined_auc"] == 1.0
@@ -210,15 +221,15 @@ def test_the_only_client_left_has_its_upload_read() -> None:
 
 def test_ties_at_the_cut_are_expected_hits_whatever_the_order_of_rows() -> None:
     labels = np.array([[1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], dtype=bool)
-    level = precision_at_size(np.zeros((3, 5)), labels)
+    level = precision_at_size(table_of_grids(np.zeros((3, 5)), labels))
     assert level[:2].tolist() == [2 / 5, 2 / 5]
     assert math.isnan(level[2])
     scores = np.array([[2.0, 1, 1, 0, 0], [2, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
     # Client 0: one sure hit and half of the other; client 1: item 0, then one of 1, 2 and 3.
-    assert precision_at_size(scores, labels)[:2] == pytest.approx([3 / 4, 1 / 6])
+    assert precision_at_size(table_of_grids(scores, labels))[:2] == pytest.approx([3 / 4, 1 / 6])
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(5)
-        again = precision_at_size(scores[:, order], labels[:, order])
+        again = precision_at_size(table_of_grids(scores[:, order], labels[:, order]))
         assert again[:2] == pytest.approx([3 / 4, 1 / 6])
 
 

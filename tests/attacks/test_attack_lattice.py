@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.ratings.lattice import Lattice
 from attacks.scoring.ratings import RatingClaim
-from attacks.scoring.statistics import ScoreTable
+from attacks.scoring.tables import ScoreTable
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray

@@ -12,13 +12,13 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 import attacks.scoring.statistics as statistics
 from attacks.scoring.statistics import (
-    ScoreTable,
     advantage,
     per_client_auc,
     permute_labels_within_clients,
     pooled_roc,
     tpr_at_fpr_interval,
 )
+from attacks.scoring.tables import ScoreTable
 from secure_fedrec.evaluation.intervals import check_share
 from tests.attacks.made import mean_auc_interval
 
@@ -32,7 +32,9 @@ CLIENTS = st.lists(st.lists(st.tuples(SCORES, st.booleans()), max_size=12), max_
 def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
     """By the definition: of the thresholds above a negative, the loosest within the target."""
     check_share("fpr", fpr)
-    positives, negatives = statistics._sorted_classes(table)
+    if table.labels.all() or not table.labels.any():
+        raise ValueError("need both")
+    positives, negatives = table.scores[table.labels], np.sort(table.scores[~table.labels])
     # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
     cut = negatives[-1 - statistics._allowed(len(negatives), fpr)]
     return float(np.mean(positives > cut))

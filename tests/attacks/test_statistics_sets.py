@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from attacks.scoring.statistics import ScoreTable, exact_set_share
+from attacks.scoring.statistics import exact_set_share
+from attacks.scoring.tables import ScoreTable
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.evaluation.intervals import share_interval
 

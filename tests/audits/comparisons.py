@@ -11,6 +11,7 @@ from attacks.base import Claims
 from attacks.scoring.rated_sets import RatedSetClaim
 from audits.report.findings import finding_json
 from secure_fedrec.core.arrays import FloatArray
+from tests.attacks.made import grid_of
 from tests.audits.nulls import SERVER, Spec, Stub, federation, guesses
 
 GAINS = ("precision_gain", "headroom_lift", "lift_over_prior", "tpr_gain", "exact_set_gain")
@@ -71,7 +72,7 @@ def audited(spec: Spec, seed: int, noise: int, shift: float) -> dict[str, Any]:
     rng = np.random.default_rng((seed, noise))
     rated, *others = guesses(spec, levels, rng, 1).made
     assert isinstance(rated, RatedSetClaim)
-    rated = replace(rated, scores=rated.scores + shift * labels)
+    rated = replace(rated, scores=grid_of(rated.scores) + shift * labels)
     stub = Stub({1: Claims(rounds=(1,), made=(rated, *others))})
     finding = evaluate(stub, SERVER, transcript, truth, seed=seed, judged=2)
     return bare(seed, [finding_json(finding, None)])

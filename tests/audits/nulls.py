@@ -21,6 +21,7 @@ from audits.report.findings import severity
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript, Truth, View
+from tests.attacks.made import grid_of
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 CARD = AttackCard(game="g", adversary="a", needs="n", statistic="s", reference="r", limits="l")
@@ -226,7 +227,7 @@ def planted_audit(spec: Spec, seed: int, shift: float | None) -> str:
             )
             answers[round_] = Claims(rounds=(round_,), made=(rated, read, *others))
         else:
-            rated = replace(rated, scores=rated.scores + shift * labels)
+            rated = replace(rated, scores=grid_of(rated.scores) + shift * labels)
             answers[round_] = Claims(rounds=(round_,), made=(rated,))
     finding = evaluate(Stub(answers), SERVER, transcript, truth, seed=seed, judged=24)
     return str(severity(finding))

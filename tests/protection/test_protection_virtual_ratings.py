@@ -13,7 +13,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArra
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.protection.virtual_ratings import draw_unrated
-from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.streams import Stream, Streams, uniform_ranks
 from secure_fedrec.uploads import RowBlock, Upload
 
 Rated = list[list[int]]
@@ -299,3 +299,29 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], key: str) -> 
     with pytest.raises(ConfigError) as refusal:
         VirtualRatingsConfig(**settings)
     assert refusal.value.key == key
+
+
+@pytest.mark.parametrize(("items", "rated", "rho"), [(50, 10, 1.0), (50, 10, 3.5), (4000, 6, 1.0)])
+def test_items_are_the_first_distinct_ranks_of_the_stream(
+    items: int, rated: int, rho: float
+) -> None:
+    """By the definition, one client and one rank after the other."""
+    streams, rng = Streams.from_seed(4), np.random.default_rng(5)
+    own = [np.sort(rng.choice(items, rated + extra, replace=False)) for extra in range(9)]
+    block = RowBlock(
+        indptr=np.cumsum([0, *map(len, own)]),
+        rows=np.concatenate(own).astype(np.int32),
+        values=None,
+    )
+    wanted = np.minimum((rho * block.lengths).astype(np.int64), items - block.lengths)
+    stream = streams.stream("fakes")
+    drawn = draw_unrated(block, np.arange(9), wanted, n_items=items, stream=stream, round_=2)
+    for client, (mine, count) in enumerate(zip(own, wanted.tolist(), strict=True)):
+        free = np.setdiff1d(np.arange(items), mine)
+        fewer = count > len(free) // 2
+        words = stream.words(2, np.array([client]), np.array([40 * items]), np.zeros(1, np.int64))
+        ranks = uniform_ranks(words, np.full(len(words), len(free)))
+        first = list(dict.fromkeys(ranks.tolist()))[: len(free) - count if fewer else count]
+        expected = np.setdiff1d(free, free[first]) if fewer else np.sort(free[first])
+        found = drawn.rows[drawn.indptr[client] : drawn.indptr[client + 1]]
+        assert found.tolist() == expected.tolist()

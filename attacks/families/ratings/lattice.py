@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, client_grid, need
+from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.families.ratings.loops import count_on_levels
 from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
+from attacks.scoring.rows import Rows, listed_rows
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
@@ -109,20 +111,18 @@ class Lattice(SuiteAttack):
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
         owners = np.repeat(clients, block.lengths)
-        flat, visible = client_grid(clients, clients, block, view)
-        scores = np.full(visible.size, _HIDDEN)
-        scores[flat] = -np.minimum(distance, 1e6)
-        predicted = np.zeros(visible.size, dtype=bool)
-        predicted[flat] = distance <= 1.0
+        listed, place = listed_rows(clients, clients, block, int(view.public["n_items"]))
+        scores, predicted = np.empty(len(listed.items)), np.empty(len(listed.items), dtype=bool)
+        scores[place], predicted[place] = -np.minimum(distance, 1e6), distance <= 1.0
         nearest = levels[nearest_levels(ratings, levels)]
         vectors = np.stack([one.vector for one in decoded])
         if view.public["algorithm"].get("biases"):
             vectors = vectors[:, :-1]  # less the slope
         rated = RatedSetClaim(
             clients=clients,
-            scores=scores.reshape(visible.shape),
-            visible=visible,
-            predicted=predicted.reshape(visible.shape),
+            scores=Rows(listed=listed, values=scores, rest=_HIDDEN),
+            visible=Rows.marked(listed),
+            predicted=Rows(listed=listed, values=predicted, rest=False),
         )
         named = RatingClaim(clients=owners, items=items, ratings=nearest, about=clients)
         if not vectors.shape[1]:
@@ -182,33 +182,19 @@ def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
     return size >= 4 * width and along <= 1.2 * (1 + (width / size) ** 0.5) ** 2 / width * total
 
 
-_GRID = 1 << 14
-"""Scales times rows that are tried at once: they stay in the processor's cache."""
-
-
 def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -> float:
     """The scale that puts most rows on the rating scale."""
     candidates = scale_candidates(a, b, levels)
     tolerance = _tolerance(noise, candidates, levels)
-    at_once = max(1, _GRID // len(a))
-    blocks = [slice(start, start + at_once) for start in range(0, len(candidates), at_once)]
-    near = [_on_levels(a, b, levels, candidates[block], tolerance[block]) for block in blocks]
-    hits = np.concatenate([found.sum(axis=1) for found in near])
+    hits = np.zeros(len(candidates), dtype=np.int64)
+    count_on_levels(a, b, levels, candidates, tolerance, hits)
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
-    return refine_scale(
-        a, b, levels, float(candidates[best]), near[best // at_once][best % at_once]
-    )
-
-
-def _on_levels(
-    a: FloatArray, b: FloatArray, levels: FloatArray, scales: FloatArray, tolerance: FloatArray
-) -> BoolArray:
-    """bool[K, N]: which rows each scale puts on a level."""
-    ratings = -a / scales[:, None] + scales[:, None] * b
-    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
-    return np.asarray(gap <= tolerance[:, None])
+    scale = float(candidates[best])
+    ratings = -a / scale + scale * b
+    near = np.abs(ratings - levels[nearest_levels(ratings, levels)]) <= tolerance[best]
+    return refine_scale(a, b, levels, scale, near)
 
 
 def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:

@@ -17,7 +17,6 @@ from attacks.base import (
     Claims,
     Control,
     SuiteAttack,
-    client_grid,
     common_rounds,
     need,
     require_seen,
@@ -25,6 +24,7 @@ from attacks.base import (
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import Rows, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
@@ -69,13 +69,17 @@ class DenoiserExposure(SuiteAttack):
         identities = np.asarray(knowledge.denoisers, dtype=np.int64)
         senders = identities[messages.senders.ids]
         clients = np.unique(senders[block.lengths > 0])
-        flat, visible = client_grid(clients, senders, block, view)
+        listed, place = listed_rows(clients, senders, block, int(view.public["n_items"]))
         lowest = float(block.counts.max(initial=0)) + 1.0
-        filled = np.full(visible.size, -lowest)
-        filled[flat] = -block.counts.astype(np.float64)
-        scores: FloatArray = filled.reshape(visible.shape)
+        scores = np.empty(len(listed.items))
+        scores[place] = -block.counts.astype(np.float64)
         exposed = scores == 1.0
-        claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=exposed)
+        claim = RatedSetClaim(
+            clients=clients,
+            scores=Rows(listed=listed, values=scores, rest=-lowest),
+            visible=Rows.marked(listed),
+            predicted=Rows(listed=listed, values=exposed, rest=False),
+        )
         details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
         return Claims(rounds=(rounds[0],), made=(claim,), details=details)
 
@@ -122,13 +126,15 @@ class DenoiserSums(SuiteAttack):
     @staticmethod
     def _claims(view: View, round_: int, puzzle: "_Puzzle") -> Claims:
         block, senders = puzzle.sent, puzzle.senders
-        flat, visible = client_grid(senders, senders, block, view)
-        scores = np.where(visible.ravel(), 1.0, 0.0)
-        scores[flat[puzzle.verdict == _REAL]] = 2.0
-        scores[flat[puzzle.verdict == _VIRTUAL]] = 0.5
-        scores = scores.reshape(visible.shape)
+        listed, place = listed_rows(senders, senders, block, int(view.public["n_items"]))
+        scores, seen = np.ones(len(listed.items)), Rows.marked(listed)
+        scores[place[puzzle.verdict == _REAL]] = 2.0
+        scores[place[puzzle.verdict == _VIRTUAL]] = 0.5
         claim = RatedSetClaim(
-            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
+            clients=senders,
+            scores=Rows(listed=listed, values=scores),
+            visible=seen,
+            predicted=Rows(listed=listed, values=scores == 2.0, rest=False),
         )
         details = {
             "rows_unmasked": int(np.sum(puzzle.verdict == _VIRTUAL)),
@@ -137,7 +143,8 @@ class DenoiserSums(SuiteAttack):
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & (scores == 0.5))
+        virtual = Rows(listed=listed, values=scores == 0.5, rest=False)
+        proven = UnmaskedClaim(clients=senders, visible=seen, proven=virtual)
         return Claims(rounds=(round_,), made=(claim, proven), details=details)
 
 

@@ -11,6 +11,7 @@ uploads of an item. Every item is a system of its own.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,11 @@ import numpy.typing as npt
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import ItemSets, Rows, keys_of
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, words_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence
+from attacks.view.presence import Sightings, distinct_cohorts
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View
@@ -59,21 +61,22 @@ class SubsetRegression(SuiteAttack):
         stops = [stop for stop in _STOPS if stop < len(rounds)]
         fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
         last = fits[len(rounds)]
-        clients = last.presence.clients
+        clients, listed = last.presence.clients, last.presence.listed
         claim = RatedSetClaim(
             clients=clients,
-            scores=last.scores,
-            visible=last.presence.visible,
-            predicted=last.real,
-            history={stop: fit.scores_of(clients) for stop, fit in fits.items()},
+            scores=last.rows(last.scores),
+            visible=Rows.marked(listed),
+            predicted=last.rows(last.real),
+            history={stop: fit.scores_among(clients, listed) for stop, fit in fits.items()},
         )
         details = {
-            "items": int(last.presence.visible.any(axis=0).sum()),
+            "items": len(np.unique(listed.items)),
             "items_proven": last.proven,
             "pairs_proven_real": int(last.real.sum()),
             "pairs_proven_virtual": int(last.virtual.sum()),
         }
-        proven = UnmaskedClaim(clients=clients, visible=last.presence.visible, proven=last.virtual)
+        virtual = last.rows(last.virtual)
+        proven = UnmaskedClaim(clients=clients, visible=Rows.marked(listed), proven=virtual)
         return Claims(rounds=rounds, made=(claim, proven), details=details)
 
     @staticmethod
@@ -101,19 +104,26 @@ def _need_equations(knowledge: Knowledge) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Fit:
-    """What is known after some rounds: grids [B, m] over the clients of ``presence``."""
+    """What is known after some rounds of the pairs that ``presence`` lists: [K] each."""
 
-    presence: Presence
+    presence: Sightings
     scores: FloatArray
     real: BoolArray
     virtual: BoolArray
     proven: int
 
-    def scores_of(self, clients: IntArray) -> FloatArray:
-        """Scores in the rows of a longer list of clients; 0, never seen, for the others."""
-        grid = np.zeros((len(clients), self.scores.shape[1]))
-        grid[np.searchsorted(clients, self.presence.clients)] = self.scores
-        return grid
+    def rows(self, values: npt.NDArray[Any]) -> Rows:
+        """Of every pair; 0, or not, of those never seen."""
+        return Rows(listed=self.presence.listed, values=values)
+
+    def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
+        """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
+        own = self.presence.listed
+        rows = np.searchsorted(clients, self.presence.clients)
+        keys = rows[own.owners] * own.n_items + own.items
+        values = np.zeros(len(listed.items))
+        values[np.searchsorted(keys_of(listed), keys)] = self.scores
+        return Rows(listed=listed, values=values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,71 +180,76 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
     counted = set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.AGGREGATE))
     known = sorted(r for r in counted if r <= rounds[-1])
     knowledge = Knowledge.of(view)
-    presence = Presence.read(view, knowledge, known)
-    cohorts, counts = presence.cohorts()
-    scores = np.where(presence.visible, 0.5, 0.0)  # seen, and missing once: virtual
+    presence = Sightings.read(view, knowledge, known)
+    cohorts, counts = distinct_cohorts(presence.present, presence.counts)
+    scores = np.full(len(presence.possible), 0.5)  # seen, and missing once: virtual
     real = np.zeros(scores.shape, dtype=bool)
-    virtual = presence.visible & ~presence.possible
+    virtual = ~presence.possible
     own = frozenset() if view.own is None else view.own.clients
     unseen = len(set(knowledge.denoisers) - set(presence.clients.tolist()) - own)
     proven = 0
-    for item, members, rows, sums in _systems(view, presence, rounds):
+    for item, members, pairs, rows, sums in _systems(view, presence, rounds):
         system = _Item(rows=rows, sums=sums, present=cohorts[:, members], counts=counts[:, item])
         bits = system.bits()
         ones = bits > 0.5
         if system.holds(ones, view.codec):
             proven += 1
             bits = ones.astype(np.float64)
-            real[members[ones], item] = True
-            virtual[members[~ones], item] = True
+            real[pairs[ones]] = True
+            virtual[pairs[~ones]] = True
         elif unseen:
             bits = system.bits(unseen)
-        scores[members, item] = 2.0 + np.clip(bits, -1.0, 1.0)
+        scores[pairs] = 2.0 + np.clip(bits, -1.0, 1.0)
     scores[virtual] = 0.5
     return _Fit(presence=presence, scores=scores, real=real, virtual=virtual, proven=proven)
 
 
 def _systems(
-    view: View, presence: Presence, rounds: Sequence[int]
-) -> Iterator[tuple[int, IntArray, IntArray, IntArray]]:
-    """Every item with uploads in question: (item, their positions, rows [T, d, K], sums [T, d])."""
-    items, members = np.nonzero(presence.possible.T)
+    view: View, presence: Sightings, rounds: Sequence[int]
+) -> Iterator[tuple[int, IntArray, IntArray, IntArray, IntArray]]:
+    """Every item with uploads in question.
+
+    Returns:
+        (item, who uploaded it int64[K], these pairs among the listed int64[K], rows int64[T, d, K],
+        sums int64[T, d]).
+    """
+    listed = presence.listed
+    asked = np.flatnonzero(presence.possible)
+    asked = asked[np.argsort(listed.items[asked], kind="stable")]
+    items, owners = listed.items[asked], listed.owners[asked]
     width = _sums(view, rounds[0]).shape[1]
     per_pair = len(rounds) * width * 8
-    starts = np.searchsorted(items, np.arange(presence.possible.shape[1] + 1))
+    starts = np.searchsorted(items, np.arange(listed.n_items + 1))
     sums = np.stack([_sums(view, round_) for round_ in rounds])
     first = 0
     while first < len(starts) - 1:
         room = starts[first] + max(1, _BLOCK_BYTES // per_pair)
         last = max(first + 1, int(np.searchsorted(starts, room, side="right")) - 1)
         pairs = slice(int(starts[first]), int(starts[last]))
-        rows = _rows(view, presence, rounds, members[pairs], items[pairs], width)
+        rows = _rows(view, presence, rounds, asked[pairs], width)
         for item in range(first, last):
             own = slice(int(starts[item] - pairs.start), int(starts[item + 1] - pairs.start))
             if own.stop > own.start:
-                yield item, members[pairs][own], rows[:, :, own], sums[:, item]
+                mine = slice(pairs.start + own.start, pairs.start + own.stop)
+                yield item, owners[mine], asked[mine], rows[:, :, own], sums[:, item]
         first = last
 
 
 def _rows(
-    view: View,
-    presence: Presence,
-    rounds: Sequence[int],
-    members: IntArray,
-    items: IntArray,
-    width: int,
+    view: View, presence: Sightings, rounds: Sequence[int], pairs: IntArray, width: int
 ) -> IntArray:
-    """Ring integers of some (client, item) pairs in some rounds: int64[T, d, N]."""
-    n_items = presence.visible.shape[1]
-    found: IntArray = np.zeros((len(rounds), width, len(items)), dtype=np.int64)
-    place: npt.NDArray[np.int64] = np.empty(presence.visible.size, dtype=np.int64)
+    """Ring integers of some of the listed pairs, int64[N], in some rounds: int64[T, d, N]."""
+    listed = presence.listed
+    found: IntArray = np.zeros((len(rounds), width, len(pairs)), dtype=np.int64)
+    place: npt.NDArray[np.int64] = np.empty(len(listed.items), dtype=np.int64)
     for position, round_ in enumerate(rounds):
         uploads, block = others_uploads(view, round_, payload=True)
         words = words_of(block)
         owners = np.searchsorted(presence.clients, uploads.senders.ids)
         place.fill(-1)
-        place[np.repeat(owners, block.lengths) * n_items + block.rows] = np.arange(len(block.rows))
-        where = place[members * n_items + items]
+        keys = np.repeat(owners, block.lengths) * listed.n_items + block.rows
+        place[np.searchsorted(keys_of(listed), keys)] = np.arange(len(keys))
+        where = place[pairs]
         there = where >= 0
         found[position][:, there] = view.codec.to_integers(words[where[there]]).T
     return found

@@ -13,6 +13,7 @@ import numpy as np
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import ItemSets, Rows
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
@@ -142,8 +143,9 @@ def _claims(view: View, steps: Sequence[_Step]) -> Claims:
     known = frozenset() if view.own is None else view.own.clients
     others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(known))
     moved = np.mean([step.moved for step in steps], axis=0)
-    scores = np.broadcast_to(moved, (len(others), len(moved)))
-    seen = scores > 0
+    nothing = ItemSets.empty(len(others), len(moved))
+    scores = Rows(listed=nothing, values=np.zeros(0), rest=moved)
+    seen = Rows(listed=nothing, values=np.zeros(0, dtype=bool), rest=moved > 0)
     rows = tuple(_row_claim(view, step, others) for step in steps)
     claim = RatedSetClaim(
         clients=others, scores=scores, visible=seen, predicted=seen if len(others) == 1 else None

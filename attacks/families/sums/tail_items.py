@@ -10,7 +10,6 @@ from attacks.base import (
     Claims,
     Control,
     SuiteAttack,
-    client_grid,
     common_rounds,
     need,
     require_seen,
@@ -18,6 +17,7 @@ from attacks.base import (
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.rows import ItemSets, Rows, keys_of, listed_rows
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, rows_of, words_of
@@ -78,22 +78,27 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
     n_items = int(view.public["n_items"])
     senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
     clients = np.unique(np.concatenate(senders))
-    visible, real, fake = (np.zeros((len(clients), n_items), dtype=bool) for _ in range(3))
+    listed, real_keys, fake_keys = ItemSets.empty(len(clients), n_items), [], []
     tail = np.zeros(n_items, dtype=bool)
     recovered = 0
     for round_ in rounds:
         uploads, block = others_uploads(view, round_, payload=True)
         total = others_sum(view, round_, payload=True)
         counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
-        flat, seen = client_grid(clients, uploads.senders.ids, block, view)
+        seen, place = listed_rows(clients, uploads.senders.ids, block, n_items)
         proven, disproven = _compare(block, total, counts)
-        visible |= seen
-        real.reshape(-1)[flat[proven]] = True
+        keys = keys_of(seen)
+        real_keys.append(keys[place[proven]])
         if knowledge.exact:
-            fake.reshape(-1)[flat[disproven]] = True
+            fake_keys.append(keys[place[disproven]])
+        listed = listed.united(seen)
         tail |= counts == 1
         recovered += int(proven.sum())
-    scores = np.where(visible, 1.0, 0.0)  # 0 unseen, 1 undecided
+    real, fake = (
+        np.isin(keys_of(listed), np.concatenate([np.zeros(0, dtype=np.int64), *keys]))
+        for keys in (real_keys, fake_keys)
+    )
+    scores = np.ones(len(listed.items))  # 0 unseen, 1 undecided
     scores[fake], scores[real] = 0.5, 2.0
     details = {
         "tail_items": int(tail.sum()),
@@ -101,8 +106,18 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         "rows_proven_real": int(real.sum()),
         "rows_proven_virtual": int(fake.sum()),
     }
-    claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=real)
-    virtual = UnmaskedClaim(clients=clients, visible=visible, proven=fake)
+    seen_rows, proven_real, proven_fake = (
+        Rows.marked(listed),
+        Rows(listed=listed, values=real, rest=False),
+        Rows(listed=listed, values=fake, rest=False),
+    )
+    claim = RatedSetClaim(
+        clients=clients,
+        scores=Rows(listed=listed, values=scores),
+        visible=seen_rows,
+        predicted=proven_real,
+    )
+    virtual = UnmaskedClaim(clients=clients, visible=seen_rows, proven=proven_fake)
     return Claims(rounds=tuple(rounds), made=(claim, virtual), details=details)
 
 

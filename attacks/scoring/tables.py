@@ -1,0 +1,342 @@
+"""Scores and truth of a game: a table of (client, guess) pairs, whole or block by block.
+
+A game over a catalogue has a pair for every client and item. Of most of them nothing was seen: they
+are no client's positives, and all that is said of them is one value, or one of a few rows of values
+that clients share. Such pairs are not listed: ``Rest`` says what they are, and every statistic
+counts them as if they were.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.scoring.loops import rest_wins, stand, twice_wins
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rest:
+    """Pairs that are not listed, all of them negative.
+
+    A client's are the items of the row that it shares with others, less those that are listed.
+
+    Args:
+        runs: int64[H + 1], row h has the values ``values[runs[h]:runs[h + 1]]``.
+        values: float64[R], distinct in a row and ascending.
+        sizes: int64[R], items that have the value.
+        row: int64[B], of each client.
+        taken: int32[K], for each listed pair the place in ``values`` of what its item has there.
+    """
+
+    runs: IntArray
+    values: FloatArray
+    sizes: IntArray
+    row: IntArray
+    taken: IndexArray
+
+    @classmethod
+    def of_rows(
+        cls, rows: FloatArray, row: IntArray, owners: IntArray, items: IndexArray
+    ) -> "Rest":
+        """What is not listed of rows float64[H, m] of which client b has ``rows[row[b]]``."""
+        parts = [np.unique(each, return_inverse=True, return_counts=True) for each in rows]
+        runs = bounds_of(np.array([len(values) for values, _, _ in parts], dtype=np.int64))
+        place = np.stack([runs[h] + of_item for h, (_, of_item, _) in enumerate(parts)])
+        return cls(
+            runs=runs,
+            values=np.concatenate([values for values, _, _ in parts]),
+            sizes=np.concatenate([counts for _, _, counts in parts]),
+            row=row,
+            taken=place.astype(np.int32)[row[owners], items],
+        )
+
+    @property
+    def below(self) -> IntArray:
+        """int64[R + 1], items in front of each run, of all rows."""
+        return bounds_of(self.sizes)
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[B], items of each client's row."""
+        bounds = self.below[self.runs]
+        return np.asarray(np.diff(bounds)[self.row])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ScoreTable:
+    """Scores and truth of a game, the pairs of one client next to each other.
+
+    Attributes:
+        indptr: int64[n_clients + 1]; client c owns the pairs ``indptr[c]:indptr[c + 1]``.
+        scores: float64[N], finite; a higher score says "positive" with more force.
+        labels: bool[N], the truth.
+        rest: pairs that are not listed; None where all are.
+
+    Raises:
+        TypeError: if a column is not an array of its dtype.
+        ValueError: if the columns do not fit together, or a score is NaN or infinite.
+    """
+
+    indptr: IntArray
+    scores: FloatArray
+    labels: BoolArray
+    rest: Rest | None = None
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """What several statistics need of a table is computed once."""
+
+    def __post_init__(self) -> None:
+        check_column("indptr", self.indptr, "int64")
+        check_column("scores", self.scores, "float64")
+        check_column("labels", self.labels, "bool", length=len(self.scores))
+        ends = (*self.indptr[:1], *self.indptr[-1:])
+        if ends != (0, len(self.scores)) or (np.diff(self.indptr) < 0).any():
+            raise ValueError(f"indptr must rise from 0 to {len(self.scores)}, the number of pairs")
+        finite = np.isfinite(self.scores)
+        if not finite.all():
+            pair = int(np.argmin(finite))
+            raise ValueError(f"scores must be finite, but pair {pair} has {self.scores[pair]}")
+        if self.rest is not None and not np.isfinite(self.rest.values).all():
+            raise ValueError("scores must be finite, those of pairs that are not listed as well")
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, those without pairs included."""
+        return len(self.indptr) - 1
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of (client, guess) pairs, listed or not."""
+        return len(self.scores) if self.rest is None else int(self.rest.lengths.sum())
+
+    @property
+    def sizes(self) -> IntArray:
+        """int64[n_clients], pairs of each client."""
+        listed: IntArray = np.diff(self.indptr)
+        return listed if self.rest is None else self.rest.lengths
+
+    def parts(self) -> "Iterator[ScoreTable]":
+        """Itself."""
+        yield self
+
+    def positives(self) -> IntArray:
+        """int64[n_clients], positives of each client."""
+        return count_per_client(self.labels, self.indptr)
+
+    def by_class(self) -> "ByClass":
+        """Listed scores by class, ascending for each client; nobody changes them."""
+        if "by class" not in self._known:
+            self._known["by class"] = _by_class(self)
+        found: ByClass = self._known["by class"]
+        return found
+
+    def twice_won(self) -> IntArray:
+        """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
+        each = self.by_class()
+        wins = np.zeros(self.n_clients, dtype=np.int64)
+        twice_wins(each.hits, each.hit_ends, each.misses, each.miss_ends, wins)
+        if self.rest is not None:
+            hits, rest = (each.hits, each.hit_ends), self.rest
+            runs = (rest.below, rest.runs, rest.row)
+            rest_wins(*hits, rest.values, *runs, each.taken, self.indptr, wins)
+        return wins
+
+    def standing(self) -> tuple[IntArray, IntArray]:
+        """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
+        if "standing" not in self._known:
+            each = self.by_class()
+            left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
+            classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
+            stand(self.scores, self.indptr, *classes, left, right)
+            self._known["standing"] = left, right
+        found: tuple[IntArray, IntArray] = self._known["standing"]
+        return found
+
+
+class ByClass(NamedTuple):
+    """Listed scores by class, client after client, ascending for each.
+
+    Attributes:
+        hits: float64[P].
+        hit_ends: int64[n_clients + 1].
+        misses: float64[N - P].
+        miss_ends: int64[n_clients + 1].
+        taken: int32[N], ``Rest.taken``, ascending for each client; empty without a rest.
+    """
+
+    hits: FloatArray
+    hit_ends: IntArray
+    misses: FloatArray
+    miss_ends: IntArray
+    taken: IndexArray
+
+
+def _by_class(table: ScoreTable) -> ByClass:
+    positives = table.positives()
+    hits, misses = table.scores[table.labels], table.scores[~table.labels]
+    ends = [bounds_of(each) for each in (positives, np.diff(table.indptr) - positives)]
+    sort_each(hits, ends[0])
+    sort_each(misses, ends[1])
+    taken = np.empty(0, dtype=np.int32)
+    if table.rest is not None:
+        taken = table.rest.taken
+        if len(table.rest.values) > len(table.rest.runs) - 1:  # else a client has one value
+            taken = taken.copy()
+            sort_each(taken, table.indptr)
+    return ByClass(hits, ends[0], misses, ends[1], taken)
+
+
+def sort_each(values: npt.NDArray[Any], ends: IntArray) -> None:
+    """Sort every client's values, in place."""
+    # A loop on purpose: short sorts stay in cache, at a fraction of the cost of one global lexsort.
+    for start, stop in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        values[start:stop].sort()
+
+
+class BlockedTable:
+    """A table that is made block by block of clients, as often as it is asked for.
+
+    Args:
+        make: the table of each block; a single one is made once and kept.
+    """
+
+    def __init__(self, make: Sequence[Callable[[], ScoreTable]]) -> None:
+        self._make = make
+        self._only: ScoreTable | None = None
+        self._sizes: tuple[int, int] | None = None
+        self._known: dict[str, Any] = {}
+
+    def parts(self) -> Iterator[ScoreTable]:
+        """The blocks."""
+        if len(self._make) > 1:
+            yield from (make() for make in self._make)
+            return
+        if self._only is None:
+            self._only = self._make[0]()
+        yield self._only
+
+    def positives(self) -> IntArray:
+        """int64[n_clients], positives of each client."""
+        if "positives" not in self._known:
+            found = [(part.positives(), part.sizes) for part in self.parts()]
+            self._known["positives"] = np.concatenate([positives for positives, _ in found])
+            self._known["sizes"] = np.concatenate([sizes for _, sizes in found])
+        positives: IntArray = self._known["positives"]
+        return positives
+
+    @property
+    def sizes(self) -> IntArray:
+        """int64[n_clients], pairs of each client."""
+        self.positives()
+        sizes: IntArray = self._known["sizes"]
+        return sizes
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, those without pairs included."""
+        return len(self.positives())
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of (client, guess) pairs, listed or not."""
+        return int(self.sizes.sum())
+
+
+Table: TypeAlias = ScoreTable | BlockedTable
+
+
+class Pooled(NamedTuple):
+    """Scores of a class over all clients.
+
+    Attributes:
+        values: float64[V], distinct, ascending.
+        ends: int64[V], pairs with no larger one.
+    """
+
+    values: FloatArray
+    ends: IntArray
+
+    @property
+    def size(self) -> int:
+        """Number of pairs."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def below(self, cuts: FloatArray) -> IntArray:
+        """int64: pairs with a smaller score than each cut."""
+        return np.append(0, self.ends)[np.searchsorted(self.values, cuts)]
+
+    def at(self, places: IntArray) -> FloatArray:
+        """Scores at some places of all in ascending order."""
+        return np.asarray(self.values[np.searchsorted(self.ends, places, side="right")])
+
+
+def pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
+    """Scores of the positives and of the negatives."""
+    if "classes" not in table._known:
+        found: tuple[list[_Counted], list[_Counted]] = ([], [])
+        for part in table.parts():
+            found[0].append(_counted(part.scores[part.labels]))
+            found[1].append(_counted(part.scores[~part.labels]))
+            if part.rest is not None:
+                found[1].append(_left(part.rest))
+        table._known["classes"] = _pooled(found[0]), _pooled(found[1])
+    classes: tuple[Pooled, Pooled] = table._known["classes"]
+    return classes
+
+
+_Counted = tuple[FloatArray, IntArray]
+
+
+def _counted(scores: FloatArray) -> _Counted:
+    """Distinct values and how often each occurs."""
+    ordered = np.sort(scores)
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    return ordered[starts], np.diff(np.append(starts, len(ordered)))
+
+
+def _left(rest: Rest) -> _Counted:
+    """Values of what is not listed, and how many pairs have each."""
+    clients = np.bincount(rest.row, minlength=len(rest.runs) - 1)
+    counts = rest.sizes * np.repeat(clients, np.diff(rest.runs))
+    return rest.values, counts - np.bincount(rest.taken, minlength=len(counts))
+
+
+def _pooled(parts: Sequence[_Counted]) -> Pooled:
+    values = np.concatenate([values for values, _ in parts])
+    counts = np.concatenate([counts for _, counts in parts])
+    if len(parts) > 1:
+        order = np.argsort(values, kind="stable")
+        values, counts = values[order], counts[order]
+        starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+        if len(starts):
+            values, counts = values[starts], np.add.reduceat(counts, starts)
+    there = counts > 0
+    return Pooled(values[there], np.cumsum(counts[there]))
+
+
+def distinct_scores(table: Table) -> FloatArray:
+    """All scores that occur, ascending."""
+    return np.unique(np.concatenate([each.values for each in pooled_classes(table)]))
+
+
+def count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
+    """int64[n_clients], the true entries of each client; holds for clients without pairs too."""
+    counts: IntArray = np.diff(np.searchsorted(np.flatnonzero(mask), indptr))
+    return counts
+
+
+def check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
+    """Refuse a column of another type or shape.
+
+    Raises:
+        TypeError: it is no array of that dtype.
+        ValueError: its length or number of dimensions is another.
+    """
+    if not isinstance(column, np.ndarray) or column.dtype != np.dtype(dtype):
+        raise TypeError(f"{name} must be an array of {dtype}")
+    if column.ndim != 1 or (length is not None and len(column) != length):
+        wanted = "one dimension" if length is None else f"the shape ({length},)"
+        raise ValueError(f"{name} must have {wanted}, not {column.shape}")
