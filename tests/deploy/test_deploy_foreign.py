@@ -25,7 +25,8 @@ from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Roster
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
-from tests.deploy.grid import MemoryGrid, context_of, give_keys
+from tests.deploy.grid import MemoryGrid, context_of
+from tests.deploy.keys import give_keys
 
 CLIENTS = 4
 TERMS = MaskedMean(clip=8.0, max_weight=100, corrupt=0.25, dropout=0.25)
