@@ -39,9 +39,12 @@ from secure_fedrec.protection.masking import (
     SumLayout,
 )
 from secure_fedrec.protection.masking.agreed.degrees import Adversary
+from secure_fedrec.protection.session import Role
 from secure_fedrec.settings import Bits, Count, Positive, Settings, Share, Within
 
 _LABEL = b"secure-fedrec|v1|mean|"
+_NO_ROUND = sha256(_LABEL).digest()
+"""In the place of a model's hash, where settings are tried and no round is run."""
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "ring": "protection",
@@ -123,19 +126,19 @@ class _UnderMasks(Settings, section="protection"):
         )
 
     def _masks(
-        self, at: Standing, layout: MeanLayout | SumLayout, bits: int, words: int
+        self, clients: int, state: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
     ) -> MaskingConfig:
         """The masking of a round, bound to everything that was settled."""
         with renamed_keys(_KEYS):
             found = MaskingConfig.for_cohort(
-                len(at.clients),
+                clients,
                 bits=bits,
                 length=words,
                 layout_hash=self._named(layout),
                 corrupt=self.corrupt,
                 dropout=self.dropout,
                 adversary=self.adversary,
-                public_state=at.state,
+                public_state=state,
             )
             found = replace(found, min_survivors=max(found.min_survivors, self.min_survivors))
         if found.needs_beacon:
@@ -152,18 +155,6 @@ class _UnderMasks(Settings, section="protection"):
 
     def _named(self, layout: MeanLayout | SumLayout) -> bytes:
         return sha256(_LABEL + self.digest + layout.hash).digest()
-
-
-def _everybody(roster: Roster) -> Standing:
-    """A round that nobody runs, to try settings on."""
-    return Standing(
-        round=1,
-        serial=1,
-        clients=roster.numbers,
-        state=sha256(_LABEL).digest(),
-        series=bytes(16),
-        roster=roster,
-    )
 
 
 class MaskedMean(_UnderMasks):
@@ -203,7 +194,7 @@ class MaskedMean(_UnderMasks):
             ConfigError: they are not; names the setting.
         """
         self._require(roster)
-        self.config(_everybody(roster), 1)
+        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
 
     def config(self, at: Standing, length: int) -> MaskingConfig:
         """Settings of one sum.
@@ -215,8 +206,7 @@ class MaskedMean(_UnderMasks):
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
         """
-        layout = self._layout(at, length)
-        return self._masks(at, layout, layout.codec.bits, layout.words)
+        return self._config(len(at.clients), at.state, length)
 
     def encode(self, update: Update, at: Standing) -> EncodedVector:
         """A client's words, to be masked.
@@ -227,7 +217,7 @@ class MaskedMean(_UnderMasks):
         """
         if not 0 <= update.weight <= self.max_weight:
             raise EncodingError("a weight is negative or above protection.max_weight")
-        layout = self._layout(at, len(update.values))
+        layout = self._layout(len(at.clients), len(update.values))
         metrics = [self._scaled(update, name) for name in sorted(self.metrics)]
         values = np.concatenate([update.values, np.array(metrics, dtype=np.float64)])
         encoded = layout.encode(values, weight=update.weight)
@@ -240,7 +230,7 @@ class MaskedMean(_UnderMasks):
             ProtocolError: there is none, since all weights are 0.
         """
         del survivors  # they have said themselves how much they count
-        found = self._layout(at, length).decode(words)
+        found = self._layout(len(at.clients), length).decode(words)
         names = sorted(self.metrics)
         mean = found.mean
         metrics = zip(names, mean[length:].tolist(), strict=True)
@@ -256,13 +246,16 @@ class MaskedMean(_UnderMasks):
             raise EncodingError(f"metric {name} is missing, NaN or beyond protection.metrics")
         return value * self.clip / self.metrics[name]
 
-    def _layout(self, at: Standing, length: int) -> MeanLayout:
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        layout = self._layout(clients, length)
+        return self._masks(clients, state, layout, layout.codec.bits, layout.words)
+
+    def _layout(self, clients: int, length: int) -> MeanLayout:
         """What the words are: a weight, then values and metrics times the weight.
 
         Raises:
             SumBudgetError: no ring is wide enough.
         """
-        clients = len(at.clients)
         largest = clients * self.max_weight * max(1, round(self.clip * 2.0**self.fraction_bits))
         bits = max(8, largest.bit_length() + 1, self.fraction_bits + 1)
         if bits > 64:
@@ -318,7 +311,7 @@ class NoisedMean(_UnderMasks):
             ConfigError: they are not; names the setting.
         """
         self._require(roster)
-        self.config(_everybody(roster), 1)
+        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
 
     def config(self, at: Standing, length: int) -> MaskingConfig:
         """Settings of one sum.
@@ -330,7 +323,7 @@ class NoisedMean(_UnderMasks):
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
         """
-        return self._masks(at, self._layout(at, length), self.ring_bits, length)
+        return self._config(len(at.clients), at.state, length)
 
     def encode(self, update: Update, at: Standing) -> EncodedVector:
         """A client's words, to be masked: clipped, rotated, rounded and noised.
@@ -340,27 +333,38 @@ class NoisedMean(_UnderMasks):
             ConfigError: as ``config``.
         """
         length = len(update.values)
-        noise, layout = self._noise(at, length), self._layout(at, length)
+        noise, layout = self._noise(len(at.clients), length), self._layout(len(at.clients), length)
         words = SkellamClient(noise, rotation_seed(at)).protect({"update": update.values})
         encoded = layout.encode(noise.codec.to_integers(words))
         return replace(encoded, layout_hash=self._named(layout))
 
     def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
         """An unbiased estimate of the mean of the clipped vectors of ``survivors`` clients."""
-        server = SkellamServer(self._noise(at, length), rotation_seed(at))
+        server = SkellamServer(self._noise(len(at.clients), length), rotation_seed(at))
         sums = server.decode(words, survivors=survivors)["update"]
         return Mean(values=sums / survivors, weight=survivors, metrics={})
 
-    def deviation(self, roster: Roster, *, length: int, survivors: int) -> float:
-        """Standard deviation of the noise in each value of a mean over ``survivors`` clients."""
-        return self._noise(_everybody(roster), length).deviation(survivors) / survivors
+    def deviation(self, *, clients: int, length: int, survivors: int) -> float:
+        """Standard deviation of the noise in each value of a mean.
 
-    def events(self, roster: Roster, *, length: int, rounds: int) -> tuple[Event, ...]:
+        Args:
+            clients: in the cohort.
+            length: values per vector, d.
+            survivors: clients in the sum.
+        """
+        return self._noise(clients, length).deviation(survivors) / survivors
+
+    def events(self, *, clients: int, length: int, rounds: int) -> tuple[Event, ...]:
         """What so many rounds release, for an accountant (``secure_fedrec.accounting``)."""
-        return self._noise(_everybody(roster), length).events(rounds=rounds)
+        return self._noise(clients, length).events(rounds=rounds)
 
-    def _noise(self, at: Standing, length: int) -> SkellamConfig:
-        config = self._masks_of(at)
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        return self._masks(clients, state, self._layout(clients, length), self.ring_bits, length)
+
+    def _noise(self, clients: int, length: int) -> SkellamConfig:
+        # What the masks reckon with depends on no layout.
+        one = SumLayout(bits=8, length=1, clients=1, largest=1)
+        config = self._masks(clients, _NO_ROUND, one, 8, 1)
         with renamed_keys(_KEYS):
             return SkellamConfig(
                 encoding=BoundedEncoding(
@@ -376,17 +380,13 @@ class NoisedMean(_UnderMasks):
                 corrupt=config.corrupt_clients,
             )
 
-    def _masks_of(self, at: Standing) -> MaskingConfig:
-        layout = SumLayout(bits=8, length=1, clients=1, largest=1)
-        return self._masks(at, layout, 8, 1)
-
-    def _layout(self, at: Standing, length: int) -> SumLayout:
-        noise = self._noise(at, length)
+    def _layout(self, clients: int, length: int) -> SumLayout:
+        noise = self._noise(clients, length)
         with renamed_keys(_KEYS):
             return SumLayout(
                 bits=self.ring_bits,
                 length=length,
-                clients=len(at.clients),
+                clients=clients,
                 largest=int(noise.codec.clip),
             )
 

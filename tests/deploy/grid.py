@@ -5,16 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp import Grid
-
-from secure_fedrec.core.files import replace_file
-from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 
 Relay = Callable[[Message], Sequence[Message]]
 """What arrives of a message, on its way to a node or back."""
@@ -99,17 +95,3 @@ def context_of(node: int, folder: Path, run: Mapping[str, Any], parts: int) -> C
         state=RecordDict(),
         run_config=dict(run),
     )
-
-
-def give_keys(folder: Path, clients: int) -> None:
-    """Folders ``server`` and ``0``, ``1``, ... with keys and a roster that an operator signed."""
-    nodes = {SERVER: "server"} | {Node(Role.CLIENT, n): str(n) for n in range(clients)}
-    identities = {node: Identity.generate(node) for node in nodes}
-    operator = Ed25519PrivateKey.generate()
-    roster = Roster.of(operator, {node: each.public for node, each in identities.items()})
-    for node, name in nodes.items():
-        own = folder / name
-        own.mkdir(mode=0o700)
-        identities[node].save(own / f"{node.role.name.lower()}.identity")
-        roster.save(own / "roster")
-        replace_file(own / "operator.pub", roster.operator.hex().encode() + b"\n")

@@ -23,9 +23,9 @@ from secure_fedrec.engines.flower.messages import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking import Roster
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
-from tests.deploy.grid import MemoryGrid, context_of, give_keys
+from tests.deploy.grid import MemoryGrid, context_of
+from tests.deploy.keys import give_keys
 
 CLIENTS = 4
 TERMS = MaskedMean(clip=8.0, max_weight=100, corrupt=0.25, dropout=0.25)
@@ -390,18 +390,13 @@ def test_noise_is_added_at_every_client(keys: Path) -> None:
     start = ArrayRecord({"w": Array(START["w"])})
     app.only = ("w",)
     result = strategy.start(grid_of(app, keys), start, num_rounds=1)
-    roster = Roster.load(keys / "server" / "roster", operator=operator_of(keys))
-    deviation = NOISED.deviation(roster, length=6, survivors=CLIENTS)
+    deviation = NOISED.deviation(clients=CLIENTS, length=6, survivors=CLIENTS)
     clipped = [each * min(1.0, 0.5 / np.linalg.norm(each)) for each in app.updates("w")]
     error = result.arrays["w"].numpy() - START["w"] - np.mean(clipped, axis=0)
     assert 0.2 * deviation < np.sqrt(np.mean(error**2)) < 3 * deviation
     assert strategy.reports[0].mean.weight == CLIENTS  # all count alike
-    (event,) = NOISED.events(roster, length=6, rounds=1)
+    (event,) = NOISED.events(clients=CLIENTS, length=6, rounds=1)
     assert event.rounds == 1
-
-
-def operator_of(keys: Path) -> bytes:
-    return bytes.fromhex((keys / "server" / "operator.pub").read_text())
 
 
 def test_values_that_do_not_fit_are_refused_at_their_client(

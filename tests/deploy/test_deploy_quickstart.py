@@ -18,7 +18,8 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
 from secure_fedrec.engines.flower.environment import SWITCHES
-from tests.deploy.grid import MemoryGrid, context_of, give_keys
+from tests.deploy.grid import MemoryGrid, context_of
+from tests.deploy.keys import give_keys
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-quickstart"
 CLIENTS = 4

@@ -3,21 +3,30 @@
 A ``Site`` is a client's host: its data, vault, journal and halves. A ``Coordinator`` is the
 server's: it drives the stack's hub over a ``SitesChannel``, which reaches sites through a
 ``Transport``, a carrier of bytes that nobody has to trust. Reading order: ``messages``, ``home``
-(private state at rest), ``site``, ``channel``, ``coordinator``.
+(private state at rest), ``site``, ``channel``, ``coordinator``. For a training loop that is not
+of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in a mean.
 """
 
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.coordinator import Coordinator, DistributedReport
 from secure_fedrec.engines.distributed.home import Home
+from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
+from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, MeanSite, Task
 from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.site import Site
 
 __all__ = [
+    "BEGIN",
     "Agreement",
     "Coordinator",
     "DistributedReport",
     "Home",
+    "Keys",
+    "MeanCoordinator",
+    "MeanReport",
+    "MeanSite",
     "Site",
     "SitesChannel",
+    "Task",
     "Transport",
 ]
