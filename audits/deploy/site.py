@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +69,6 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
     from secure_fedrec.engines.flower.tasks import handled, serve  # noqa: PLC0415
 
-    site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
     command = supernode_command(
         superlink=parsed.superlink,
         certificates=parsed.certificates,
@@ -82,13 +81,12 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     def alive() -> bool:
         return not node.ended and os.getppid() == starter
 
-    replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
-    try:
+    with ExitStack() as ending:
+        ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
+        site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
+        ending.callback(site.close)
+        replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
         serve(partial(handled, replies), f"{LOOPBACK}:{parsed.port}", alive=alive)
-    finally:
-        with suppress(OSError):
-            node.stop()
-        site.close()
 
 
 def _leave(number: int, frame: object) -> None:
