@@ -27,13 +27,7 @@ _PATIENCE = 600.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; its exit code."""
-    parser = argparse.ArgumentParser(prog="audits.deploy.mix", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where keys and the directory are exchanged")
-    parser.add_argument("--layer", type=int, required=True)
-    parser.add_argument("--node", type=int, default=0, help="its number in the layer")
-    parser.add_argument("--listen", required=True, metavar="HOST:PORT")
-    parser.add_argument("--kem", choices=sorted(KEMS), default="x25519")
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -44,6 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("secure-fedrec").error("%s", refused)
         return 2
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    words = argparse.ArgumentParser(prog="audits.deploy.mix", description=__doc__)
+    words.add_argument("folder", type=Path, help="where keys and the directory are exchanged")
+    words.add_argument("--layer", type=int, required=True)
+    words.add_argument("--node", type=int, default=0, help="its number in the layer")
+    words.add_argument("--listen", required=True, metavar="HOST:PORT")
+    words.add_argument("--kem", choices=sorted(KEMS), default="x25519")
+    return words
 
 
 def address(text: str) -> Address:

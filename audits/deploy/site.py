@@ -34,15 +34,7 @@ def main(
         arguments: the command line without the program; None takes ``sys.argv``.
         beside: further messages that are answered, by type.
     """
-    parser = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
-    parser.add_argument("agreement", type=Path, help="folder of what all hosts are given")
-    parser.add_argument("site", type=Path, help="folder of the client's own")
-    parser.add_argument("--superlink", required=True, metavar="HOST:PORT")
-    parser.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
-    parser.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
-    parser.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
-    parser.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     os.environ.update(SWITCHES)
     os.environ.setdefault("FLWR_HOME", str(parsed.site / "flower"))
     logging.basicConfig(format=_FORMAT, level=logging.INFO, stream=sys.stderr)
@@ -57,6 +49,19 @@ def main(
     except SystemExit:
         return 0
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    words = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
+    words.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    words.add_argument("site", type=Path, help="folder of the client's own")
+    words.add_argument("--superlink", required=True, metavar="HOST:PORT")
+    words.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
+    words.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
+    words.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
+    words.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
+    return words
 
 
 def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:

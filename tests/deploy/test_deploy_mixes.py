@@ -1,17 +1,24 @@
 """Mixes as processes of their own: cells over TCP."""
 
 import json
+import shlex
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from audits.command_line import parse
+from audits.deploy import mix as mix_process
+from audits.deploy import site
 from audits.deploy.mix import addresses, main, operator_of
 from secure_fedrec.engines.cascade import Inlet, Mix, hand_in, load_directory, save_directory
 from secure_fedrec.engines.flower.processes import Running, free_ports, stop_all
@@ -113,6 +120,48 @@ def test_a_bag_goes_through_three_processes(tmp_path: Path) -> None:
                 signers=[signing.public_key().public_bytes_raw()],
                 published=[receipt_digest(receipt)],
             )
+
+
+def test_the_example_checks_itself(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "deploy" / "cascade.py"
+    ports = [f"{HERE}:{port}" for port in free_ports(2)]
+    mix = [sys.executable, "-m", "audits.deploy.mix", str(tmp_path), "--layer", "0"]
+    running = Running("mix", [*mix, "--listen", ports[0]], tmp_path / "log", {})
+    try:
+        words = [sys.executable, "-W", "error", str(program), str(tmp_path), ports[0], "--listen"]
+        ended = subprocess.run([*words, ports[1]], capture_output=True, text=True, check=False)  # noqa: S603
+    finally:
+        running.stop()
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "5 vectors without a sender, through 1 processes\n"
+
+
+def commands_of(service: Mapping[str, Any]) -> list[str]:
+    return shlex.split(service["command"])
+
+
+def test_containers_are_started_with_words_that_programs_take() -> None:
+    """And each sees the folders of its own party alone."""
+    place = Path(__file__).parents[2] / "examples" / "deploy" / "compose.yaml"
+    services = yaml.safe_load(place.read_text())["services"]
+    for name, service in services.items():
+        command = commands_of(service)
+        if command[0] == "secure-fedrec":
+            assert parse(command[1:]).superlink == "superlink:8000"
+        elif command[:2] == ["python", "-m"]:
+            module = {"audits.deploy.site": site, "audits.deploy.mix": mix_process}[command[2]]
+            module.parser().parse_args(command[3:])
+        else:
+            program = Path(command[1]).name if command[0] in ("sh", "python") else command[0]
+            assert program == "flower-superlink" or (place.parent / program).is_file()
+        own = {"sites" in volume for volume in service["volumes"]}
+        assert (True in own) == name.startswith("site-")
+        if name.startswith("site-"):
+            number = name.removeprefix("site-")
+            assert service["volumes"] == [
+                "${FOLDER}/agreement:/agreement:ro",
+                f"${{FOLDER}}/sites/{number}:/site",
+            ]
 
 
 def test_a_batch_waits_for_others_and_rubbish_is_left_out(tmp_path: Path) -> None:
