@@ -56,7 +56,6 @@ def run(options: Options) -> dict[str, Any]:
                 began = time.perf_counter()
                 exchanges = up.coordinator.run_round().exchanges
                 masked.append((time.perf_counter() - began) / exchanges)
-            up.coordinator.finish()
     return {
         "nodes": _NODES,
         "values": words,

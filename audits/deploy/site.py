@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,15 +34,7 @@ def main(
         arguments: the command line without the program; None takes ``sys.argv``.
         beside: further messages that are answered, by type.
     """
-    parser = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
-    parser.add_argument("agreement", type=Path, help="folder of what all hosts are given")
-    parser.add_argument("site", type=Path, help="folder of the client's own")
-    parser.add_argument("--superlink", required=True, metavar="HOST:PORT")
-    parser.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
-    parser.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
-    parser.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
-    parser.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
-    parsed = parser.parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     os.environ.update(SWITCHES)
     os.environ.setdefault("FLWR_HOME", str(parsed.site / "flower"))
     logging.basicConfig(format=_FORMAT, level=logging.INFO, stream=sys.stderr)
@@ -59,6 +51,19 @@ def main(
     return 0
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    words = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
+    words.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    words.add_argument("site", type=Path, help="folder of the client's own")
+    words.add_argument("--superlink", required=True, metavar="HOST:PORT")
+    words.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
+    words.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
+    words.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
+    words.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
+    return words
+
+
 def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     from secure_fedrec.engines.flower.messages import ACTION  # noqa: PLC0415
     from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415 - after the switches
@@ -69,7 +74,6 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
     from secure_fedrec.engines.flower.tasks import handled, serve  # noqa: PLC0415
 
-    site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
     command = supernode_command(
         superlink=parsed.superlink,
         certificates=parsed.certificates,
@@ -82,13 +86,12 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     def alive() -> bool:
         return not node.ended and os.getppid() == starter
 
-    replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
-    try:
+    with ExitStack() as ending:
+        ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
+        site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
+        ending.callback(site.close)
+        replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
         serve(partial(handled, replies), f"{LOOPBACK}:{parsed.port}", alive=alive)
-    finally:
-        with suppress(OSError):
-            node.stop()
-        site.close()
 
 
 def _leave(number: int, frame: object) -> None:

@@ -114,4 +114,4 @@ def _kill_at(up: Hosts, stage: str) -> None:
 if __name__ == "__main__":
     silenced()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    run(count, timeout=60.0)
+    run(count, timeout=120.0)

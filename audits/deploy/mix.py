@@ -1,0 +1,123 @@
+"""The process of one mix: ``python -m audits.deploy.mix FOLDER --layer L --listen HOST:PORT``.
+
+It draws a key that never leaves it, writes the public half to ``FOLDER/keys/L-N``, waits until the
+operator has put up ``FOLDER/directory`` with that key in it, and mixes until it is told to end.
+``FOLDER/addresses.json`` says where nodes are: {"L-N": "HOST:PORT"}, recipients in the layer after
+the last mixes; ``FOLDER/operator.pub`` who signs the directory.
+"""
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.engines.cascade import Address, Mix, load_directory
+from secure_fedrec.errors import ConfigError, DataError, FedRecError, HostError
+from secure_fedrec.protection.routing import KEMS, MixNode, OpeningKey
+from secure_fedrec.protection.session.operator import public_key
+
+_PATIENCE = 600.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process; its exit code."""
+    parsed = parser().parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        _serve(parsed, ended)
+    except FedRecError as refused:
+        logging.getLogger("secure-fedrec").error("%s", refused)
+        return 2
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    words = argparse.ArgumentParser(prog="audits.deploy.mix", description=__doc__)
+    words.add_argument("folder", type=Path, help="where keys and the directory are exchanged")
+    words.add_argument("--layer", type=int, required=True)
+    words.add_argument("--node", type=int, default=0, help="its number in the layer")
+    words.add_argument("--listen", required=True, metavar="HOST:PORT")
+    words.add_argument("--kem", choices=sorted(KEMS), default="x25519")
+    return words
+
+
+def address(text: str) -> Address:
+    """Host and port.
+
+    Raises:
+        ConfigError: the text names none.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError("address", text, "must be HOST:PORT")
+    return host, int(port)
+
+
+def addresses(folder: Path, layer: int) -> dict[int, Address]:
+    """Where the nodes of a layer are, by number.
+
+    Raises:
+        DataError: the file is missing or damaged.
+        ConfigError: an entry is no address.
+    """
+    path = folder / "addresses.json"
+    try:
+        found = json.loads(path.read_bytes())
+        places = {tuple(map(int, name.split("-"))): text for name, text in found.items()}
+    except (OSError, ValueError, AttributeError) as damage:
+        raise DataError(path, f"names no nodes: {damage}") from damage
+    return {node: address(text) for (of, node), text in places.items() if of == layer}
+
+
+def operator_of(folder: Path) -> bytes:
+    """Public key of whoever signs the directory.
+
+    Raises:
+        DataError, ConfigError: there is none.
+    """
+    path = folder / "operator.pub"
+    try:
+        return public_key(path.read_text(encoding="ascii").strip())
+    except OSError as absent:
+        raise DataError(path, f"cannot be read: {absent.strerror}") from absent
+
+
+def _serve(parsed: argparse.Namespace, ended: threading.Event) -> None:
+    key = OpeningKey.generate(KEMS[parsed.kem])
+    keys = parsed.folder / "keys"
+    keys.mkdir(parents=True, exist_ok=True)
+    replace_file(keys / f"{parsed.layer}-{parsed.node}", key.public.data)
+    end = time.monotonic() + _PATIENCE
+    while not (parsed.folder / "directory").exists():
+        if ended.wait(0.2):
+            return
+        if time.monotonic() > end:
+            raise HostError(f"no directory came in {_PATIENCE:.0f} s")
+    directory = load_directory(parsed.folder / "directory", operator_of(parsed.folder))
+    node = MixNode(layer=parsed.layer, node=parsed.node)
+    node.rotate(directory, key)
+    mix = Mix(
+        node,
+        layer=parsed.layer,
+        directory=directory,
+        listen=address(parsed.listen),
+        addresses=addresses(parsed.folder, parsed.layer + 1),
+    )
+    try:
+        ended.wait()
+    finally:
+        mix.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
