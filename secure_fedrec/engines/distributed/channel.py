@@ -109,6 +109,7 @@ class SitesChannel:
         self._told: set[Node] = set()
         self._anew: set[Node] = set()
         self._attempt = (0, 0, b"")
+        self._ahead = (0, 0)
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -131,12 +132,13 @@ class SitesChannel:
         helpers = (node for node, host in self._hosts.items() if host in self._lines)
         return (*self._lines, *helpers)
 
-    def greet(self, timeout: float | None = None) -> None:
-        """Begin sessions with sites that are there and have none."""
+    def greet(self, timeout: float | None = None) -> frozenset[int]:
+        """Begin sessions with sites that are there and have none; these clients."""
         known = {line.address for line in self._lines.values()}
         strangers = [each for each in self._transport.addresses() if each not in known]
+        before = set(self._lines)
         if not strangers:
-            return
+            return frozenset()
         agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
         greeting = agreement.seal(
             Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
@@ -154,8 +156,16 @@ class SitesChannel:
                 self._lines[node] = _Line(address, context, present)
                 self.tally.count(node, out=greeting)
                 self.tally.count(node, back=data)
+        return frozenset(node.number for node in self._lines if node not in before)
 
-    def begin(self, round_: int, serial: int, state: bytes, settled: Mapping[int, int]) -> None:
+    def begin(
+        self,
+        round_: int,
+        serial: int,
+        state: bytes,
+        settled: Mapping[int, int],
+        ahead: tuple[int, int] = (0, 0),
+    ) -> None:
         """Begin an attempt.
 
         Args:
@@ -163,8 +173,10 @@ class SitesChannel:
             serial: its number.
             state: the public state, encoded; each site is sent it once.
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
+            ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
+                none.
         """
-        self._attempt, self._settled = (round_, serial, state), settled
+        self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
         self._waiting, self._told, self._anew = {}, set(), set()
         self._refused = {}
         self.stage = ""
@@ -251,6 +263,7 @@ class SitesChannel:
             round=round_,
             serial=serial,
             settled=self._settled.get(node.number, 0),
+            ahead=self._ahead,
             state=b"" if node in self._told else state,
             parcels=parcels,
             late=() if node in self._told else self._late.pop(node, []),
