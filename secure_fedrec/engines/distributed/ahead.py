@@ -6,8 +6,8 @@ client that comes back in between has none, and takes part one round later.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,10 +22,14 @@ from secure_fedrec.protection.session.beacon import Beacon
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:
-    """The server's half of an attempt whose public state is not known yet."""
+    """The server's half of an attempt whose public state is not known yet.
+
+    ``sessions`` are those in which its keys were agreed on, by client.
+    """
 
     at: Standing
     server: MaskingServer
+    sessions: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class Lookahead:
@@ -68,16 +72,17 @@ class Lookahead:
         """How many clients have keys for the next attempt."""
         return 0 if self._kept is None else len(self._kept.server.sharers)
 
-    def take(self, invited: IntArray, here: Iterable[int]) -> Ahead | None:
+    def take(self, invited: IntArray, sessions: Mapping[int, bytes]) -> Ahead | None:
         """What was kept, if it serves an attempt: once, whether it does or not.
 
         Args:
             invited: int64[P], the attempt's clients.
-            here: clients in the session in which the keys were agreed on.
+            sessions: of clients that are there, by client.
         """
         kept, self._kept, self.late = self._kept, None, frozenset()
         if kept is None:
             return None
+        here = [who for who, session in sessions.items() if session == kept.sessions.get(who)]
         present = np.array(sorted(here), dtype=np.int64)
         same = np.array_equal(kept.at.clients, invited)
         if not same or not kept.server.could_sum(present):
@@ -136,11 +141,16 @@ class Lookahead:
         if self._pipeline is not None:
             self._pipeline.take_beacons(self._published)
 
-    def keep(self) -> None:
-        """Keep the keys of the next attempt, once one is over, however it ended."""
+    def keep(self, sessions: Mapping[int, bytes]) -> None:
+        """Keep the keys of the next attempt, once one is over, however it ended.
+
+        Args:
+            sessions: that are left of those in which they were agreed on, by client.
+        """
         pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None and pipeline.agreed is not None:
-            self._kept = self._following
+        following = self._following
+        if following is not None and pipeline is not None and pipeline.agreed is not None:
+            self._kept = replace(following, sessions=dict(sessions))
         self._following = None
 
     def _opened(self, hosting: KeysAhead, at: Standing) -> MaskingServer:

@@ -127,18 +127,21 @@ class SitesChannel:
         """What each client's site said of itself when its session began."""
         return {node.number: line.present for node, line in self._lines.items()}
 
+    def sessions(self) -> Mapping[int, bytes]:
+        """What tells the session with each client's site from every other."""
+        return {node.number: line.context for node, line in self._lines.items()}
+
     def nodes(self) -> tuple[Node, ...]:
         """Parties at sites with a session."""
         helpers = (node for node, host in self._hosts.items() if host in self._lines)
         return (*self._lines, *helpers)
 
-    def greet(self, timeout: float | None = None) -> frozenset[int]:
-        """Begin sessions with sites that are there and have none; these clients."""
+    def greet(self, timeout: float | None = None) -> None:
+        """Begin sessions with sites that are there and have none."""
         known = {line.address for line in self._lines.values()}
         strangers = [each for each in self._transport.addresses() if each not in known]
-        before = set(self._lines)
         if not strangers:
-            return frozenset()
+            return
         agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
         greeting = agreement.seal(
             Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
@@ -156,7 +159,6 @@ class SitesChannel:
                 self._lines[node] = _Line(address, context, present)
                 self.tally.count(node, out=greeting)
                 self.tally.count(node, back=data)
-        return frozenset(node.number for node in self._lines if node not in before)
 
     def begin(
         self,

@@ -208,8 +208,8 @@ class Coordinator:
         learner, public, channel = self._learner, self.public, self.channel
         round_ = public.round + 1
         self._begun += 1
-        new = channel.greet(self._timeout)
-        taken = self._lookahead.take(learner.invited(round_), set(channel.present()) - new)
+        channel.greet(self._timeout)
+        taken = self._lookahead.take(learner.invited(round_), channel.sessions())
         serial = self._next_serial() if taken is None else taken.at.serial
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
         at = learner.standing(self._agreement, round_, serial, public)
@@ -220,7 +220,7 @@ class Coordinator:
         try:
             aggregate = self._summed(at, total, hub)
         finally:
-            self._lookahead.keep()
+            self._lookahead.keep(channel.sessions())
         self.public = learner.algorithm.server_step(public, aggregate)
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), serial)

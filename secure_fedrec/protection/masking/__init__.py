@@ -11,7 +11,7 @@ Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``key
 ``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``,
 ``messages_sum``, ``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``,
 ``client_round``, ``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``,
-``server``; ``rounds``, ``tail_floor``.
+``server``; ``rounds``, ``pipeline``, ``tail_floor``.
 """
 
 from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
