@@ -6,8 +6,8 @@ client, with its SuperNode, is killed as the messages of a stage are on their wa
 anew after the round. Every round must end in the sum of those who were heard, bit for bit that of
 the embedded engine, with the killed client in it if its upload was. Between two such rounds is one
 in which it agrees on keys again; its journal refuses what it has begun before. Keys are agreed on
-while the round before is summed, so a kill at UPLOAD is one at ADVERTISE of the next round, and one at
-CONFIRM one at SHARES.
+while the round before is summed, so a kill at UPLOAD is one at ADVERTISE of the next round, and one
+at CONFIRM one at SHARES.
 """
 
 import json
@@ -62,7 +62,7 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
         with hosts(layout, timeout=timeout) as up:
             up.coordinator.channel.greet(timeout)
             before = ""
-            for stage in ("", *(each for stage in STAGES for each in (stage, "")), ""):
+            for stage in ("", *(due for each in STAGES for due in (each, "")), ""):
                 _kill_at(up, stage)
                 began = time.perf_counter()
                 report = up.coordinator.run_round()
