@@ -187,7 +187,7 @@ def hosts(
         transport = GridTransport(control.run())
         _await(transport, list(processes.values()), nodes)
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, **options)
+        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
         yield Hosts(coordinator, transport, processes)
 
 
@@ -219,7 +219,7 @@ def server_alone(
     try:
         transport = GridTransport(control.run())
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, **options)
+        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
         end = time.monotonic() + _PATIENCE
         while len(coordinator.channel.present()) < coordinator.expected:
             if time.monotonic() > end:
