@@ -322,17 +322,18 @@ class Site:
             inboxes.setdefault(parcel.receiver, []).append(parcel.data)
         answers: list[Parcel] = []
         refusals: list[ProtocolError | WireError] = []
+        told: list[ProtocolError | WireError] = []
         for node, inbox in inboxes.items():
+            party = attempt.parties[node]
             try:
-                answers += attempt.parties[node].step([data for data in inbox if data])
+                answers += party.step([data for data in inbox if data])
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)
-            party = attempt.parties[node]
             if isinstance(party, PipelinedClient):
-                refusals += party.told()
+                told += party.told()
         if refusals and not answers:
             raise refusals[0]
-        for refused in refusals:
+        for refused in refusals + told:
             log.warning("refused: %s", refused)
         return answers
 
