@@ -5,6 +5,7 @@ for active, and every client draws fresh keys. What is summed is a weighted mean
 """
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     run_round,
 )
+from secure_fedrec.protection.masking.agreed.committee import overlap_of, smallest_committee
 
 __all__ = ["config_of", "masked_round"]
 
@@ -32,6 +34,7 @@ _CODEC: Final = FixedPoint(bits=32, fraction_bits=18, clip=CLIP)
 """Twice as fine as Flower's default: 2^22 steps over [-8, 8]."""
 
 _CORRUPT = 0.1
+_RARE, _SELDOM = Fraction(1, 2**41), Fraction(1, 2**21)
 _EPOCH = 1
 
 
@@ -79,9 +82,18 @@ def layout_of(case: Case) -> MeanLayout:
 
 
 def config_of(case: Case) -> MaskingConfig:
-    """The case's graph and threshold against an active server; three quarters must survive."""
-    corrupt = int(_CORRUPT * case.clients)
+    """The case's graph and threshold against an active server; three quarters must survive.
+
+    On a sparse graph a committee signs the survivors, as large as it takes for half of both bounds;
+    where no fewer than all clients would do, all sign.
+    """
+    corrupt, dropped = int(_CORRUPT * case.clients), case.clients - case.clients * 3 // 4
     layout = layout_of(case)
+    drawn = None
+    if not case.complete:
+        drawn = smallest_committee(
+            case.clients, corrupt, dropped, privacy=_RARE, correctness=_SELDOM
+        )
     return MaskingConfig(
         clients=case.clients,
         bits=_CODEC.bits,
@@ -90,7 +102,8 @@ def config_of(case: Case) -> MaskingConfig:
         degree=None if case.complete else case.neighbours,
         threshold=case.threshold,
         min_survivors=case.clients * 3 // 4,
-        quorum=(case.clients + corrupt) // 2 + 1,
+        quorum=overlap_of(case.clients, corrupt) if drawn is None else drawn.quorum,
+        committee=None if drawn is None else drawn.members,
         corrupt_clients=corrupt,
         window_least=None if case.complete else 1,
         public_state=layout.hash,  # any name: nothing is computed from a state here
@@ -106,7 +119,10 @@ class _AnyGraph(SitePolicy):
 
     def require(self, config: MaskingConfig, roster: Roster) -> None:
         # Not super(): a dataclass with slots is another class than the one super() looks for.
-        SitePolicy.require(self, replace(config, degree=None, window_least=None), roster)
+        whole = replace(
+            config, degree=None, window_least=None, committee=None, quorum=config.overlap
+        )
+        SitePolicy.require(self, whole, roster)
 
 
 class _MeteredClient(MaskingClient):

@@ -81,7 +81,7 @@ def _train(coordinator: Coordinator, rounds: int, arguments: argparse.Namespace)
         total=rounds, initial=first, desc="deployed", unit="round", disable=arguments.quiet
     ) as bar:
         for _ in range(first, rounds):
-            report = coordinator.run_round()
+            report = coordinator.run_round(more=coordinator.public.round + 1 < rounds)
             print(json.dumps(_line(report, table_digest(coordinator.public))), flush=True)
             for client, why in report.left_out.items():
                 print(f"  note: client {client} {why}", file=sys.stderr)
@@ -96,6 +96,7 @@ def _line(report: DistributedReport, digest: str) -> dict[str, object]:
         "invited": report.invited,
         "attempts": report.attempts,
         "exchanges": report.exchanges,
+        "ready": report.ready,
         "table": digest,
     }
 
@@ -186,7 +187,7 @@ def hosts(
         transport = GridTransport(control.run())
         _await(transport, list(processes.values()), nodes)
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, **options)
+        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
         yield Hosts(coordinator, transport, processes)
 
 
@@ -218,7 +219,7 @@ def server_alone(
     try:
         transport = GridTransport(control.run())
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, **options)
+        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
         end = time.monotonic() + _PATIENCE
         while len(coordinator.channel.present()) < coordinator.expected:
             if time.monotonic() > end:

@@ -29,6 +29,7 @@ from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
+from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.vault import Vault
 
@@ -129,7 +130,14 @@ def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
     return blueprint, Agreement(digest=blueprint.digest, roster=roster)
 
 
-def open_site(agreement: Path, own: Path, *, key: Path | None = None, record: bool = False) -> Site:
+def open_site(
+    agreement: Path,
+    own: Path,
+    *,
+    key: Path | None = None,
+    record: bool = False,
+    beacon: Beacon | None = None,
+) -> Site:
     """A client's host.
 
     Args:
@@ -137,6 +145,8 @@ def open_site(agreement: Path, own: Path, *, key: Path | None = None, record: bo
         own: the site's folder.
         key: what seals its private state; by default the file in its folder.
         record: whether it takes down what it sees, and its upload, in its folder, not sealed.
+        beacon: where it has public randomness from; by default from the roster's operator, whose
+            files its owner puts into the folder ``beacons`` beside its data.
 
     Raises:
         DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
@@ -155,11 +165,17 @@ def open_site(agreement: Path, own: Path, *, key: Path | None = None, record: bo
         identities={each.node: each for each in identities},
         home=Home(own / "state", secret),
         record=recording(blueprint, own) if record else None,
+        beacon=signed_beacon(agreed, own) if beacon is None else beacon,
     )
 
 
 def open_coordinator(
-    layout: Layout, transport: Transport, *, record: bool = False, **options: int | float
+    layout: Layout,
+    transport: Transport,
+    *,
+    record: bool = False,
+    beacon: Beacon | None = None,
+    **options: int | float,
 ) -> Coordinator:
     """The server's host.
 
@@ -167,6 +183,7 @@ def open_coordinator(
         layout: the deployment's folder.
         transport: reaches sites.
         record: whether it takes down what it sees.
+        beacon: as a site's.
         options: of the ``Coordinator``.
     """
     blueprint, agreed = load_agreement(layout.agreement)
@@ -177,8 +194,14 @@ def open_coordinator(
         transport=transport,
         checkpoint=layout.checkpoint,
         record=recording(blueprint, layout.server) if record else None,
+        beacon=signed_beacon(agreed, layout.server) if beacon is None else beacon,
         **options,  # type: ignore[arg-type]
     )
+
+
+def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
+    """What the operator has published, in a host's own folder."""
+    return SignedBeacon(own / "beacons", operator=agreed.roster.operator, digest=agreed.digest)
 
 
 def recording(blueprint: Blueprint, own: Path) -> Record:

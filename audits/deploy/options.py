@@ -50,6 +50,10 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     sign.add_argument(
         "--round-floor", type=int, default=0, metavar="N", help="a round that has been reached"
     )
+    beacon = actions.add_parser("beacon", help="publish the next epoch's randomness, signed")
+    beacon.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    beacon.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
+    beacon.add_argument("--out", type=Path, required=True, metavar="DIR", help="of all values")
     show = actions.add_parser("show", help="check a roster and list its parties")
     show.add_argument("roster", type=Path)
     show.add_argument("--operator", required=True, metavar="KEY", help="its public key, or file")

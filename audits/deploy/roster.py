@@ -3,7 +3,8 @@
 Every party makes its own key (``new``) and tells the operator the public half, by a way that
 neither SuperLink nor server controls. The operator lists it (``add``), signs all of them
 (``sign``), and hands the roster out; everybody holds it against the operator's public key
-(``show``).
+(``show``). Where rounds take public randomness, it publishes one value an epoch (``beacon``), by a
+way of the same kind.
 """
 
 import argparse
@@ -13,9 +14,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from audits.deploy.homes import load_agreement
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.beacon import SignedBeacon, publish
 from secure_fedrec.protection.session.operator import (
     load_operator,
     name_of,
@@ -30,8 +33,8 @@ _OPERATOR = "operator"
 
 
 def roster(arguments: argparse.Namespace) -> int:
-    """``roster new|add|sign|show``."""
-    actions = {"new": _new, "add": _add, "sign": _sign, "show": _show}
+    """``roster new|add|sign|show|beacon``."""
+    actions = {"new": _new, "add": _add, "sign": _sign, "show": _show, "beacon": _beacon}
     print(actions[arguments.action](arguments))
     return 0
 
@@ -85,6 +88,16 @@ def _sign(arguments: argparse.Namespace) -> str:
     )
     replace_file(arguments.out, signed.encoded)
     return signed.hash.hex()
+
+
+def _beacon(arguments: argparse.Namespace) -> str:
+    _, agreed = load_agreement(arguments.agreement)
+    key = load_operator(arguments.operator)
+    if key.public_key().public_bytes_raw() != agreed.roster.operator:
+        raise ConfigError("--operator", str(arguments.operator), "is not that of the roster")
+    source = SignedBeacon(arguments.out, operator=agreed.roster.operator, digest=agreed.digest)
+    epoch = max(source.values(), default=0) + 1
+    return str(publish(arguments.out, key, digest=agreed.digest, epoch=epoch))
 
 
 def _show(arguments: argparse.Namespace) -> str:

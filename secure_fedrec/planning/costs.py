@@ -214,7 +214,7 @@ def _parameter_figures(
         Figure("survivors at least", parameters.min_survivors, "clients", survivors),
     ]
     if parameters.committee is not None:
-        drawn = "smallest m that the beacon may draw to sign for all; 2q - m corrupt ones break it"
+        drawn = "smallest m within half of what the windows leave; 2q - m corrupt members break it"
         figures.append(Figure("committee", parameters.committee, "clients", drawn))
     if parameters.window_least is not None:
         window = "survivors in every k/2 consecutive ring places, c_w + 1"

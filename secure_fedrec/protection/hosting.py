@@ -20,7 +20,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 
 if TYPE_CHECKING:
-    from secure_fedrec.protection.masking import Journal
+    from secure_fedrec.protection.masking import Journal, MaskingClient, MaskingServer
     from secure_fedrec.protection.stack import Stack
 
 Read = TypeVar("Read")
@@ -35,9 +35,10 @@ class Standing:
         serial: number of the attempt: greater than that of every earlier one.
         clients: int64[P], ascending: who is invited.
         state: 32 bytes, hash of the public state that uploads are computed from, as this host
-            makes it (``masking.state_hash``).
+            makes it (``masking.state_hash``); b"" where it is not known yet.
         series: 16 bytes, by which two federations of the same roster differ.
         roster: keys of all parties.
+        epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
     """
 
     round: int
@@ -46,6 +47,7 @@ class Standing:
     state: bytes
     series: bytes
     roster: Roster
+    epoch: int = 0
 
 
 class HostedSum(Protocol):
@@ -119,6 +121,30 @@ class Hosting(Protocol):
             identity: its key.
             wire: of a record of what it reads, whose round it completes; None keeps none.
         """
+
+
+@runtime_checkable
+class KeysAhead(Protocol):
+    """Capability of a ``Hosting``: its masks' keys are agreed on before the public state is known.
+
+    So they can be while the round before is summed (``masking.pipeline``).
+    """
+
+    def open_server(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> "MaskingServer":
+        """The server's half, to which the public state is still to be named (``hub``)."""
+
+    def summed_by(self, at: Standing, server: "MaskingServer") -> HostedSum:
+        """The server's side of an attempt, whose public state is known now."""
+
+    def open_client(self, at: Standing, identity: Identity, journal: "Journal") -> "MaskingClient":
+        """A client's half, to which nothing is loaded yet (``half``)."""
+
+    def load(
+        self, at: Standing, client: "MaskingClient", block: RowBlock, virtual: BoolArray
+    ) -> None:
+        """Load what the client has computed from the public state, which is known now."""
 
 
 @runtime_checkable

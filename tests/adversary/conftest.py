@@ -124,7 +124,7 @@ class Attack:
         told = Survivors(survivors=marks, root=tree.root, shared_signatures=signatures, path=path)
         statement = statement_of(
             survivors=marks,
-            shared=self.core._shared,
+            shared_hash=self.core._shared_hash,
             root=tree.root,
             seed=self.core._topology.seed,
         )

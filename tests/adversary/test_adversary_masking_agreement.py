@@ -48,7 +48,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class NoJournal:
         begin = staticmethod(lambda *_, **__: 1)
-        see = reveal = staticmethod(lambda *_: None)
+        see = upload = reveal = staticmethod(lambda *_: None)
 
     original = Federation.open_client
 
@@ -103,7 +103,7 @@ def test_split_survivor_views(attacked: Any, monkeypatch: pytest.MonkeyPatch) ->
     ours = attacked()
     assert not attacked.plausible(split_the_views(ours))
     # Weakened copy: trusts the server's word about who survived, as protocols without R4 do.
-    monkeypatch.setattr(ClientRound, "_require_quorum", lambda *_: None)
+    monkeypatch.setattr(ClientRound, "take_quorum", lambda *_: None)
     weak = attacked()
     assert np.array_equal(split_the_views(weak), weak.values[VICTIM])
 
@@ -215,7 +215,7 @@ def test_below_floor_survivor_sets(attacked: Any, monkeypatch: pytest.MonkeyPatc
     # Weakened copy: no minimum of survivors, and so no quorum either.
     monkeypatch.setattr(Topology, "require_survivors", lambda *_: None)
     monkeypatch.setattr(Topology, "require_live", lambda *_: None)
-    monkeypatch.setattr(ClientRound, "_require_quorum", lambda *_: None)
+    monkeypatch.setattr(ClientRound, "take_quorum", lambda *_: None)
     weak = attacked()
     assert np.array_equal(isolate_two(weak), weak.values[VICTIM])
 

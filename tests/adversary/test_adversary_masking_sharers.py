@@ -38,6 +38,7 @@ from secure_fedrec.protection.masking.round.messages_sum import (
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.recovery import pair_keys_of
 from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 
 BEACON = b"b" * 32
@@ -132,7 +133,7 @@ class SplitViews:
         marks = self._marks(self.survivors)
         self.statement = statement_of(
             survivors=marks,
-            shared=self._marks(range(len(marks))),
+            shared_hash=hash_of_sharers(self._marks(range(len(marks))), self.core.public_state),
             root=tree.root,
             seed=self.core._topology.seed,
         )

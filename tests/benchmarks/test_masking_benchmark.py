@@ -56,6 +56,13 @@ def test_a_round_of_ours_is_exact_on_the_graph_of_the_row(case: Case) -> None:
     assert 0 < cost.decode < cost.server
 
 
+def test_a_committee_signs_on_a_sparse_graph_and_everybody_on_a_complete_one() -> None:
+    sparse = masked_round.config_of(Case(clients=200, length=10, neighbours=40, threshold=21))
+    assert (sparse.committee, sparse.quorum) == (99, 60)
+    complete = masked_round.config_of(Case(clients=200, length=10, neighbours=199, threshold=21))
+    assert (complete.committee, complete.quorum) == (None, 111)
+
+
 def test_a_sum_that_is_off_by_one_unit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = MeanLayout.encode
 

@@ -13,7 +13,7 @@ from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
-from secure_fedrec.engines.distributed import Coordinator, Site
+from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.wire import Meter, Wire
 
 Relay = Callable[[str, int, bytes], Sequence[bytes]]
@@ -79,6 +79,7 @@ class Deployment:
     coordinator: Coordinator
     clients: dict[int, IntArray] = field(default_factory=dict)
     record: bool = False
+    last: DistributedReport = field(init=False)
 
     @classmethod
     def of(
@@ -94,10 +95,10 @@ class Deployment:
         coordinator = open_coordinator(layout, transport, record=record, **options)
         return cls(federation, layout, transport, coordinator, record=record)
 
-    def rounds(self, count: int) -> None:
+    def rounds(self, count: int, *, more: bool = True) -> None:
         for _ in range(count):
-            report = self.coordinator.run_round()
-            self.clients[report.round] = report.clients
+            self.last = self.coordinator.run_round(more=more)
+            self.clients[self.last.round] = self.last.clients
 
     def kill(self, client: int) -> None:
         self.transport.sites.pop(client).close()

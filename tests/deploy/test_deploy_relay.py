@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.pipeline import PipelinedServer
+from secure_fedrec.protection.session import Parcel
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, TEN, settings
 
@@ -27,8 +29,8 @@ ALTERED: dict[str, Altered] = {
 
 @pytest.mark.parametrize("way", ["out", "back"])
 def test_what_is_altered_costs_its_round_and_nothing_else(way: str, tmp_path: Path) -> None:
-    """Client 2 is out of every round in which a message to it, or of it, is altered, and back in
-    the next; what it refuses it says to its own log."""
+    """Client 2 is out of every round in which a message to it, or of it, is altered, agrees on keys
+    in the next, and is back in the one after; what it refuses it says to its own log."""
     ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
     seen: dict[int, bytes] = {}
     due = [""]
@@ -41,18 +43,48 @@ def test_what_is_altered_costs_its_round_and_nothing_else(way: str, tmp_path: Pa
 
     ran.rounds(1)
     setattr(ran.transport, way, relay)
-    for round_, how in enumerate(ALTERED, start=2):
+    for how in ALTERED:
         due[0] = how
         told = len(ran.transport.log)
         seen[2] = seen.get(2, b"")
         ran.rounds(1)
-        assert 2 not in ran.clients[round_], how
+        assert list(ran.last.left_out) == [2], how
         refused = ran.transport.log[told:]
         assert {client for client, _ in refused} <= {2}, how
-        assert bool(refused) == (way == "out" and how != "held back"), how
-    due[0] = ""
+        again = (way, how) == ("back", "rubbish")  # an empty answer is asked for again: refused
+        assert bool(refused) == (again or (way == "out" and how != "held back")), how
+        due[0] = ""
+        ran.rounds(1)
+        assert list(ran.last.left_out) == [2], how
     ran.rounds(1)
-    assert 2 in ran.clients[2 + len(ALTERED)]
+    assert 2 in ran.last.clients
+    ran.require_equal()
+
+
+def test_other_keys_of_the_next_round_cost_it_and_are_told_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Client 2 stays in the sum of the round in progress, and is back two rounds later."""
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    ahead = PipelinedServer._ahead
+
+    def altered(self: PipelinedServer) -> list[Parcel]:
+        return [
+            parcel._replace(data=parcel.data[:-1])
+            if (parcel.stage, parcel.receiver.number) == ("KEYS", 2)
+            else parcel
+            for parcel in ahead(self)
+        ]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PipelinedServer, "_ahead", altered)
+        ran.rounds(1)
+    assert (2 in ran.last.clients, ran.last.ready) == (True, 9)
+    assert "refused: KEYS: truncated" in caplog.text
+    ran.rounds(1)
+    assert list(ran.last.left_out) == [2]
+    ran.rounds(1)
+    assert (len(ran.last.clients), ran.transport.log) == (10, [])
     ran.require_equal()
 
 
@@ -62,7 +94,7 @@ def test_what_comes_twice_is_taken_once(tmp_path: Path) -> None:
     ran.transport.back = lambda label, client, data: [data] * 2
     ran.rounds(2)
     assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
-    assert len(ran.transport.log) == 5 * 5 * 2
+    assert len(ran.transport.log) == 5 * (5 + 3)
     ran.require_equal()
 
 

@@ -94,7 +94,8 @@ def test_the_order_of_answers_changes_no_bit(tmp_path: Path) -> None:
 
 
 def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
-    """It is left out or in the sum; nobody else's part changes, and it learns which."""
+    """It is left out or in the sum; nobody else's part changes, and it learns which. Back, it
+    agrees on keys in one round, and takes part in the next."""
     ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
     due = [""]
 
@@ -104,14 +105,97 @@ def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
         return [data]
 
     ran.transport.out = killing
-    for round_, stage in enumerate(STAGES, start=1):
+    for stage in ("ADVERTISE", "UPLOAD", "CONFIRM", "REVEAL"):
         due[0] = stage
         ran.rounds(1)
-        assert (2 in ran.clients[round_]) == (stage in ("CONFIRM", "REVEAL")), stage
+        assert (2 in ran.last.clients) == (stage in ("CONFIRM", "REVEAL")), stage
         ran.restart(2)
-    due[0] = ""
+        due[0] = ""
+        ran.rounds(1)
+        assert ran.last.left_out == {2: "took no part when keys of this round were agreed on"}
+        assert ran.last.ready == 10
     ran.rounds(1)
-    assert 2 in ran.clients[len(STAGES) + 1]
+    assert 2 in ran.last.clients
+    ran.require_equal()
+
+
+@pytest.mark.parametrize("adversary", ["active", "curious"])
+def test_keys_are_agreed_on_while_the_round_before_is_summed(
+    adversary: str, tmp_path: Path
+) -> None:
+    """Three exchanges against an active server and two against a curious one, from the second."""
+    ran = Deployment.of(settings({**MASKS, "adversary": adversary}), tmp_path)
+    signed = ["CONFIRM"] if adversary == "active" else []
+    later = ["UPLOAD", *signed, "REVEAL"]
+    ran.rounds(1)
+    assert ran.transport.labels == ["greeting", "ADVERTISE", "SHARES", *later]
+    for ready, more in ((5, True), (0, False)):
+        ran.transport.labels.clear()
+        ran.rounds(1, more=more)
+        assert ran.transport.labels == later
+        assert (ran.last.exchanges, ran.last.ready) == (len(later), ready)
+    assert ran.transport.log == []
+    ran.require_equal()
+
+
+def test_too_few_that_are_ready_agree_on_keys_anew(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    due = {"CONFIRM": 2, "REVEAL": 3}
+
+    def killing(label: str, client: int, data: bytes) -> list[bytes]:
+        if due.get(label) == client:
+            ran.kill(due.pop(label))
+        return [data]
+
+    ran.transport.out = killing
+    ran.rounds(1)
+    assert ran.last.ready == 9
+    ran.transport.labels.clear()
+    for client in (2, 3):
+        ran.restart(client)
+    ran.coordinator.channel.greet()
+    ran.rounds(1)  # eight of ten that have keys would do for no sum
+    assert ran.transport.labels == ["greeting", *STAGES]
+    assert len(ran.last.clients) == 10
+    ran.rounds(1)
+    assert ran.last.exchanges == 3
+    ran.require_equal()
+
+
+def test_keys_of_another_cohort_serve_no_round(tmp_path: Path) -> None:
+    """As after an attempt that was aborted: whoever is invited next is not invited again."""
+    drawn = {"cohort": {"clients_per_round": 4}}
+    ran = Deployment.of(settings({"layer": "masking"}, **drawn), tmp_path)
+    ran.rounds(1)
+    lookahead = ran.coordinator._lookahead
+    first, second = (ran.coordinator._learner.invited(round_) for round_ in (1, 2))
+    assert first.tolist() != second.tolist()
+    kept = lookahead._kept
+    here = ran.coordinator.channel.sessions()
+    assert lookahead.take(second, here) is kept is not None
+    assert lookahead.take(second, here) is None  # once
+    lookahead._kept = kept
+    assert lookahead.take(first, here) is None
+    ran.rounds(2)
+    ran.require_equal()
+
+
+def test_an_attempt_that_is_aborted_is_begun_again_with_new_keys(tmp_path: Path) -> None:
+    """It ended before those of the next were agreed on; what they were to be serves nothing."""
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    due = ["UPLOAD"]
+
+    def losing(label: str, client: int, data: bytes) -> list[bytes]:
+        return [] if client == 3 and label in due and due.pop() else [data]
+
+    ran.transport.back = losing
+    ran.transport.labels.clear()
+    ran.rounds(1)
+    assert ran.last.attempts == 2
+    assert ran.transport.labels == ["UPLOAD", "greeting", *STAGES]
+    ran.rounds(1)
+    assert ran.last.exchanges == 3
     ran.require_equal()
 
 
@@ -179,7 +263,7 @@ def test_the_journal_refuses_a_round_that_was_begun(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="round 1 was begun 1 times"):
         again.run_round()
     assert {reason for _, reason in ran.transport.log} == {
-        "round 1 is not beyond round 1, the last one begun"
+        "round 1 is not beyond round 2, the last one begun"
     }
 
 

@@ -37,6 +37,7 @@ from secure_fedrec.protection.masking.round.messages_sum import (
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.recovery import pair_keys_of
 from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 from tests.model_check.settings import Setting, mask_of
 
@@ -220,7 +221,7 @@ class HostileRound:
         tree = MerkleTree([self.leaves.get(each, bytes(32)) for each in told])
         return statement_of(
             survivors=self.marks(told),
-            shared=self.marks(view),
+            shared_hash=hash_of_sharers(self.marks(view), self.core.public_state),
             root=tree.root,
             seed=self.core._topology.seed,
         )

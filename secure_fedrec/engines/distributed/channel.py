@@ -109,6 +109,7 @@ class SitesChannel:
         self._told: set[Node] = set()
         self._anew: set[Node] = set()
         self._attempt = (0, 0, b"")
+        self._ahead = (0, 0)
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -125,6 +126,10 @@ class SitesChannel:
     def present(self) -> Mapping[int, Present]:
         """What each client's site said of itself when its session began."""
         return {node.number: line.present for node, line in self._lines.items()}
+
+    def sessions(self) -> Mapping[int, bytes]:
+        """What tells the session with each client's site from every other."""
+        return {node.number: line.context for node, line in self._lines.items()}
 
     def nodes(self) -> tuple[Node, ...]:
         """Parties at sites with a session."""
@@ -155,7 +160,14 @@ class SitesChannel:
                 self.tally.count(node, out=greeting)
                 self.tally.count(node, back=data)
 
-    def begin(self, round_: int, serial: int, state: bytes, settled: Mapping[int, int]) -> None:
+    def begin(
+        self,
+        round_: int,
+        serial: int,
+        state: bytes,
+        settled: Mapping[int, int],
+        ahead: tuple[int, int] = (0, 0),
+    ) -> None:
         """Begin an attempt.
 
         Args:
@@ -163,8 +175,10 @@ class SitesChannel:
             serial: its number.
             state: the public state, encoded; each site is sent it once.
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
+            ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
+                none.
         """
-        self._attempt, self._settled = (round_, serial, state), settled
+        self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
         self._waiting, self._told, self._anew = {}, set(), set()
         self._refused = {}
         self.stage = ""
@@ -251,6 +265,7 @@ class SitesChannel:
             round=round_,
             serial=serial,
             settled=self._settled.get(node.number, 0),
+            ahead=self._ahead,
             state=b"" if node in self._told else state,
             parcels=parcels,
             late=() if node in self._told else self._late.pop(node, []),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Addressed, Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.distributed.ahead import Lookahead
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
 from secure_fedrec.engines.distributed.record import Record
@@ -21,9 +23,11 @@ from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
 from secure_fedrec.protection.hosting import HostedSum, Overheard, Standing, hosting_of
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
+from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
+_LATE = "took no part when keys of this round were agreed on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,6 +40,7 @@ class DistributedReport:
         invited: how many were invited.
         attempts: how often it was begun.
         exchanges: messages there and answers back, of all attempts.
+        ready: how many clients have keys for the next round; 0 where none are agreed on ahead.
         left_out: why others are not in it, by client.
     """
 
@@ -44,6 +49,7 @@ class DistributedReport:
     invited: int
     attempts: int
     exchanges: int
+    ready: int
     left_out: Mapping[int, str]
 
 
@@ -59,6 +65,7 @@ class Coordinator:
         timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
         attempts: how often a round that is aborted is begun before it is given up.
         record: takes down what the server sees; None keeps nothing.
+        beacon: where this host has public randomness from.
 
     Raises:
         ConfigError: the algorithm's messages, or a layer's parties, cannot be elsewhere.
@@ -75,6 +82,7 @@ class Coordinator:
         timeout: float | None = None,
         attempts: int = 3,
         record: Record | None = None,
+        beacon: Beacon | None = None,
     ) -> None:
         require_carried(learner)
         self._agreement = agreement
@@ -92,6 +100,13 @@ class Coordinator:
         self._begun = 0
         self._settled: dict[int, int] = {}
         self._generations: dict[bytes, int] = {}
+        self._lookahead = Lookahead(
+            self._hosting,
+            identity,
+            self._generations,
+            beacon,
+            120.0 if timeout is None else timeout,
+        )
 
     @property
     def expected(self) -> int:
@@ -127,6 +142,7 @@ class Coordinator:
             "round": np.array(self.public.round),
             "table": self.public.table,
             "serial": np.array(self._serial),
+            "epoch": np.array(self._lookahead.epoch),
             "begun": np.array(self._begun),
             "settled.clients": np.array(sorted(self._settled), dtype=np.int64),
             "settled.serials": np.array(
@@ -139,8 +155,11 @@ class Coordinator:
         run_id = self._agreement.digest.hex()
         write_checkpoint(self._checkpoint, {**state, **extras}, run_id=run_id)
 
-    def run_round(self) -> DistributedReport:
+    def run_round(self, *, more: bool = True) -> DistributedReport:
         """One round; a round that is aborted is begun again, as long as there is any use.
+
+        Args:
+            more: whether another one follows, whose keys can be agreed on meanwhile.
 
         Raises:
             ProtocolError: every attempt was aborted, or one after which no other can be summed; the
@@ -150,23 +169,22 @@ class Coordinator:
         before, failures = self.channel.exchanges, []
         for attempt in range(1, self._attempts + 1):
             try:
-                clients, invited = self._run()
+                clients, invited = self._run(more=more)
             except ProtocolError as aborted:
                 failures.append(self._explained(aborted))
                 if self.channel.stage and self.channel.stage == self._hosting.last_stage:
                     break
                 continue
-            left_out = {
-                node.number: why
-                for node, why in self.channel.refused.items()
-                if node.number not in clients
-            }
+            refused = {node.number: why for node, why in self.channel.refused.items()}
+            reasons = {**dict.fromkeys(self._lookahead.late, _LATE), **refused}
+            left_out = {who: why for who, why in reasons.items() if who not in clients}
             return DistributedReport(
                 round=self.public.round,
                 clients=clients,
                 invited=invited,
                 attempts=attempt,
                 exchanges=self.channel.exchanges - before,
+                ready=self._lookahead.ready,
                 left_out=left_out,
             )
         number = self.public.round + 1
@@ -183,21 +201,28 @@ class Coordinator:
         self.channel.settle(self._settled)
         self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
 
-    def _run(self) -> tuple[IntArray, int]:
+    def _run(self, *, more: bool) -> tuple[IntArray, int]:
         """One attempt; the clients in the sum, and how many were invited."""
         learner, public, channel = self._learner, self.public, self.channel
         round_ = public.round + 1
-        self._serial += 1
-        self.save()  # no number is given out twice, whatever happens
+        self._begun += 1
         channel.greet(self._timeout)
-        at = learner.standing(self._agreement, round_, self._serial, public)
+        taken = self._lookahead.take(learner.invited(round_), channel.sessions())
+        serial = self._next_serial() if taken is None else taken.at.serial
+        following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
+        at = learner.standing(self._agreement, round_, serial, public)
+        total, hub = self._lookahead.hub(at, taken)
+        self.save()  # no number is given out twice, whatever happens
         state = encode_state({TABLE: public.table, **public.extras})
-        channel.begin(round_, self._serial, state, self._settled)
-        aggregate, total = self._summed(at)
+        channel.begin(round_, serial, state, self._settled, following)
+        try:
+            aggregate = self._summed(at, total, hub)
+        finally:
+            self._lookahead.keep(channel.sessions())
         self.public = learner.algorithm.server_step(public, aggregate)
         clients = total.heard()
-        self._settled |= dict.fromkeys(clients.tolist(), self._serial)
-        attempts, self._begun = self._serial - self._begun, self._serial
+        self._settled |= dict.fromkeys(clients.tolist(), serial)
+        attempts, self._begun = self._begun, 0
         if self._record is not None:
             self._record.result(round_, learner.algorithm, self.public)
             left_out = np.setdiff1d(at.clients, clients)
@@ -208,17 +233,17 @@ class Coordinator:
         self.save()
         return clients, len(at.clients)
 
-    def _summed(self, at: Standing) -> tuple[Aggregate, HostedSum]:
+    def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> Aggregate:
         """Drive an attempt to its sum."""
         record, learner = self._record, self._learner
         if record is not None:
             record.begin(at.round)
             record.model(at.round, learner.algorithm, self.public)
-        total = self._hosting.hub(at, self._identity, self._generations)
-        overheard = None if record is None else Overheard(total.hub)
-        hub: Hub = total.hub if overheard is None else overheard
+        overheard = None if record is None else Overheard(hub)
+        hub = hub if overheard is None else overheard
         bags = None if self._bags is None else BagHub(hub, at, self._bags)
-        drive(hub if bags is None else bags, self.channel, timeout=self._timeout)
+        between, driven = self._lookahead.publish, hub if bags is None else bags
+        drive(driven, self.channel, timeout=self._timeout, between=between)
         aggregate = replace(total.aggregate(), layout=learner.stack.layout)
         if bags is not None:
             aggregate = replace(aggregate, bags=bags.bags(total.heard()))
@@ -226,7 +251,15 @@ class Coordinator:
             total.show(record.wire, overheard.arrived, aggregate)
             if bags is not None:
                 bags.show(record.wire)
-        return aggregate, total
+        return aggregate
+
+    def _standing(self, round_: int) -> Standing:
+        """An attempt whose public state is not known yet, under a number of its own."""
+        return self._learner.standing(self._agreement, round_, self._next_serial(), None)
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
 
     def _explained(self, aborted: ProtocolError) -> str:
         why = "".join(f"; {node} {reason}" for node, reason in self.channel.refused.items())
@@ -242,10 +275,12 @@ class Coordinator:
         clients, serials = found["settled.clients"], found["settled.serials"]
         keys, numbers = found["generations.keys"], found["generations.numbers"]
         self._settled = dict(zip(clients.tolist(), serials.tolist(), strict=True))
-        self._generations = {
-            key.tobytes(): number for key, number in zip(keys, numbers.tolist(), strict=True)
-        }
+        self._generations.clear()
+        self._generations.update(
+            (key.tobytes(), number) for key, number in zip(keys, numbers.tolist(), strict=True)
+        )
         self._serial, self.public = int(found["serial"]), public
+        self._lookahead.epoch = int(found["epoch"])
         self._begun = int(found["begun"])
 
 

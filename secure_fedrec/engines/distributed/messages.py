@@ -7,8 +7,9 @@ requests are numbered, so none is taken twice or late. All are in the envelope o
     GREETING  16 nonce of the server
     PRESENT   16 nonce of the server | 16 nonce of the site | u32 round that it has completed
               | u64 settled, the last attempt that its private state holds
-    REQUEST   u32 round | u64 serial | u64 settled | u32 size, state (size 0 for none) | parcels
-              | parcels of the attempt before
+    REQUEST   u32 round | u64 serial | u64 settled | u32 round and u64 serial of the attempt whose
+              keys are agreed on meanwhile, zeros for none | u32 size, state (size 0 for none)
+              | parcels | parcels of the attempt before
     REPLY     parcels
 
 Parcels: u32 count, each u8 role, u32 number of the sender | the same of the receiver | u8 size,
@@ -32,8 +33,8 @@ from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Rol
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
 
 NONCE_BYTES = 16
-_DOMAIN = b"secure-fedrec|v1|hosts|"
-_HEAD = struct.Struct("<IQQ")
+_DOMAIN = b"secure-fedrec|v2|hosts|"
+_HEAD = struct.Struct("<IQQIQ")
 _PRESENT = struct.Struct("<16s16sIQ")
 _NODE = struct.Struct("<BI")
 
@@ -146,6 +147,7 @@ class Request:
         round: of the attempt.
         serial: of the attempt.
         settled: the last attempt that the site's upload was summed in; 0 for none.
+        ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for none.
         state: the public state, encoded; b"" where the site has it.
         parcels: for the site's parties.
         late: for its parties of the attempt before, whose sum had been formed.
@@ -154,13 +156,14 @@ class Request:
     round: int
     serial: int
     settled: int
+    ahead: tuple[int, int] = (0, 0)
     state: bytes = b""
     parcels: Sequence[Parcel] = ()
     late: Sequence[Parcel] = ()
 
     def encode(self) -> bytes:
         """The body of REQUEST."""
-        head = _HEAD.pack(self.round, self.serial, self.settled)
+        head = _HEAD.pack(self.round, self.serial, self.settled, *self.ahead)
         state = _sized(self.state)
         return head + state + encode_parcels(self.parcels) + encode_parcels(self.late)
 
@@ -172,11 +175,17 @@ class Request:
             ProtocolError, WireError: anything else.
         """
         with Reader(body, "REQUEST") as reader:
-            round_, serial, settled = _HEAD.unpack(reader.take(_HEAD.size))
+            round_, serial, settled, *ahead = _HEAD.unpack(reader.take(_HEAD.size))
             state = reader.take(reader.number(4))
             parcels, late = _parcels(reader), _parcels(reader)
         return cls(
-            round=round_, serial=serial, settled=settled, state=state, parcels=parcels, late=late
+            round=round_,
+            serial=serial,
+            settled=settled,
+            ahead=(ahead[0], ahead[1]),
+            state=state,
+            parcels=parcels,
+            late=late,
         )
 
 

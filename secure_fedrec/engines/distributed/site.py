@@ -5,8 +5,12 @@ and of a helper, such as a denoiser, where one is recruited from it. Halves live
 one that a crash took is lost for the round, and the journal keeps the client from a second answer.
 Private tables are on disk before the first message of an attempt leaves, as its possible outcome;
 they become the client's state once the server says that the attempt was summed with its upload.
+
+Where masks' keys are agreed on ahead, there is one more half of the client: of the next attempt,
+without a vector. It lasts as long as the session.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines.distributed.halves import ClientHalves
 from secure_fedrec.engines.distributed.home import Home, Kept
 from secure_fedrec.engines.distributed.messages import (
     NONCE_BYTES,
@@ -25,18 +30,22 @@ from secure_fedrec.engines.distributed.messages import (
     decode_state,
     encode_parcels,
 )
+from secure_fedrec.engines.distributed.own import Own, OwnBags
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import Giver, bags_of
 from secure_fedrec.protection.hosting import Hosting, Standing, hosting_of
 from secure_fedrec.protection.masking import FileJournal, Journal, state_hash
+from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
+from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.stack import Stack, StackSession
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
+
+log = logging.getLogger("secure-fedrec")
 
 TABLE = ""
 """Name of the public table among the arrays of a state."""
@@ -70,14 +79,15 @@ class Learner:
         return self.stack.collector.participants(drawn)
 
     def standing(
-        self, agreement: Agreement, round_: int, serial: int, public: PublicState
+        self, agreement: Agreement, round_: int, serial: int, public: PublicState | None
     ) -> Standing:
-        """One attempt, computed from a public state."""
+        """One attempt, computed from a public state; None where it is not known yet."""
+        known = {} if public is None else {"table": public.table, **public.extras}
         return Standing(
             round=round_,
             serial=serial,
             clients=self.invited(round_),
-            state=state_hash({"table": public.table, **public.extras}),
+            state=state_hash(known) if known else b"",
             series=agreement.series,
             roster=agreement.roster,
         )
@@ -106,6 +116,7 @@ class Site:
         home: where private state is kept.
         journal: of the client; by default the one in ``home``.
         record: takes down what this host sees, and its upload; None keeps nothing.
+        beacon: where this host has public randomness from; not from the server.
 
     Raises:
         ConfigError: the vault is not of one client, an identity is missing or the roster lists
@@ -123,6 +134,7 @@ class Site:
         home: Home,
         journal: Journal | None = None,
         record: Record | None = None,
+        beacon: Beacon | None = None,
     ) -> None:
         if not vault.named or vault.n_clients != 1:
             raise ConfigError(
@@ -151,6 +163,7 @@ class Site:
         except ValueError as other:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
         self._journal = FileJournal(home.journal) if journal is None else journal
+        self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
 
     @property
     def identity(self) -> Identity:
@@ -205,6 +218,7 @@ class Site:
         own = os.urandom(NONCE_BYTES)
         context = agreement.session(server, own, self.identity.node)
         self._session, self._attempt = _Session(context), None
+        self._halves.drop()
         present = Present(
             server=server, site=own, completed=self._kept.round, settled=self._kept.settled
         )
@@ -217,6 +231,9 @@ class Site:
             self._settle(request)
         if self._attempt is None and request.state:
             self._begin(request)
+        if self._attempt is not None and request.ahead != (0, 0):
+            self._begin_ahead(self._attempt, *request.ahead)
+        self._halves.observe()
         if not request.parcels:
             return []
         if self._attempt is None:
@@ -256,10 +273,12 @@ class Site:
         helps = bool(parties)
         if self.client in at.clients:
             own = self._trained(public, at, wire)
-            half = self._hosting.half(at, self.identity, self._journal, own.block, own.virtual)
+            half = self._halves.begin(at, own.block, own.virtual)
             if self._bags is not None:
                 half = Giver(half, at, self.identity, self._bags, own.bags)
             parties[half.node] = half
+        else:
+            self._halves.drop()
         if self._record is not None and not helps:
             self._record.end(at.round)
         self._attempt = _Attempt(request.serial, parties)
@@ -274,13 +293,23 @@ class Site:
         record.private(round_, self._vault)
         return record.wire
 
-    def _trained(self, public: PublicState, at: Standing, wire: Wire | None) -> "_Own":
+    def _begin_ahead(self, attempt: _Attempt, round_: int, serial: int) -> None:
+        """Begin the client's part in the next attempt, if it is invited."""
+        node = self.identity.node
+        if round_ < 1:
+            raise WireError("a round has a number from 1")
+        at = self._learner.standing(self._agreement, round_, serial, None)
+        if self.client in at.clients:
+            current = attempt.parties.get(node)
+            attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
+
+    def _trained(self, public: PublicState, at: Standing, wire: Wire | None) -> Own:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
         step = learner.algorithm.client_step(clients, public, vault, learner.streams)
-        own = _Own(clients)
+        own = Own(clients)
         wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
-        bags = None if self._bags is None else _OwnBags(own)
+        bags = None if self._bags is None else OwnBags(own)
         StackSession(learner.stack, own, at.round, wire, bags).submit(step)
         vault.begin(2**28)
         try:
@@ -305,49 +334,20 @@ class Site:
             inboxes.setdefault(parcel.receiver, []).append(parcel.data)
         answers: list[Parcel] = []
         refusals: list[ProtocolError | WireError] = []
+        told: list[ProtocolError | WireError] = []
         for node, inbox in inboxes.items():
+            party = attempt.parties[node]
             try:
-                answers += attempt.parties[node].step([data for data in inbox if data])
+                answers += party.step([data for data in inbox if data])
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)
+            if isinstance(party, PipelinedClient):
+                told += party.told()
         if refusals and not answers:
             raise refusals[0]
+        for refused in refusals + told:
+            log.warning("refused: %s", refused)
         return answers
-
-
-class _Own:
-    """A round's session that keeps what its one client submits (``base.RoundSession``)."""
-
-    def __init__(self, order: IntArray) -> None:
-        self.order = order
-        self.bags: Mapping[str, SetBlock] = {}
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody: helpers are cloaked like others."""
-        return np.zeros(len(clients), dtype=np.bool_)
-
-    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Keep the rows."""
-        self.block, self.virtual = block, virtual
-
-    def close(self) -> Aggregate:
-        """There is no sum at a site."""
-        raise ProtocolError("a site forms no sum")
-
-
-class _OwnBags:
-    """The same of what it gives to bags (``base.BagRound``)."""
-
-    def __init__(self, own: _Own) -> None:
-        self._own = own
-
-    def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
-        """Keep the vectors."""
-        self._own.bags = bags
-
-    def close(self) -> dict[str, FloatArray]:
-        """There are no bags at a site."""
-        raise ProtocolError("a site collects nothing")
 
 
 def _required(

@@ -12,6 +12,7 @@ from secure_fedrec.protection.hidden_sums.dense import DenseWords, Gathered
 from secure_fedrec.protection.hidden_sums.protocol import layout_hash
 from secure_fedrec.protection.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.masking import (
+    LATER_STATE,
     EncodedVector,
     Expected,
     Journal,
@@ -76,7 +77,7 @@ class HostedMaskedSum:
 
 
 class HostedMasks(NoHelpers):
-    """Halves of masked rounds.
+    """Halves of masked rounds, whose keys can be agreed on ahead (``hosting.KeysAhead``).
 
     Args:
         collector: whose rounds they are.
@@ -91,15 +92,7 @@ class HostedMasks(NoHelpers):
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedMaskedSum:
         """The server's side (``hosting.Hosting``)."""
-        server = MaskingServer(
-            identity=identity,
-            roster=at.roster,
-            config=self._config(at),
-            cohort=at.clients,
-            round_number=at.serial,
-            generations=generations,
-        )
-        return HostedMaskedSum(self._collector, server, at)
+        return self.summed_by(at, self.open_server(at, identity, generations))
 
     def half(
         self,
@@ -110,21 +103,52 @@ class HostedMasks(NoHelpers):
         virtual: BoolArray,
     ) -> MaskingClient:
         """A client's half (``hosting.Hosting``)."""
+        client = self.open_client(at, identity, journal)
+        self.load(at, client, block, virtual)
+        return client
+
+    def open_server(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> MaskingServer:
+        """The server's half (``hosting.KeysAhead``)."""
+        config = self._config(at)
+        return MaskingServer(
+            identity=identity,
+            roster=at.roster,
+            config=config,
+            cohort=at.clients,
+            round_number=at.serial,
+            epoch=at.epoch if config.needs_beacon else 0,
+            generations=generations,
+        )
+
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
+        """The server's side of an attempt (``hosting.KeysAhead``)."""
+        server.name_state(at.state)
+        return HostedMaskedSum(self._collector, server, at)
+
+    def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
+        """A client's half (``hosting.KeysAhead``)."""
         config = self._config(at)
         whole = np.array_equal(at.clients, at.roster.numbers)
-        client = MaskingClient(
+        return MaskingClient(
             identity=identity,
             roster=at.roster,
             policy=self._collector.config.policy,
             journal=journal,
             expected=Expected(
                 layout_hash=config.layout_hash,
-                public_state=at.state,
+                public_state=config.public_state,
                 cohort=None if whole else at.clients,
             ),
         )
-        client.load(self._vector(at, identity.number, block, config))
-        return client
+
+    def load(
+        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
+    ) -> None:
+        """Load what the client has computed (``hosting.KeysAhead``)."""
+        vector = self._vector(at, client.number, block, self._config(at))
+        client.load(vector, public_state=at.state)
 
     def _vector(
         self, at: Standing, client: int, block: RowBlock, config: MaskingConfig
@@ -146,7 +170,7 @@ class HostedMasks(NoHelpers):
     def _config(self, at: Standing) -> MaskingConfig:
         collector, layout = self._collector, self._collector.layout
         return collector.masking_config(
-            len(at.clients), layout.length, layout_hash(layout, collector.codec), at.state
+            len(at.clients), layout.length, layout_hash(layout, collector.codec), LATER_STATE
         )
 
 
@@ -185,11 +209,9 @@ class HostedNoise(HostedMasks):
         super().__init__(collector)
         self._noised = collector
 
-    def hub(
-        self, at: Standing, identity: Identity, generations: dict[bytes, int]
-    ) -> HostedNoisedSum:
-        """The server's side (``hosting.Hosting``)."""
-        return HostedNoisedSum(self._noised, super().hub(at, identity, generations).hub, at)
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedNoisedSum:
+        """The server's side of an attempt (``hosting.KeysAhead``)."""
+        return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at)
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
         return self._noised.noised(part, rotation_seed(at))

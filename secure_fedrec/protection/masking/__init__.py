@@ -11,7 +11,7 @@ Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``key
 ``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``,
 ``messages_sum``, ``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``,
 ``client_round``, ``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``,
-``server``; ``rounds``, ``tail_floor``.
+``server``; ``rounds``, ``pipeline``, ``tail_floor``.
 """
 
 from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
@@ -29,7 +29,7 @@ from secure_fedrec.protection.masking.agreed.parameters import (
     find_parameters,
 )
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy, draw_cohort
-from secure_fedrec.protection.masking.agreed.public_state import state_hash
+from secure_fedrec.protection.masking.agreed.public_state import LATER_STATE, state_hash
 from secure_fedrec.protection.masking.round.client import ClientState, MaskingClient
 from secure_fedrec.protection.masking.round.journal import FileJournal, Journal, MemoryJournal
 from secure_fedrec.protection.masking.round.recovery import Fault
@@ -42,6 +42,7 @@ from secure_fedrec.protection.session.roster import Roster
 
 __all__ = [
     "COMPLETE_UP_TO",
+    "LATER_STATE",
     "SERVER",
     "ClientState",
     "EncodedVector",

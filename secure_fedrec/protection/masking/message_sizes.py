@@ -44,7 +44,10 @@ class MessageSize:
 
 
 def message_sizes(config: MaskingConfig) -> tuple[MessageSize, ...]:
-    """The messages between one client and the server, in the order of the round."""
+    """The messages between one client and the server, in the order of the round.
+
+    A curious server asks for no signatures on the survivors.
+    """
     no_hash = bytes(_HASH)
     context = Context(
         round_id=bytes(16), config_hash=no_hash, roster_hash=no_hash, cohort_hash=no_hash
@@ -59,6 +62,7 @@ def message_sizes(config: MaskingConfig) -> tuple[MessageSize, ...]:
             contents=contents,
         )
         for step, kind, direction, contents in _ROUND
+        if config.agrees or kind not in (Kind.CONFIRM, Kind.QUORUM)
     )
 
 
@@ -73,8 +77,9 @@ def _bodies(config: MaskingConfig) -> Mapping[Kind, int]:
     clients, number, marks = config.clients, 4, (config.clients + 7) // 8
     keys, shares = Advertisement.size(config), ShareRecord.size(config)
     seals = config.neighbours * PAIR_SEAL_BYTES if config.hybrid else 0
-    # The messages before: five of each client, CONFIRM of who signs only, five of the server.
-    leaves = 4 * clients + (config.committee or clients) + 5
+    # The messages before: four of each client, four of the server; and where survivors are signed
+    # CONFIRM of who signs, and QUORUM.
+    leaves = 4 * clients + 4 + ((config.committee or clients) + 1 if config.agrees else 0)
 
     def records(size: int, count: int = config.neighbours) -> int:
         return number + count * (number + size)

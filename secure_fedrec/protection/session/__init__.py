@@ -2,7 +2,7 @@
 
 Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their keys), ``envelope``
 (signed messages), ``channel`` (halves, channels and the driver), ``over_wire`` (the wire of a run
-between them).
+between them), ``beacon`` (public randomness).
 """
 
 from secure_fedrec.protection.session.channel import (

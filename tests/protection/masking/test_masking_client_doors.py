@@ -100,10 +100,11 @@ def test_a_cohort_that_the_host_names_is_taken_and_no_other(scene: Any) -> None:
                 client.receive(s.message_for(3))
 
 
-def test_the_hash_of_sharers_is_of_who_they_are() -> None:
+def test_the_hash_of_sharers_is_of_who_they_are_and_of_the_state() -> None:
     """As many others are others: a server would only have to keep the number."""
     sets = [np.arange(5) != left_out for left_out in range(5)]
-    assert len({hash_of_sharers(each) for each in sets}) == 5
+    states = bytes(32), bytes(31) + b"\1"
+    assert len({hash_of_sharers(each, state) for each in sets for state in states}) == 10
 
 
 def test_a_sparse_graph_against_an_active_server_needs_a_beacon() -> None:

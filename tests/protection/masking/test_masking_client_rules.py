@@ -299,7 +299,16 @@ def shares_of(s: Any, number: int, reveal: bytes) -> dict[int, str]:
 
 @pytest.mark.parametrize(
     "case",
-    ["missing", "wrong", "other set", "other client", "other round", "other label", "no label"],
+    [
+        "missing",
+        "wrong",
+        "other set",
+        "other state",
+        "other client",
+        "other round",
+        "other label",
+        "no label",
+    ],
 )
 def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
     scene: Any, case: str
@@ -308,15 +317,18 @@ def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
     s = scene()
     s.until_clients_get(Kind.SURVIVORS, silent={40: Kind.UPLOAD})
     context, victim = s.server._round.public.context, s.federation.identities[20]
-    shared = hash_of_sharers(np.ones(5, np.bool_))
+    shared = hash_of_sharers(np.ones(5, np.bool_), s.state)
     envelope = Envelope.decode(s.message_for(ME))
     signatures = dict(Survivors.decode(envelope.head, envelope.payload, s.config).shared_signatures)
     assert signatures[20] == sign_sharers(victim, context, shared)
+    other_set = hash_of_sharers(np.arange(5) != 2, s.state)
+    other_state = hash_of_sharers(np.ones(5, np.bool_), bytes(32))
     other_round = replace(context, round_id=bytes(16))
     label = seal(victim.key, context, Kind.UPLOAD, 20, shared)
     signatures |= {
         "wrong": {20: bytes(64)},
-        "other set": {20: sign_sharers(victim, context, hash_of_sharers(np.arange(5) != 2))},
+        "other set": {20: sign_sharers(victim, context, other_set)},
+        "other state": {20: sign_sharers(victim, context, other_state)},
         "other client": {20: signatures[21]},
         "other round": {20: sign_sharers(victim, other_round, shared)},
         "other label": {20: label[-64:]},

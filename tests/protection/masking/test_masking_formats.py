@@ -57,7 +57,8 @@ def test_headers_are_refused_byte_by_byte(scene: Any) -> None:
         for wrong, match in (
             (b"\x01" + data[1:], "version 1"),
             (b"\x02" + data[1:], "version 2"),
-            (b"\x04" + data[1:], "version 4"),
+            (b"\x03" + data[1:], "version 3"),
+            (b"\x05" + data[1:], "version 5"),
             (data[:1] + b"\x00" + data[2:], "unknown kind"),
             (data[:1] + b"\x0c" + data[2:], "unknown kind"),
             (data[:117], "header"),

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
-from secure_fedrec.protection.masking import ClientState, FileJournal, Kind, MemoryJournal
+from secure_fedrec.protection.masking import (
+    SERVER,
+    ClientState,
+    FileJournal,
+    Kind,
+    MemoryJournal,
+)
 
 ME = 7
 
@@ -44,17 +50,68 @@ def test_rosters_and_epochs_only_grow_and_a_refusal_changes_nothing(journal: Any
 
 
 def test_a_round_is_revealed_once(journal: Any) -> None:
-    with pytest.raises(ProtocolError, match="last round begun"):
+    with pytest.raises(ProtocolError, match="a vector was sent in"):
         journal.reveal(round_id(1), b"early")
     journal.begin(round_id(1), roster_version=1, epoch=0)
-    with pytest.raises(ProtocolError, match="last round begun"):
+    with pytest.raises(ProtocolError, match="a vector was sent in"):
+        journal.reveal(round_id(1), b"early")
+    journal.upload(round_id(1))
+    with pytest.raises(ProtocolError, match="a vector was sent in"):
         journal.reveal(round_id(1, b"\x01" * 8), b"other")
     journal.reveal(round_id(1), b"first")
     with pytest.raises(ProtocolError, match="once"):
         journal.reveal(round_id(1), b"second")
     assert journal.revealed(round_id(1)) == b"first"
     journal.begin(round_id(2), roster_version=1, epoch=0)
+    assert journal.revealed(round_id(1)) == b"first"
+    journal.upload(round_id(2))
     assert journal.revealed(round_id(1)) is None
+    for over in (round_id(1), round_id(2), bytes(16)):
+        with pytest.raises(ProtocolError, match="sent once, in the last round begun"):
+            journal.upload(over)
+
+
+def test_two_rounds_are_open_and_one_vector(journal: Any) -> None:
+    """Keys of the next round are agreed on before a round's reveal; its vector ends the round."""
+    for number in (1, 2):
+        journal.begin(round_id(number), roster_version=1, epoch=0)
+    with pytest.raises(ProtocolError, match="in the last round begun"):  # 2 was begun over it
+        journal.upload(round_id(1))
+    with pytest.raises(ProtocolError, match="a later round"):
+        journal.see(round_id(1), {3: (b"a" * 32, 1)})
+    journal.upload(round_id(2))
+    journal.begin(round_id(3), roster_version=1, epoch=0)
+    journal.see(round_id(3), {3: (b"a" * 32, 1)})
+    for number in (2, 3):
+        journal.park(round_id(number), bytes([number]) * 32)
+        assert journal.parked(round_id(number))
+    for number, ticket in ((2, 3), (3, 2)):  # a ticket is of its round
+        with pytest.raises(ProtocolError, match="serves once"):
+            journal.redeem(round_id(number), bytes([ticket]) * 32, owner=SERVER)
+    journal.redeem(round_id(2), b"\2" * 32, owner=SERVER)
+    assert journal.parked(round_id(3))
+    journal.reveal(round_id(2), b"message")
+    assert journal.parked(round_id(3))
+    journal.redeem(round_id(3), b"\3" * 32, owner=SERVER)
+    journal.upload(round_id(3))
+    with pytest.raises(ProtocolError, match="a vector was sent in"):
+        journal.reveal(round_id(2), b"message")
+    with pytest.raises(ProtocolError, match="in a round in progress"):
+        journal.park(round_id(2), b"\2" * 32)
+
+
+def test_a_round_that_was_not_revealed_in_ends_with_the_next_vector(journal: Any) -> None:
+    """Two vectors over one state may be sent, one of them may be opened."""
+    for number in (1, 2):
+        journal.begin(round_id(number), roster_version=1, epoch=0)
+        journal.upload(round_id(number), b"1" * 32)
+    with pytest.raises(ProtocolError, match="a vector was sent in"):
+        journal.reveal(round_id(1), b"message")
+    journal.begin(round_id(3), roster_version=1, epoch=0)
+    journal.reveal(round_id(2), b"message")
+    with pytest.raises(ProtocolError, match="revealed for this public state"):
+        journal.upload(round_id(3), b"1" * 32)
+    journal.upload(round_id(3), b"2" * 32)
 
 
 def test_a_number_far_beyond_is_refused_and_stores_nothing(journal: Any) -> None:
@@ -74,14 +131,17 @@ def test_a_sum_is_revealed_for_once_and_tried_as_often_as_it_takes(journal: Any)
     one, other = b"1" * 32, b"2" * 32
     for number in (1, 2, 3):
         journal.begin(round_id(number), roster_version=1, epoch=0, sum_hash=one)
+        journal.upload(round_id(number), one)
     journal.reveal(round_id(3), b"message")
     journal.begin(round_id(4), roster_version=1, epoch=0, sum_hash=other)
+    journal.upload(round_id(4), other)
     journal.reveal(round_id(4), b"message")
     for spent in (one, other):
         with pytest.raises(ProtocolError, match="revealed for this public state"):
             journal.begin(round_id(5), roster_version=1, epoch=0, sum_hash=spent)
     for number in (5, 6):  # a state that nobody named is none
         journal.begin(round_id(number), roster_version=1, epoch=0)
+        journal.upload(round_id(number))
         journal.reveal(round_id(number), b"message")
 
 
@@ -139,21 +199,39 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
     journal.begin(round_id(3), roster_version=2, epoch=2, sum_hash=b"t" * 32)
+    journal.upload(round_id(3), b"t" * 32)
     journal.reveal(round_id(3), b"before")
     journal.begin(round_id(4), roster_version=2, epoch=3, sum_hash=b"s" * 32)
     journal.see(round_id(4), {9: (b"k" * 32, 2**40), 10: (b"l" * 32, 1)})
     assert journal.interrupted
+    journal.upload(round_id(4), b"s" * 32)
+    assert journal.interrupted
+    journal.park(round_id(4), b"4" * 32)
+    journal.begin(round_id(5), roster_version=2, epoch=4)
+    journal.park(round_id(5), b"5" * 32)
+    journal = again_from(journal)
+    for number in (4, 5):
+        journal.redeem(round_id(number), str(number).encode() * 32, owner=SERVER)
     journal.reveal(round_id(4), b"message")
-    journal.close()
-    again = FileJournal(tmp_path / "journal")
-    assert again._held == journal._held
-    assert again.revealed(round_id(4)) == b"message"
+    assert journal.interrupted
+    journal = again_from(journal)
+    assert journal.revealed(round_id(4)) == b"message"
     for spent in (b"s" * 32, b"t" * 32):
         with pytest.raises(ProtocolError, match="revealed for this public state"):
-            again.begin(round_id(5), roster_version=2, epoch=4, sum_hash=spent)
-    assert not again.interrupted
-    with pytest.raises(ProtocolError, match="not beyond round 4"):
-        again.begin(round_id(4), roster_version=2, epoch=4)
+            journal.begin(round_id(6), roster_version=2, epoch=5, sum_hash=spent)
+    with pytest.raises(ProtocolError, match="not beyond round 5"):
+        journal.begin(round_id(5), roster_version=2, epoch=5)
+    journal.upload(round_id(5))
+    journal.reveal(round_id(5), b"last")
+    assert not again_from(journal).interrupted
+
+
+def again_from(journal: FileJournal) -> FileJournal:
+    """What another process reads of a journal, which is what this one had."""
+    journal.close()
+    again = FileJournal(journal._path)
+    assert again._held == journal._held
+    return again
 
 
 def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
@@ -161,6 +239,7 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
     journal = FileJournal(path)
     journal.begin(round_id(4), roster_version=2, epoch=3)
     journal.see(round_id(4), {9: (b"k" * 32, 2)})
+    journal.upload(round_id(4))
     journal.reveal(round_id(4), b"message")
     journal.close()
     good = path.read_bytes()
@@ -263,6 +342,7 @@ def test_a_file_that_cannot_be_read_or_written_is_named(
                 FileJournal(path)
     journal = FileJournal(tmp_path / "journal")
     journal.begin(round_id(1), roster_version=1, epoch=0)
+    journal.upload(round_id(1))
     before = journal._path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
@@ -282,6 +362,7 @@ def test_a_write_that_is_interrupted_leaves_the_old_file_alone(
 ) -> None:
     journal = FileJournal(tmp_path / "journal")
     journal.begin(round_id(1), roster_version=1, epoch=0)
+    journal.upload(round_id(1))
     before = journal._path.read_bytes()
 
     def interrupted(*_: object) -> None:
@@ -370,10 +451,11 @@ def test_nothing_is_written_once_the_lock_is_given_up(tmp_path: Path) -> None:
     closed.close()
     other = FileJournal(path)
     other.begin(round_id(7), roster_version=1, epoch=0)
+    other.upload(round_id(7))
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match="was closed"):
         closed.begin(round_id(2), roster_version=1, epoch=0)
     with pytest.raises(CheckpointError, match="was closed"):
-        closed.reveal(round_id(1), b"message")
+        closed.upload(round_id(1))
     assert path.read_bytes() == before
     other.reveal(round_id(7), b"message")

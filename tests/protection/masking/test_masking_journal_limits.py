@@ -47,17 +47,18 @@ def test_a_peer_that_stayed_away_is_remembered(journal: Any) -> None:
 
 def test_a_reveal_is_that_of_its_round(journal: Any) -> None:
     journal.begin(round_id(1), roster_version=1, epoch=0)
+    journal.upload(round_id(1))
     journal.reveal(round_id(1), b"message")
     for other in (round_id(2), round_id(1, b"\x01" * 8)):
         assert journal.revealed(other) is None
     assert journal.revealed(round_id(1)) == b"message"
 
 
-@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.QUORUM], ids=["KEYS", "QUORUM"])
+@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.BOXES, Kind.QUORUM], ids=lambda kind: kind.name)
 def test_no_answer_leaves_and_the_round_is_over_if_the_journal_fails(
     scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    """At SHARES the peers' generations, at REVEAL the message itself: neither was kept."""
+    """At SHARES the peers' generations, at UPLOAD that it is sent, at REVEAL the message itself."""
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "disk full")

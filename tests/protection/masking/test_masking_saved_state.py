@@ -89,6 +89,27 @@ def test_a_copy_is_refused_at_every_step(scene: Scenes, tmp_path: Path, kind: Ki
     s.server.receive(reply)
 
 
+def test_beacons_that_were_observed_meanwhile_are_kept(scene: Scenes, tmp_path: Path) -> None:
+    """The host of the half that goes on may know later ones; one that differs costs nothing."""
+    path, values = tmp_path / "state", {epoch: bytes([epoch]) * 32 for epoch in (1, 2, 3)}
+    s = scene()
+    for epoch in (1, 2):
+        s.clients[ME].observe_beacon(epoch, values[epoch])
+    s.until_clients_get(Kind.BOXES)
+    s.clients[ME].save(path, KEY)
+    other = again(s)
+    other.observe_beacon(2, values[3])
+    with pytest.raises(ProtocolError, match="the beacon of epoch 2 is not that of the saved state"):
+        other.resume(path, KEY)
+    resumed = again(s)
+    resumed.observe_beacon(3, values[3])
+    resumed.resume(path, KEY)
+    for epoch, value in values.items():
+        resumed.observe_beacon(epoch, value)
+        with pytest.raises(ProtocolError, match="contradicts itself"):
+            resumed.observe_beacon(epoch, bytes(32))
+
+
 def test_a_state_of_an_earlier_round_is_stale(scene: Scenes, tmp_path: Path) -> None:
     path = tmp_path / "state"
     s = saved_at(scene, Kind.BOXES, path)
@@ -102,7 +123,7 @@ def test_what_is_not_this_client_s_state_changes_nothing(scene: Scenes, tmp_path
     path, odd = tmp_path / "state", tmp_path / "odd"
     s = saved_at(scene, Kind.SURVIVORS, path)
     sealed = path.read_bytes()
-    broken = [sealed[:-1], sealed + b"\0", b"", sealed[:40], b"SFMS\x02" + sealed[5:]]
+    broken = [sealed[:-1], sealed + b"\0", b"", sealed[:40], b"SFMS\x01" + sealed[5:]]
     for place in (0, 4, 5, 30, len(sealed) // 2, len(sealed) - 1):
         flipped = bytearray(sealed)
         flipped[place] ^= 1

@@ -48,7 +48,8 @@ class MaskingConfig(Settings, section="masking"):
         degree: neighbours of each client, even; None for the complete graph.
         threshold: shares that restore a secret, t.
         min_survivors: fewest vectors that may be summed; ``overlap`` at least.
-        quorum: signatures on one survivor set that clients ask for before they reveal anything.
+        quorum: signatures on one survivor set that clients ask for before they reveal anything;
+            a curious server names one set, and nobody is asked.
         committee: clients that the beacon draws to give these signatures, m; None for all clients.
             Only where the server is active and the graph is not complete.
         corrupt_clients: clients that may work with the server, c.
@@ -56,8 +57,8 @@ class MaskingConfig(Settings, section="masking"):
             exactly when the server is active and the graph is not complete.
         adversary: the server that is withstood: "curious" follows the protocol, "active" deviates.
         key_agreement: "x25519", or "x25519+mlkem768" against later quantum computers as well.
-        public_state: hash of what the vectors were computed from (``state_hash``). A plan can do
-            without; a round against an active server cannot.
+        public_state: hash of what the vectors were computed from (``state_hash``), or
+            ``LATER_STATE``. A plan can do without; a round against an active server cannot.
 
     Raises:
         ConfigError: a setting is out of range, or they do not fit together.
@@ -174,6 +175,11 @@ class MaskingConfig(Settings, section="masking"):
         each with a ring and a committee of its own, give a sum each. 1 against a curious server.
         """
         return overlap_of(self.clients, self.corrupt_clients) if self.adversary == "active" else 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether survivors are signed before anything is revealed (CONFIRM, QUORUM)."""
+        return self.adversary == "active"
 
     @property
     def lacks_state(self) -> bool:

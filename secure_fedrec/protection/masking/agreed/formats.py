@@ -1,4 +1,4 @@
-"""The envelope of every message, version 3.
+"""The envelope of every message, version 4.
 
 All numbers are little-endian:
 
@@ -36,9 +36,10 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 
-VERSION = 3
+VERSION = 4
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
-generation of the journal in ADVERTISE; version 2 had no committee in its configuration."""
+generation of the journal in ADVERTISE; version 2 had no committee in its configuration; in version
+3 the public state was not signed with the sharers, and a curious server asked for CONFIRM."""
 
 SERVER = SERVER_NUMBER
 """Sender number of the server; no client may have it."""
@@ -47,6 +48,7 @@ SIGNATURE_BYTES = 64
 MAC_BYTES = 16
 _SIGNATURE_LABEL = b"secure-fedrec|v1|masking|message|"
 _HEADER = struct.Struct("<BBI16s32s32s32sI")
+_ROUND = slice(6, 14)
 
 
 class Kind(IntEnum):
@@ -67,9 +69,9 @@ class Kind(IntEnum):
     SURVIVORS = 7
     """R4, server to client: whose vectors are in the sum."""
     CONFIRM = 8
-    """R4, client to server: signature on that set."""
+    """R4, client to server: signature on that set; against an active server only."""
     QUORUM = 9
-    """R4, server to client: enough signatures on one and the same set."""
+    """R4, server to client: enough signatures on one and the same set; as CONFIRM."""
     REVEAL = 10
     """R5, client to server: own self-mask seed and one share per neighbour."""
     RESULT = 11
@@ -260,6 +262,11 @@ def _mac(key: bytes, prefix: bytes, payload: bytes | memoryview) -> bytes:
     gmac.authenticate_additional_data(payload)
     gmac.finalize()
     return gmac.tag
+
+
+def round_number(data: bytes) -> int:
+    """The round's number that a message names, nothing of which was verified; 0 of no message."""
+    return int.from_bytes(data[_ROUND], "little")
 
 
 def encode_ids(ids: IntArray) -> bytes:

@@ -23,7 +23,11 @@ from secure_fedrec.protection.masking.agreed.parameters import (
     find_parameters,
     share_of,
 )
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE, sum_hash
+from secure_fedrec.protection.masking.agreed.public_state import (
+    LATER_STATE,
+    NO_STATE,
+    sum_hash,
+)
 from secure_fedrec.protection.session.roster import Roster
 from secure_fedrec.settings import Settings, Share, Within
 
@@ -179,8 +183,9 @@ class Expected:
     Args:
         layout_hash: layout of the vector it is going to upload.
         public_state: hash of the state (the model) it computes the vector from, as this host
-            makes it (``state_hash``), never as the server gives it. A site that takes part against
-            an active server must name one.
+            makes it (``state_hash``), never as the server gives it; ``LATER_STATE`` where keys are
+            agreed on before it is known. A site that takes part against an active server must name
+            one.
         cohort: int64[n], the clients that must take part, in place of those of the policy's rule;
             None leaves it to that rule.
         min_survivors: fewest vectors that may be summed, if more than the policy asks for.
@@ -198,8 +203,21 @@ class Expected:
 
     @property
     def sum_hash(self) -> bytes:
-        """What a client reveals for once: state, purpose and layout; empty without a state."""
-        return sum_hash(self.public_state, self.layout_hash)
+        """What a client reveals for once: state, purpose and layout; empty if not known yet."""
+        known = NO_STATE if self.public_state == LATER_STATE else self.public_state
+        return sum_hash(known, self.layout_hash)
+
+    def state_of(self, named: bytes | None) -> bytes:
+        """The state that a vector was computed from: the expected one, or the one named with it.
+
+        Raises:
+            ConfigError: a state is missing, or it is one too many.
+        """
+        later = self.public_state == LATER_STATE
+        if later != (named is not None) or named in (NO_STATE, LATER_STATE):
+            exactly = "must be a hash exactly where the round begins with LATER_STATE"
+            raise ConfigError("public_state", named, exactly)
+        return self.public_state if named is None else named
 
 
 def draw_cohort(beacon: bytes, roster: Roster, clients: int) -> IntArray:

@@ -20,6 +20,10 @@ from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 NO_STATE: Final = bytes(32)
 """In the place of a hash: no state is named. Refused against an active server."""
 
+LATER_STATE: Final = labelled_hash("state-named-with-the-vector")
+"""In the place of a hash: keys are agreed on before the state is known. Each side names it before
+UPLOAD (``MaskingClient.load``, ``MaskingServer.name_state``)."""
+
 
 def state_hash(state: Mapping[str, npt.NDArray[Any]], *, purpose: str = "update") -> bytes:
     """Hash of a public state, for ``Expected.public_state`` and ``MaskingConfig.public_state``.

@@ -3,7 +3,8 @@
     SETUP -> ADVERTISE, KEYS -> SHARES, BOXES -> UPLOAD, SURVIVORS -> CONFIRM (of who is to
     sign), QUORUM -> REVEAL, RESULT
 
-A ``MaskingClient`` lives for one round. Its state is the kind of message that it awaits.
+A ``MaskingClient`` lives for one round. Its state is the kind of message that it awaits. A curious
+server names one set of survivors: there SURVIVORS -> REVEAL.
 
 - A message that is not the server's, or not awaited, is *refused*: ``ProtocolError``, and nothing
   has changed. So is a SETUP that the client does not take part in, such as an old one that somebody
@@ -30,7 +31,7 @@ from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, require_fitting
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.resumable import ResumableRound
 from secure_fedrec.protection.masking.round.saved import AWAITED, Parked, park
@@ -101,6 +102,7 @@ class MaskingClient:
         self._expected = expected
         self._beacons: dict[int, bytes] = {}
         self._vector: EncodedVector | None = None
+        self._public_state = NO_STATE
         self._round: ResumableRound | None = None
         self._told: dict[Kind, bytes] = {}
 
@@ -118,19 +120,26 @@ class MaskingClient:
             raise ProtocolError(f"the beacon of epoch {epoch} is malformed or contradicts itself")
         self._beacons[epoch] = value
 
-    def load(self, vector: EncodedVector) -> None:
+    def load(self, vector: EncodedVector, *, public_state: bytes | None = None) -> None:
         """Hand over the vector; it must be here before BOXES.
 
+        Args:
+            vector: the vector.
+            public_state: hash of what it was computed from, as this host makes it (``state_hash``):
+                exactly in a round that began with ``LATER_STATE``.
+
         Raises:
+            ConfigError: a state is missing, or it is one too many.
             ProtocolError: too late, or it is not of the expected layout.
         """
+        state = self._expected.state_of(public_state)
         if self.state not in (ClientState.SETUP, ClientState.KEYS, ClientState.BOXES):
             raise ProtocolError(f"client {self.number} takes no vector in state {self.state.name}")
         if vector.layout_hash != self._expected.layout_hash:
             raise ProtocolError("the vector is not of the expected layout")
         if self._round is not None:
             require_fitting(vector, self._round.config)
-        self._vector = vector
+        self._vector, self._public_state = vector, state
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Handle the messages that came, those that are refused left out (``Party.step``).
@@ -166,7 +175,7 @@ class MaskingClient:
                 self.abort(str(error))
             raise
         self._told[envelope.kind] = data
-        self.state = _AFTER[self.state]
+        self.state = self._next()
         return messages
 
     def save(self, path: Path, key: bytes) -> None:
@@ -186,12 +195,18 @@ class MaskingClient:
         current, awaits = self._round, self.state.value
         if current is None or awaits not in AWAITED:
             raise ProtocolError(f"client {self.number} saves nothing in state {self.state.name}")
-        state = current.save(awaits, told=self._told, beacons=self._beacons, vector=self._vector)
+        state = current.save(
+            awaits,
+            told=self._told,
+            beacons=self._beacons,
+            vector=self._vector,
+            public_state=self._public_state,
+        )
         round_id = current.public.context.round_id
         try:
             park(path, state, key=key, round_id=round_id, journal=self._journal)
         except BaseException:
-            if self._journal.parked:
+            if self._journal.parked(round_id):
                 self.abort("its state may have been saved, and nothing could take that back")
             raise
         self.abort("its state was saved; another half goes on")
@@ -208,8 +223,8 @@ class MaskingClient:
 
         Raises:
             ProtocolError: this half is in a round already; or the state is stale, a copy,
-                malformed, or of another client, roster or key; or its round is not what this half
-                expects, or less than its policy asks for.
+                malformed, or of another client, roster, key or beacon; or its round is not what
+                this half expects, or less than its policy asks for.
             ConfigError: the file cannot be read or erased, or others may read it.
             CheckpointError: the journal cannot be written.
         """
@@ -217,8 +232,9 @@ class MaskingClient:
             raise ProtocolError(f"client {self.number} resumes nothing in state {self.state.name}")
         parked = Parked(path, key=key, journal=self._journal, owner=self.number)
         state = parked.state
+        beacons = state.beacons_with(self._beacons)
         setup = Envelope.decode(state.told.get(Kind.SETUP, b""))
-        current = self._enter(setup, state.beacons, state.secrets)
+        current = self._enter(setup, beacons, state.secrets)
         try:
             current.resume(state)
             parked.redeem()
@@ -226,7 +242,8 @@ class MaskingClient:
             current.wipe()
             raise
         self._round, self._vector = current, state.vector
-        self._told, self._beacons = dict(state.told), dict(state.beacons)
+        self._told, self._beacons = dict(state.told), beacons
+        self._public_state = state.public_state
         self.state = ClientState(state.awaits)
 
     def abort(self, reason: str) -> None:
@@ -267,6 +284,12 @@ class MaskingClient:
         finished = self._finished()
         return finished.public.cohort[finished.survivors]
 
+    def _next(self) -> ClientState:
+        """The state after the message that is awaited."""
+        named = self._round is not None and not self._round.config.agrees
+        skips = self.state is ClientState.SURVIVORS and named
+        return ClientState.RESULT if skips else _AFTER[self.state]
+
     def _finished(self) -> ResumableRound:
         if self.state is not ClientState.DONE or self._round is None:
             raise ProtocolError(f"client {self.number} has no result in state {self.state.name}")
@@ -274,11 +297,14 @@ class MaskingClient:
 
     def _stored_reveal(self, envelope: Envelope) -> bytes | None:
         """The stored REVEAL, if the server asks for it again: the same bytes, or nothing."""
-        if envelope.kind is not Kind.QUORUM or self.state is ClientState.QUORUM:
+        curious = self._policy.adversary == "curious"
+        asks = {Kind.QUORUM, Kind.SURVIVORS} if curious else {Kind.QUORUM}
+        if envelope.kind not in asks or self.state.value is envelope.kind:
             return None
         stored = self._journal.revealed(envelope.context.round_id)
         if stored is not None:
-            envelope.require_no_payload()
+            if envelope.kind is Kind.QUORUM:
+                envelope.require_no_payload()
             envelope.verify(self._roster.server)
         return stored
 
@@ -318,18 +344,25 @@ class MaskingClient:
                 return [message]
             case Kind.BOXES:
                 vector, self._vector = self._vector, None
-                return [current.upload(envelope, vector)]
-            case Kind.SURVIVORS:
-                signed = current.confirm(envelope)
-                return [] if signed is None else [signed]
-            case Kind.QUORUM:
-                message = current.reveal(envelope)
-                self._journal.reveal(envelope.context.round_id, message)
-                current.wipe()
+                message = current.upload(envelope, vector, self._public_state)
+                owed = sum_hash(self._public_state, current.config.layout_hash)
+                self._journal.upload(envelope.context.round_id, owed)
                 return [message]
+            case Kind.SURVIVORS:
+                current.take_survivors(envelope)
+                return current.confirm() if current.config.agrees else self._reveal(current)
+            case Kind.QUORUM:
+                current.take_quorum(envelope)
+                return self._reveal(current)
             case _:
                 current.finish(envelope)
-                return []
+        return []
+
+    def _reveal(self, current: ResumableRound) -> list[bytes]:
+        message = current.reveal()
+        self._journal.reveal(current.public.context.round_id, message)
+        current.wipe()
+        return [message]
 
     def _enter(
         self,

@@ -159,8 +159,14 @@ class ClientRound:
             for number, neighbour in self._neighbours.items()
         }
 
-    def upload(self, envelope: Envelope, vector: EncodedVector | None) -> bytes:
-        """R3: the vector under the self mask and one mask per neighbour that shared."""
+    def upload(self, envelope: Envelope, vector: EncodedVector | None, state: bytes) -> bytes:
+        """R3: the vector under the self mask and one mask per neighbour that shared.
+
+        Args:
+            envelope: BOXES.
+            vector: what is to be sent.
+            state: hash of the public state that it was computed from.
+        """
         boxes = Boxes.decode(envelope.head, envelope.payload, self._number, self.config)
         shared = boxes.shared
         if np.any(shared & ~self._advertised):
@@ -179,7 +185,7 @@ class ClientRound:
         require_fitting(vector, self.config)
         disputed = self._open_shares(boxes)
         packed = self._masked(vector, boxes)
-        self._shared_hash = hash_of_sharers(shared)
+        self._shared_hash = hash_of_sharers(shared, state)
         head = Upload(
             shared_hash=self._shared_hash,
             shared_signature=sign_sharers(self._identity, self.public.context, self._shared_hash),
@@ -191,17 +197,14 @@ class ClientRound:
         self._upload_leaf = leaf_hash(Envelope.decode(message).proven)
         return message
 
-    def confirm(self, envelope: Envelope) -> bytes | None:
-        """R4: a signature on the survivors, the only set this client will ever help to unmask.
-
-        None of a client that is not on the committee; it is bound to that set all the same.
-        """
-        self._take_survivors(envelope)
+    def confirm(self) -> list[bytes]:
+        """R4: a signature on the survivors; none of a client that is not on the committee."""
         if not self._topology.signers(self.survivors)[self._place]:
-            return None
-        return self._sign(Kind.CONFIRM, self._statement)
+            return []
+        return [self._sign(Kind.CONFIRM, self._statement)]
 
-    def _take_survivors(self, envelope: Envelope) -> None:
+    def take_survivors(self, envelope: Envelope) -> None:
+        """Check the survivors: the only set that this client will ever help to unmask."""
         told = Survivors.decode(envelope.head, envelope.payload, self.config)
         survivors = told.survivors
         if np.any(survivors & ~self._shared):
@@ -222,14 +225,25 @@ class ClientRound:
         )
         self.survivors = survivors
         self._shared_signatures = told.shared_signatures
-        self._statement = statement_of(
-            survivors=survivors, shared=self._shared, root=told.root, seed=self._topology.seed
-        )
+        self._statement = statement_of(survivors, self._shared_hash, told.root, self._topology.seed)
 
-    def reveal(self, envelope: Envelope) -> bytes:
-        """R5: the own self-mask seed, and at most one share per neighbour: never both."""
+    def take_quorum(self, envelope: Envelope) -> None:
+        """Check that a quorum has signed the same survivors."""
         envelope.require_no_payload()
-        self._require_quorum(Quorum.decode(envelope.head))
+        quorum = Quorum.decode(envelope.head)
+        needed, signers = self.config.quorum, self._topology.signers(self.survivors)
+        if not is_quorum(len(quorum.signatures), needed):
+            raise ProtocolError(
+                f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
+            )
+        for number, signature in quorum.signatures.items():
+            if not signers[self.public.place(number)]:
+                raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
+            key, context = self._roster.key_of(number), self.public.context
+            verify(key, context, Kind.CONFIRM, number, self._statement, signature)
+
+    def reveal(self) -> bytes:
+        """R5: the own self-mask seed, and at most one share per neighbour: never both."""
         shares = {}
         for number, neighbour in self._neighbours.items():
             survives = bool(self.survivors[self.public.place(number)])
@@ -358,24 +372,6 @@ class ClientRound:
         signature = self._shared_signatures.get(number, b"")
         key, context = self._roster.key_of(number), self.public.context
         return signed_sharers(key, context, number, self._shared_hash, signature)
-
-    def _require_quorum(self, quorum: Quorum) -> None:
-        needed, signers = self.config.quorum, self._topology.signers(self.survivors)
-        if not is_quorum(len(quorum.signatures), needed):
-            raise ProtocolError(
-                f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
-            )
-        for number, signature in quorum.signatures.items():
-            if not signers[self.public.place(number)]:
-                raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
-            verify(
-                self._roster.key_of(number),
-                self.public.context,
-                Kind.CONFIRM,
-                number,
-                self._statement,
-                signature,
-            )
 
     def _server_key(self, purpose: str) -> bytes:
         server = self.public.server_channel

@@ -12,6 +12,11 @@ once, in ascending order, none more than 2^20 beyond the last one begun or the f
 operator signed in the roster: one SETUP cannot use up the numbers that are left. A round that was
 begun but not revealed when the process died is lost to this client: the keys were never stored.
 
+Two rounds may be open at once: one whose keys are agreed on (``ready``), and before it one whose
+vector was sent (``sent``), which may still be revealed in. ``begin`` gives up the first, ``upload``
+the second: so at most one vector of a client waits to be opened, and keys of a round that a later
+one was begun over serve nothing.
+
 A journal's *generation* is the number of rounds that it has begun. It goes out with ADVERTISE,
 signed, and peers keep the highest that each signing key has shown. An old copy that was restored
 has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
@@ -24,9 +29,8 @@ begun as many rounds again. So an old copy is not to be put back at all.
 
 import fcntl
 import os
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -35,85 +39,10 @@ from typing import Final, TypeAlias
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import SERVER
+from secure_fedrec.protection.masking.round.entries import NO_ROUND, SUM_BYTES, Entries, number_of
 
 MOST_ROUNDS_AHEAD: Final = 2**20
 """How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
-
-_MAGIC = b"SFMJ\x03"
-_STATE = struct.Struct("<5sIIQQ16s16sIII32s")
-_SUM_BYTES = 16
-_PEER = struct.Struct("<32sQ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entries:
-    """All that a journal holds.
-
-    Args:
-        owner: number of the client whose journal it is; ``SERVER`` before the first round.
-        roster_version, epoch, round_id: of the last round begun.
-        generation: rounds begun.
-        sum_id: first bytes of the last round's sum hash; empty without a state. Another sum with
-            the same ones would be refused for nothing, none is let through.
-        message: its REVEAL, empty as long as there is none.
-        revealed: ``sum_id`` of every sum that something was revealed for.
-        peers: highest generation by signing key.
-        ticket: of the state that was saved; empty for none.
-    """
-
-    owner: int = SERVER
-    roster_version: int = 0
-    epoch: int = 0
-    generation: int = 0
-    round_id: bytes = bytes(16)
-    sum_id: bytes = b""
-    message: bytes = b""
-    revealed: frozenset[bytes] = frozenset()
-    peers: Mapping[bytes, int] = field(default_factory=dict)
-    ticket: bytes = b""
-
-    def encode(self) -> bytes:
-        """The layout of ``FileJournal``, without the hash at its end."""
-        state = _STATE.pack(
-            _MAGIC,
-            self.owner,
-            self.roster_version,
-            self.epoch,
-            self.generation,
-            self.round_id,
-            self.sum_id,
-            len(self.message),
-            len(self.revealed),
-            len(self.peers),
-            self.ticket,
-        )
-        peers = [_PEER.pack(key, generation) for key, generation in self.peers.items()]
-        return b"".join((state, self.message, *sorted(self.revealed), *peers))
-
-    @classmethod
-    def decode(cls, body: bytes) -> "_Entries | None":
-        """Inverse of ``encode``; None if this is no journal of this version."""
-        if len(body) < _STATE.size:
-            return None
-        magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
-        round_id, sum_id, *counts = rest
-        size, sums, peers, ticket = counts
-        start = _STATE.size + size
-        end = start + sums * _SUM_BYTES
-        if magic != _MAGIC or len(body) != end + peers * _PEER.size:
-            return None
-        return cls(
-            owner=owner,
-            roster_version=version,
-            epoch=epoch,
-            generation=generation,
-            round_id=round_id,
-            sum_id=sum_id if any(sum_id) else b"",
-            message=body[_STATE.size : start],
-            revealed=frozenset(body[at : at + _SUM_BYTES] for at in range(start, end, _SUM_BYTES)),
-            peers=dict(_PEER.iter_unpack(body[end:])),
-            ticket=ticket if any(ticket) else b"",
-        )
 
 
 class MemoryJournal:
@@ -123,7 +52,7 @@ class MemoryJournal:
     """
 
     def __init__(self) -> None:
-        self._held = _Entries()
+        self._held = Entries()
 
     def begin(
         self,
@@ -142,7 +71,8 @@ class MemoryJournal:
             roster_version: version of the roster.
             epoch: epoch of the beacon, 0 for a round without one.
             round_floor: round number that the roster's operator signed.
-            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+            sum_hash: what would be revealed for (``public_state.sum_hash``), so that a round which
+                must fail is not begun; empty without a state, or where it is not known yet.
             owner: number of the client whose journal it is.
 
         Returns:
@@ -154,31 +84,25 @@ class MemoryJournal:
                 the same state, purpose and layout; or it is another client's journal. Nothing was
                 stored.
         """
-        held, sum_id = self._held, sum_hash[:_SUM_BYTES]
+        held = self._held
         if held.owner not in (SERVER, owner):
             raise ProtocolError(f"this is the journal of client {held.owner}")
-        _require_next(_number(round_id), _number(held.round_id), round_floor)
+        _require_next(number_of(round_id), held.last, round_floor)
         if roster_version < held.roster_version:
             raise ProtocolError(
                 f"roster {roster_version} is older than roster {held.roster_version}"
             )
         if epoch and epoch <= held.epoch:
             raise ProtocolError(f"epoch {epoch} allows no second attempt")
-        if sum_id in held.revealed:
-            raise ProtocolError(
-                "this client has revealed for this public state, purpose and layout already; the "
-                "model must move on before it does again"
-            )
+        self._require_unrevealed(sum_hash)
         begun = replace(
             held,
             owner=owner,
             roster_version=roster_version,
             epoch=epoch or held.epoch,
             generation=held.generation + 1,
-            round_id=round_id,
-            sum_id=sum_id,
-            message=b"",
-            ticket=b"",
+            ready=round_id,
+            ready_ticket=b"",
         )
         self._save(begun)
         return begun.generation
@@ -191,11 +115,11 @@ class MemoryJournal:
             peers: signing key and generation by client number.
 
         Raises:
-            ProtocolError: the round is not the last one begun, or a generation is not beyond the
-                last of its key, which names the client. Nothing was stored.
+            ProtocolError: the round is not the last one begun, or was uploaded in, or a generation
+                is not beyond the last of its key, which names the client. Nothing was stored.
         """
         held = self._held
-        if round_id != held.round_id:
+        if round_id != held.ready:
             raise ProtocolError("KEYS: a later round was begun")
         old = [n for n, (key, shown) in peers.items() if shown <= held.peers.get(key, 0)]
         if old:
@@ -205,38 +129,67 @@ class MemoryJournal:
             )
         self._save(replace(held, peers={**held.peers, **dict(peers.values())}))
 
+    def upload(self, round_id: bytes, sum_hash: bytes = b"") -> None:
+        """Record that the vector of a round is about to be sent; rounds before it are over.
+
+        Args:
+            round_id: 16 bytes.
+            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or was uploaded in; or something was
+                revealed for the same state, purpose and layout. Nothing was stored.
+        """
+        held = self._held
+        if round_id != held.ready or round_id == NO_ROUND:
+            raise ProtocolError("a vector is sent once, in the last round begun")
+        self._require_unrevealed(sum_hash)
+        self._save(
+            replace(
+                held,
+                ready=NO_ROUND,
+                sent=round_id,
+                sum_id=sum_hash[:SUM_BYTES],
+                message=b"",
+                ready_ticket=b"",
+                sent_ticket=b"",
+            )
+        )
+
     def reveal(self, round_id: bytes, message: bytes) -> None:
         """Record a REVEAL message that is about to be sent.
 
         Raises:
-            ProtocolError: the round is not the last one begun, or something was revealed in it.
+            ProtocolError: the round is not the last one that a vector was sent in, or something was
+                revealed in it.
         """
         held = self._held
-        if round_id != held.round_id:
-            raise ProtocolError("a reveal must belong to the last round begun")
+        if round_id != held.sent:
+            raise ProtocolError("a reveal must belong to the last round that a vector was sent in")
         if held.message:
             raise ProtocolError("a round is revealed once")
         sums = held.revealed | {held.sum_id} if held.sum_id else held.revealed
-        self._save(replace(held, message=message, revealed=sums, ticket=b""))
+        self._save(replace(held, message=message, revealed=sums, sent_ticket=b""))
 
     def revealed(self, round_id: bytes) -> bytes | None:
-        """The REVEAL message of a round, if it was the last one begun and revealed."""
-        return self._held.message or None if round_id == self._held.round_id else None
+        """The REVEAL message of a round, if it was the last one uploaded in, and revealed."""
+        return self._held.message or None if round_id == self._held.sent else None
 
     def park(self, round_id: bytes, ticket: bytes) -> None:
         """Record the only saved state that the round may be gone on with, by its hash (``saved``).
 
         Raises:
-            ProtocolError: the round is not the last one begun, or something was revealed in it.
+            ProtocolError: the round is over for this client, or something was revealed in it.
         """
-        if round_id != self._held.round_id or self._held.message:
-            raise ProtocolError("a state is saved in the last round begun, and before its reveal")
-        self._save(replace(self._held, ticket=ticket))
+        place = self._held.open(round_id)
+        if not place:
+            raise ProtocolError("a state is saved in a round in progress, and before its reveal")
+        self._save(self._with(place, ticket))
 
-    @property
-    def parked(self) -> bool:
+    def parked(self, round_id: bytes) -> bool:
         """Whether a saved state may be gone on with, so that no half in memory may."""
-        return self._held.ticket != b""
+        place = self._held.open(round_id)
+        return place != "" and getattr(self._held, place) != b""
 
     def require_ticket(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
         """Check that a state may be gone on with; nothing is stored.
@@ -247,15 +200,30 @@ class MemoryJournal:
         held = self._held
         if held.owner != owner:
             raise ProtocolError(f"this is the journal of client {held.owner}, as is the state")
-        if round_id != held.round_id or not compare_digest(ticket, held.ticket):
+        place = held.open(round_id)
+        if not place or not compare_digest(ticket, getattr(held, place)):
             raise ProtocolError("a saved state serves once: this one is a copy, or an old one")
 
     def redeem(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
         """Strike a state's ticket, before anything of it is used; as ``require_ticket``."""
         self.require_ticket(round_id, ticket, owner=owner)
-        self._save(replace(self._held, ticket=b""))
+        self._save(self._with(self._held.open(round_id), b""))
 
-    def _save(self, entries: _Entries) -> None:
+    def _require_unrevealed(self, sum_hash: bytes) -> None:
+        if sum_hash[:SUM_BYTES] in self._held.revealed:
+            raise ProtocolError(
+                "this client has revealed for this public state, purpose and layout already; the "
+                "model must move on before it does again"
+            )
+
+    def _with(self, place: str, ticket: bytes) -> Entries:
+        return replace(
+            self._held,
+            ready_ticket=ticket if place == "ready_ticket" else self._held.ready_ticket,
+            sent_ticket=ticket if place == "sent_ticket" else self._held.sent_ticket,
+        )
+
+    def _save(self, entries: Entries) -> None:
         self._held = entries
 
 
@@ -264,7 +232,7 @@ Journal: TypeAlias = MemoryJournal
 
 
 class FileJournal(MemoryJournal):
-    """A journal in a file, on disk before ``begin``, ``see`` or ``reveal`` return.
+    """A journal in a file, on disk before ``begin``, ``see``, ``upload`` or ``reveal`` return.
 
     The file is replaced as a whole, so a crash leaves the old state or the new one. A lock beside
     it keeps a second process out; ``close`` releases it, and nothing is written without it, nor by
@@ -272,10 +240,7 @@ class FileJournal(MemoryJournal):
     whatever name. It grows by 16 bytes for every state that something was revealed for, and by 40
     for every peer.
 
-    Layout: magic and version | u32 owner | u32 roster version | u64 epoch
-    | u64 generation | 16 round id | 16 sum, zeros for none | u32 size of the message | u32 sums
-    | u32 peers | 32 ticket of a saved state, zeros for none | message | sums x 16
-    | peers x (32 key | u64 generation) | 32 SHA-256 over all before it.
+    Layout: that of ``entries``, and SHA-256 over it.
 
     Args:
         path: the file; made, for its owner only, by the first ``begin``.
@@ -306,8 +271,9 @@ class FileJournal(MemoryJournal):
 
     @property
     def interrupted(self) -> bool:
-        """Whether the last round was begun and not revealed: after a restart it is lost."""
-        return self._held.generation > 0 and not self._held.message
+        """Whether a round was begun and not revealed in: after a restart it is lost."""
+        held = self._held
+        return held.generation > 0 and (held.ready != NO_ROUND or not held.message)
 
     def close(self) -> None:
         """Release the lock; a second time does nothing."""
@@ -315,11 +281,11 @@ class FileJournal(MemoryJournal):
         if lock is not None:
             os.close(lock)
 
-    def _load(self, data: bytes) -> _Entries:
+    def _load(self, data: bytes) -> Entries:
         body, digest = data[:-32], data[-32:]
         if not compare_digest(sha256(body).digest(), digest):
             raise CheckpointError(f"{self._path}: the journal is damaged")
-        entries = _Entries.decode(body)
+        entries = Entries.decode(body)
         if entries is None:
             raise CheckpointError(f"{self._path}: not a journal of this version")
         return entries
@@ -341,7 +307,7 @@ class FileJournal(MemoryJournal):
         if not held:
             raise CheckpointError(f"{self._path}: its lock was taken away")
 
-    def _save(self, entries: _Entries) -> None:
+    def _save(self, entries: Entries) -> None:
         self._require_lock()
         try:
             self._write(entries)
@@ -350,7 +316,7 @@ class FileJournal(MemoryJournal):
             raise CheckpointError(f"{self._path}: {problem}; nothing is sent") from error
         super()._save(entries)
 
-    def _write(self, entries: _Entries) -> None:
+    def _write(self, entries: Entries) -> None:
         body = entries.encode()
         replace_file(self._path, body + sha256(body).digest(), private=True, durable=True)
         folder = os.open(self._path.parent, os.O_RDONLY)
@@ -358,10 +324,6 @@ class FileJournal(MemoryJournal):
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _number(round_id: bytes) -> int:
-    return int.from_bytes(round_id[:8], "little")
 
 
 def _require_next(number: int, last: int, floor: int) -> None:

@@ -2,8 +2,8 @@
 
 Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``messages``):
 
-    UPLOAD     32 hash of who shared | 64 signature over it | 32 digest | u32 count
-               | count x u32 disputed | payload: the packed masked vector
+    UPLOAD     32 hash of who shared and of the public state | 64 signature over it | 32 digest
+               | u32 count | count x u32 disputed | payload: the packed masked vector
     SURVIVORS  n/8 survivors | 32 root over their uploads
                | payload: records (64 signature of a surviving neighbour over who shared)
                | inclusion path (count x 32)
@@ -36,7 +36,8 @@ class Upload:
     """R3 without the vector.
 
     Args:
-        shared_hash: hash of who shared, as the client was told (``sharers``).
+        shared_hash: hash of who shared, as the client was told, and of the public state that the
+            vector was computed from (``sharers``).
         shared_signature: the client's signature over it.
         digest: SHA-256 of the packed masked vector, by which the transcript binds both sides to
             it. The server relies on the MAC, and checks the digest only if there is a quarrel.
@@ -165,10 +166,9 @@ class Result:
         return cls(digest=digest, root=root, leaves=leaves, index=index, path=path)
 
 
-def statement_of(*, survivors: BoolArray, shared: BoolArray, root: bytes, seed: bytes) -> bytes:
-    """What clients sign in R4: H(survivors | who shared | root over the uploads | graph seed)."""
-    marks = encode_marks(survivors), encode_marks(shared)
-    return labelled_hash("survivors", *marks, root, seed)
+def statement_of(survivors: BoolArray, shared_hash: bytes, root: bytes, seed: bytes) -> bytes:
+    """What clients sign in R4: H(survivors | ``sharers`` | root over the uploads | graph seed)."""
+    return labelled_hash("survivors", encode_marks(survivors), shared_hash, root, seed)
 
 
 def _hashes(payload: memoryview, name: str) -> list[bytes]:

@@ -20,6 +20,7 @@ class ResumableRound(ClientRound):
         told: Mapping[Kind, bytes],
         beacons: Mapping[int, bytes],
         vector: EncodedVector | None,
+        public_state: bytes,
     ) -> SavedState:
         """All that ``resumed`` needs."""
         uploaded = awaits in (Kind.SURVIVORS, Kind.QUORUM)
@@ -33,6 +34,7 @@ class ResumableRound(ClientRound):
             shares={number: b"".join(shares) for number, shares in held.items()},
             beacons=beacons,
             vector=vector,
+            public_state=public_state,
         )
 
     def resume(self, state: SavedState) -> None:
@@ -46,8 +48,8 @@ class ResumableRound(ClientRound):
             self._take_keys(Envelope.decode(state.told[Kind.KEYS]), beacon)
         if state.awaits in (Kind.SURVIVORS, Kind.QUORUM):
             self._shared, self._upload_leaf = state.shared, state.leaf
-            self._shared_hash = hash_of_sharers(state.shared)
+            self._shared_hash = hash_of_sharers(state.shared, state.public_state)
             for number, both in state.shares.items():
                 self._neighbours[number].shares = both[:ELEMENT_BYTES], both[ELEMENT_BYTES:]
         if Kind.SURVIVORS in state.told:
-            self._take_survivors(Envelope.decode(state.told[Kind.SURVIVORS]))
+            self.take_survivors(Envelope.decode(state.told[Kind.SURVIVORS]))

@@ -24,6 +24,7 @@ from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
+from secure_fedrec.protection.masking.agreed.public_state import LATER_STATE
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
 from secure_fedrec.protection.session.channel import Parcel, refusals_of
@@ -125,6 +126,31 @@ class MaskingServer:
         return MappingProxyType(self._dropped)
 
     @property
+    def beacon_due(self) -> int:
+        """Epoch whose beacon closes the advertisements; 0 where none is due, or once they are."""
+        public, asked = self._round.public, (ServerState.CREATED, ServerState.ADVERTISE)
+        return public.epoch if public.beacon_due and self.state in asked else 0
+
+    @property
+    def round_number(self) -> int:
+        """The round's number."""
+        return int.from_bytes(self._round.public.context.round_id[:8], "little")
+
+    def could_sum(self, clients: IntArray) -> bool:
+        """Whether there can be a sum if these clients (int64[...]) upload that have shared."""
+        shared = np.isin(self._round.public.cohort, clients) & self._round.shared
+        try:
+            self._round.require_summable(shared)
+        except ProtocolError:
+            return False
+        return True
+
+    @property
+    def sharers(self) -> IntArray:
+        """int64[...], clients whose keys are agreed on so far: they alone can be in the sum."""
+        return self._round.public.cohort[self._round.shared]
+
+    @property
     def survivors(self) -> IntArray:
         """int64[|S|], the clients in the sum.
 
@@ -170,6 +196,19 @@ class MaskingServer:
     def finished(self) -> bool:
         """Whether there is a result."""
         return self.state is ServerState.DONE
+
+    def name_state(self, public_state: bytes) -> None:
+        """Say what vectors are computed from, in a round that began with ``LATER_STATE``.
+
+        Args:
+            public_state: 32 bytes (``state_hash``).
+
+        Raises:
+            ProtocolError: it was named before, or has another size.
+        """
+        if self._round.public_state != LATER_STATE or len(public_state) != 32:
+            raise ProtocolError("the public state of this round is named already, or malformed")
+        self._round.public_state = public_state
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin; or take what clients answered, and go on with them (``Party.step``).
@@ -242,13 +281,15 @@ class MaskingServer:
             Messages of the next step.
 
         Raises:
-            ProtocolError: nothing is awaited, or a beacon is missing (the step stays open); or too
-                few clients are left and the round is aborted.
+            ProtocolError: nothing is awaited, or a beacon or the public state is missing (the step
+                stays open); or too few clients are left and the round is aborted.
         """
         if self.state not in _STEPS:
             raise ProtocolError(f"nothing is awaited in state {self.state.name}")
         if self.state is ServerState.ADVERTISE:
             self._round.take_beacon(beacon)
+        if self.state is ServerState.SHARES:
+            self._require_state()
         _, close = _STEPS[self.state]
         try:
             outgoing = close(self._round)
@@ -256,7 +297,8 @@ class MaskingServer:
             self.abort(str(error))
             raise
         outgoing = [each for each in outgoing if each.receiver not in self._dropped]
-        self._await(_AFTER[self.state], outgoing)
+        agreed = self.state is ServerState.UPLOAD and not self._round.public.config.agrees
+        self._await(ServerState.REVEAL if agreed else _AFTER[self.state], outgoing)
         return outgoing
 
     def abort(self, reason: str) -> None:
@@ -272,6 +314,10 @@ class MaskingServer:
         self._awaiting = set() if done else {message.receiver for message in outgoing}
         if state is ServerState.CONFIRM:
             self._awaiting &= self._round.signers
+
+    def _require_state(self) -> None:
+        if self._round.public_state == LATER_STATE:
+            raise ProtocolError("the public state that vectors are computed from is not named yet")
 
     def _done(self) -> ServerRound:
         if self.state is not ServerState.DONE:

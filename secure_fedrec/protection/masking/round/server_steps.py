@@ -108,7 +108,7 @@ class ServerRound:
         self._topology: Topology
         self._live: dict[int, list[int]] = {}
         self._advertised: BoolArray = np.zeros(config.clients, dtype=np.bool_)
-        self._shared: BoolArray = np.zeros(config.clients, dtype=np.bool_)
+        self.shared: BoolArray = np.zeros(config.clients, dtype=np.bool_)
         self._uploaded: BoolArray = np.zeros(config.clients, dtype=np.bool_)
         self._keys: dict[int, Advertisement] = {}
         self._publics: set[bytes] = set()
@@ -116,6 +116,7 @@ class ServerRound:
         self._key_records: dict[int, bytes] = {}
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
+        self.public_state = config.public_state
         self._shared_hash: bytes
         self._shared_signatures: dict[int, bytes] = {}
         self._sum = RunningSum(config.length, word_type(config.bits))
@@ -211,20 +212,20 @@ class ServerRound:
         if list(shares.records) != self._live[place]:
             raise ProtocolError(f"SHARES: client {envelope.sender} did not serve its neighbours")
         self._shares[envelope.sender] = shares
-        self._shared[place] = True
+        self.shared[place] = True
         self._transcript.append(leaf_hash(envelope.proven))
 
     def close_shares(self) -> list[Outgoing]:
         """R2 to the clients."""
-        self._require_enough(self._shared, "shared their secrets")
-        self._find_live(self._shared)
-        self._shared_hash = hash_of_sharers(self._shared)
-        signed = self._sign(Kind.BOXES, encode_marks(self._shared))
+        self._require_enough(self.shared, "shared their secrets")
+        self._find_live(self.shared)
+        self._shared_hash = hash_of_sharers(self.shared, self.public_state)
+        signed = self._sign(Kind.BOXES, encode_marks(self.shared))
         outgoing = []
-        for place, client in self._marked(self._shared):
+        for place, client in self._marked(self.shared):
             senders = self._live[place]
             boxes = Boxes(
-                shared=self._shared,
+                shared=self.shared,
                 records={other: self._shares[other].records[client] for other in senders},
                 seals={
                     other: self._shares[other].seals[client]
@@ -241,7 +242,7 @@ class ServerRound:
         client = envelope.sender
         place = self.public.place(client)
         if upload.shared_hash != self._shared_hash:
-            raise ProtocolError(f"UPLOAD: client {client} was told of other sharers")
+            raise ProtocolError(f"UPLOAD: client {client} was told of other sharers or states")
         key, context = self._signers[client], self.public.context
         if not signed_sharers(key, context, client, self._shared_hash, upload.shared_signature):
             # Its neighbours would keep its shares: if it then went silent, the round would be lost.
@@ -264,20 +265,11 @@ class ServerRound:
         It goes to all of them, and is signed by those on the committee.
         """
         survivors = self._uploaded.copy()
-        self._topology.require_survivors(survivors)
-        for place, client in self._marked(self._shared):
-            # The secrets of all survivors may be needed, and those of the others that one of them
-            # has masked with.
-            if survivors[place] or len(self._topology.live(place, survivors)):
-                self._topology.require_live(place, client, survivors)
+        self.signers = self.require_summable(survivors)
         self.survivors = survivors
-        self.signers = {client for _, client in self._marked(self._topology.signers(survivors))}
-        self._require_quorum(len(self.signers), "survived to agree")
         clients = [client for _, client in self._marked(survivors)]
         tree = MerkleTree([self._upload_leaves[client] for client in clients])
-        self._statement = statement_of(
-            survivors=survivors, shared=self._shared, root=tree.root, seed=self._topology.seed
-        )
+        self._statement = statement_of(survivors, self._shared_hash, tree.root, self._topology.seed)
         signed = self._sign(Kind.SURVIVORS, encode_marks(survivors) + tree.root)
         outgoing = []
         for index, (place, client) in enumerate(self._marked(survivors)):
@@ -323,7 +315,7 @@ class ServerRound:
         Unmasking(
             public=self.public,
             topology=self._topology,
-            shared=self._shared,
+            shared=self.shared,
             survivors=self.survivors,
             keys=self._keys,
             shares=self._shares,
@@ -360,6 +352,20 @@ class ServerRound:
         self._reveals.clear()
         self._shares.clear()
         self._client_keys.clear()
+
+    def require_summable(self, survivors: BoolArray) -> set[int]:
+        """Check that these clients (bool[n]) can be summed; who is to sign them."""
+        self._topology.require_survivors(survivors)
+        for place, client in self._marked(self.shared):
+            # The secrets of all survivors may be needed, and those of the others that one of them
+            # has masked with.
+            if survivors[place] or len(self._topology.live(place, survivors)):
+                self._topology.require_live(place, client, survivors)
+        if not self._config.agrees:
+            return set()
+        signers = {client for _, client in self._marked(self._topology.signers(survivors))}
+        self._require_quorum(len(signers), "survived to agree")
+        return signers
 
     def _require_enough(self, marks: BoolArray, what: str) -> None:
         count, needed = int(marks.sum()), self._config.min_survivors

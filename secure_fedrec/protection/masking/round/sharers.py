@@ -1,9 +1,10 @@
-"""Who shared their secrets, as each client was told: its hash, and the client's signature over it.
+"""Who shared their secrets, as each client was told, and the client's signature over it.
 
 A client puts on a mask for each neighbour that it was told had shared. A server that tells clients
 of different sharers decides with whom each of them masks, so a client signs the set that it masked
 by (UPLOAD), its neighbours get that signature (SURVIVORS), and they help to take off its self mask
-only if it is over their own set (``rules.share_due``).
+only if it is over their own set (``rules.share_due``). With the set it signs the public state that
+its vector was computed from, so that no sum holds vectors of two states.
 
 Signed: a label of its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
 """
@@ -16,9 +17,14 @@ from secure_fedrec.protection.session.identity import Identity, signed_by
 _LABEL = b"secure-fedrec|v1|masking|sharers|"
 
 
-def hash_of_sharers(shared: BoolArray) -> bytes:
-    """Hash of the clients of a cohort that shared (bool[n]): all of them, not neighbours alone."""
-    return labelled_hash("shared", encode_marks(shared))
+def hash_of_sharers(shared: BoolArray, public_state: bytes) -> bytes:
+    """What a client signs with its upload.
+
+    Args:
+        shared: bool[n], the clients of the cohort that shared: all of them, not neighbours alone.
+        public_state: hash of the state that the vector was computed from.
+    """
+    return labelled_hash("shared", encode_marks(shared), public_state)
 
 
 def sign_sharers(identity: Identity, context: Context, shared_hash: bytes) -> bytes:

@@ -1,0 +1,177 @@
+"""The server's keys of the next attempt, agreed on while one is summed (``masking.pipeline``).
+
+They serve the next attempt if it is of the same clients, and enough of those who shared are still
+in the session that they shared in; else its keys are agreed on in two exchanges of its own. A
+client that comes back in between has none, and takes part one round later.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.hosting import HostedSum, Hosting, KeysAhead, Standing
+from secure_fedrec.protection.masking import MaskingServer
+from secure_fedrec.protection.masking.pipeline import PipelinedServer
+from secure_fedrec.protection.session import Hub, Identity
+from secure_fedrec.protection.session.beacon import Beacon
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """The server's half of an attempt whose public state is not known yet.
+
+    ``sessions`` are those in which its keys were agreed on, by client.
+    """
+
+    at: Standing
+    server: MaskingServer
+    sessions: Mapping[int, bytes] = field(default_factory=dict)
+
+
+class Lookahead:
+    """Keys from attempt to attempt, where a stack's can be agreed on ahead.
+
+    Args:
+        hosting: of the stack.
+        identity: the server's key.
+        generations: what the server remembers of clients' journals; brought up to date.
+        beacon: where this host has public randomness from; None without any.
+        patience: seconds to wait for a beacon that is due.
+
+    Attributes:
+        epoch: the last one that a round was begun under; 0 before the first.
+        late: clients that are invited to the attempt in progress and have no keys for it.
+    """
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        identity: Identity,
+        generations: dict[bytes, int],
+        beacon: Beacon | None = None,
+        patience: float = 120.0,
+    ) -> None:
+        self._hosting = hosting
+        self._identity = identity
+        self._generations = generations
+        self._beacon = beacon
+        self._patience = patience
+        self.epoch = 0
+        self._kept: Ahead | None = None
+        self._pipeline: PipelinedServer | None = None
+        self._next: Standing | None = None
+        self._following: Ahead | None = None
+        self.late: frozenset[int] = frozenset()
+
+    @property
+    def ready(self) -> int:
+        """How many clients have keys for the next attempt."""
+        return 0 if self._kept is None else len(self._kept.server.sharers)
+
+    def take(self, invited: IntArray, sessions: Mapping[int, bytes]) -> Ahead | None:
+        """What was kept, if it serves an attempt: once, whether it does or not.
+
+        Args:
+            invited: int64[P], the attempt's clients.
+            sessions: of clients that are there, by client.
+        """
+        kept, self._kept, self.late = self._kept, None, frozenset()
+        if kept is None:
+            return None
+        here = [who for who, session in sessions.items() if session == kept.sessions.get(who)]
+        present = np.array(sorted(here), dtype=np.int64)
+        same = np.array_equal(kept.at.clients, invited)
+        if not same or not kept.server.could_sum(present):
+            kept.server.abort("too few clients are left that have keys, or others are invited")
+            return None
+        shared = np.intersect1d(kept.server.sharers, present)
+        self.late = frozenset(np.setdiff1d(invited, shared).tolist())
+        return kept
+
+    def begin(self, standing: Callable[[], Standing] | None) -> tuple[int, int]:
+        """Begin the attempt after the one that is to be driven.
+
+        Args:
+            standing: gives it, without a public state; None where no attempt follows.
+
+        Returns:
+            Its round and serial; zeros if there is none, or keys cannot be agreed on ahead.
+        """
+        self._next = None
+        if standing is None or not isinstance(self._hosting, KeysAhead):
+            return 0, 0
+        self._next = standing()
+        return self._next.round, self._next.serial
+
+    def hub(self, at: Standing, taken: Ahead | None) -> tuple[HostedSum, Hub]:
+        """The sum of an attempt, and what drives it and the keys of the next.
+
+        Args:
+            at: the attempt.
+            taken: what ``take`` gave for it.
+
+        Raises:
+            ProtocolError: a beacon is due that is not published.
+        """
+        hosting, at_next, self._following = self._hosting, self._next, None
+        if not isinstance(hosting, KeysAhead):
+            total = hosting.hub(at, self._identity, self._generations)
+            return total, total.hub
+        server = self._opened(hosting, at) if taken is None else taken.server
+        if taken is None and server.beacon_due > 1:
+            self._published(server.beacon_due - 1)  # clients go from one epoch to the next
+        total = hosting.summed_by(at, server)
+        following = None
+        if at_next is not None:
+            following = self._opened(hosting, at_next)
+            self._following = Ahead(at_next, following)
+        self._pipeline = PipelinedServer(server, following)
+        return total, self._pipeline
+
+    def publish(self, stage: str) -> None:
+        """Make beacons known to the servers whose advertisements are in (``drive``'s between).
+
+        Raises:
+            ProtocolError: the one that is due for this attempt is not published in time.
+        """
+        if self._pipeline is not None:
+            self._pipeline.take_beacons(self._published)
+
+    def keep(self, sessions: Mapping[int, bytes]) -> None:
+        """Keep the keys of the next attempt, once one is over, however it ended.
+
+        Args:
+            sessions: that are left of those in which they were agreed on, by client.
+        """
+        pipeline, self._pipeline = self._pipeline, None
+        following = self._following
+        if following is not None and pipeline is not None and pipeline.agreed is not None:
+            self._kept = replace(following, sessions=dict(sessions))
+        self._following = None
+
+    def _opened(self, hosting: KeysAhead, at: Standing) -> MaskingServer:
+        """The server's half of an attempt, under the next epoch if it takes a beacon."""
+        begun = replace(at, epoch=self.epoch + 1)
+        server = hosting.open_server(begun, self._identity, self._generations)
+        self.epoch = max(self.epoch, server.beacon_due)
+        return server
+
+    def _published(self, epoch: int) -> bytes:
+        """The beacon of an epoch, once it is there.
+
+        Raises:
+            ProtocolError: it is not in time.
+        """
+        end = time.monotonic() + self._patience
+        while self._beacon is not None:
+            found = self._beacon.values().get(epoch)
+            if found is not None:
+                return found
+            if time.monotonic() > end:
+                break
+            time.sleep(0.1)
+        raise ProtocolError(f"the beacon of epoch {epoch} is not published")

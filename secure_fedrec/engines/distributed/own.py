@@ -1,0 +1,44 @@
+"""What one client submits in a round of its own: kept, to be handed to its half."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
+
+
+class Own:
+    """A round's session that keeps what its one client submits (``base.RoundSession``)."""
+
+    def __init__(self, order: IntArray) -> None:
+        self.order = order
+        self.bags: Mapping[str, SetBlock] = {}
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody: helpers are cloaked like others."""
+        return np.zeros(len(clients), dtype=np.bool_)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Keep the rows."""
+        self.block, self.virtual = block, virtual
+
+    def close(self) -> Aggregate:
+        """There is no sum at a site."""
+        raise ProtocolError("a site forms no sum")
+
+
+class OwnBags:
+    """The same of what it gives to bags (``base.BagRound``)."""
+
+    def __init__(self, own: Own) -> None:
+        self._own = own
+
+    def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
+        """Keep the vectors."""
+        self._own.bags = bags
+
+    def close(self) -> dict[str, FloatArray]:
+        """There are no bags at a site."""
+        raise ProtocolError("a site collects nothing")
