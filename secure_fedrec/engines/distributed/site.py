@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines.distributed.halves import ClientHalves
 from secure_fedrec.engines.distributed.home import Home, Kept
 from secure_fedrec.engines.distributed.messages import (
