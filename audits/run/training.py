@@ -212,7 +212,7 @@ def check_lossless(
     federation: Federation[Task], run: RecordedRun, *, progress: bool = True
 ) -> Lossless | None:
     """Train the plain twin with the run's participants and compare every round's public state."""
-    twin = twin_engine(federation, run.engine.participants)
+    twin = twin_engine(federation, run.participants)
     invited = federation.config.cohort.clients_per_round or twin.vault.n_clients
     words = lossless_words(
         reports_dropped=federation.config.claim.drops_reports,

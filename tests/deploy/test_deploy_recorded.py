@@ -109,7 +109,7 @@ def test_who_was_not_there_is_in_no_view(tmp_path: Path) -> None:
     uploads = [seen.messages(Step.UPLOAD, round_).senders.ids.tolist() for round_ in (1, 2)]
     assert uploads == [list(range(10)), [0, 1, *range(3, 10)]]
     report = audited(raw, out, resume=True)
-    assert report["lossless"]["holds"]
+    assert report["lossless"]["holds"], report["lossless"]
 
 
 def test_shares_are_seen_where_they_were_sent(tmp_path: Path) -> None:
