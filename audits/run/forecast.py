@@ -276,13 +276,15 @@ def gate_power(gate: GateConfig, federation: Federation[Task]) -> GatePower:
     low = -1.0 if isinstance(MEASURES[gate.metric].severity, Gained) else 0.0
     deviations = float(ndtri(1.0 - 0.025 / tried) + ndtri(_POWER)) / math.sqrt(clients)
     end = low if gate.bound == "min" else 1.0
-    least = _surely(float(bound), end, low, deviations)
+    # Exact intervals of shares are wider than normal ones, by a client or so.
+    least = _surely(float(bound), end, low, deviations, 1.0 / clients)
     return GatePower(gate=gate.name, clients=clients, least=least)
 
 
-def _surely(bound: float, end: float, low: float, deviations: float) -> float:
+def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:
     """The mean between a bound and an end of its range that is told apart from the bound.
 
+    It lies so many deviations of a value, and a step, away; at the end of the range if none does.
     Values between ``low`` and 1 deviate most where they lie at the ends, at neither of which they
     deviate at all.
     """
@@ -290,6 +292,6 @@ def _surely(bound: float, end: float, low: float, deviations: float) -> float:
     for _ in range(60):
         middle = (near + far) / 2
         spread = math.sqrt(max(0.0, (middle - low) * (1.0 - middle)))
-        told = abs(middle - bound) >= deviations * spread
+        told = abs(middle - bound) >= deviations * spread + step
         near, far = (near, middle) if told else (middle, far)
     return far
