@@ -19,6 +19,8 @@ Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
 
+SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
+
 
 def test_a_dry_run_says_what_it_will_take_and_leaves_nothing(
     write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
@@ -58,7 +60,10 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     out = tmp_path / "run"
     problem = refusal("audit", write_config(small), "--out", out)
     assert problem.startswith("run.max_memory_gb = 0.235: the audit would take about ")
-    assert "most of it for pairs that uploads show (protection.rho, algorithm.rounds)" in problem
+    assert (
+        "most of it for pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
+        in problem
+    )
     assert not out.exists()
     small["run"]["max_memory_gb"] = 0.001
     problem = refusal("audit", write_config(small), "--out", out)
@@ -74,7 +79,9 @@ def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:
         dataset = load_dataset(config, None)
         federation = build_federation(config, dataset.task(dataset.folds[0]))
         parts = memory_parts(federation)
-        found.append(parts["pairs that uploads show (protection.rho, algorithm.rounds)"])
+        found.append(
+            parts["pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"]
+        )
     few, many, most, none = found
     assert none < few < many < most <= 40 * 60 * 200
 
