@@ -140,6 +140,7 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
         seed=config.seed,
         judged=len(config.adversaries) * len(config.attacks),  # asked for alone, it is as sure
         bars=not arguments.quiet,
+        workers=config.run.workers or 1,
     )
     controls = positive_controls()
     if arguments.json:

@@ -40,7 +40,7 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
-from secure_fedrec.settings import Filled, Positive, Rounds, Settings, Unit, Within
+from secure_fedrec.settings import Count, Filled, Positive, Rounds, Settings, Unit, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 DEFAULT_SYSTEM = "pmf"
@@ -58,12 +58,15 @@ class RunConfig(Settings, section="run"):
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
         max_memory_gb: an audit that would hold more is refused before it begins; without it, none.
+        workers: processes that share the attacks; without it, one for each core where they would
+            take one process half a minute.
     """
 
     checkpoint_every: Rounds = 5
     check_lossless: bool = True
     evaluate_every: Rounds = 1
     max_memory_gb: Annotated[Positive, Unit("GB")] | None = None
+    workers: Count | None = None
 
 
 def _default() -> DataKind:

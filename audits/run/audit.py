@@ -20,7 +20,7 @@ from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
-from audits.run.forecast import memory_parts, require_memory
+from audits.run.forecast import attack_workers, memory_parts, require_memory
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
     check_lossless,
@@ -32,6 +32,7 @@ from audits.run.training import (
 )
 from audits.run.truth import ground_truth
 from audits.run.utility import Utility, utility_of
+from audits.run.workers import shared_out
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
@@ -127,7 +128,13 @@ def _measured(
         denoisers=federation.denoiser_clients,
     )
     findings = attack_all(
-        run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
+        run.transcript,
+        truth,
+        config.adversaries,
+        config.attacks,
+        seed=config.seed,
+        bars=progress,
+        workers=attack_workers(federation),
     )
     priced = prices(
         federation.stack,
@@ -179,6 +186,7 @@ def attack_all(
     seed: int,
     judged: int = 0,
     bars: bool = True,
+    workers: int = 1,
 ) -> list[Finding]:
     """Every attack on every adversary's view.
 
@@ -191,11 +199,18 @@ def attack_all(
         judged: pairs of attack and adversary that the limits of gains allow for, where that is
             more than are asked for here.
         bars: whether to show progress.
+        workers: processes that share them.
+
+    Raises:
+        HostError: a worker was killed.
     """
     pairs = [(name, adversary) for adversary in adversaries for name in attacks]
     judged = max(judged, len(pairs))
     transcript, truth = transcript.held(), replace(truth, recorded=truth.recorded.held())
-    return [
-        evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
-        for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
-    ]
+
+    def found(number: int) -> Finding:
+        name, adversary = pairs[number]
+        return evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
+
+    with tqdm(total=len(pairs), desc="attacking", unit="attack", disable=not bars) as bar:
+        return shared_out(found, len(pairs), workers=workers, done=bar.update)

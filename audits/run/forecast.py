@@ -6,6 +6,7 @@ and laid out over the whole. Nothing of them is kept.
 """
 
 import math
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -39,6 +40,12 @@ _AT_ONCE = 1 << 22
 _PAIR, _KEPT_PAIR = 180, 12
 _WORD_COPIES = 3
 _CUTS, _DRAWS = 1026, 2000
+
+_PAIR_SECONDS = 1e-5
+"""Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
+
+_LONG = 30.0
+"""Seconds of attacks from which they are shared out."""
 
 _SOON = 20.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
@@ -109,27 +116,45 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
 
 def memory_parts(federation: Federation[Task]) -> dict[str, float]:
     """Bytes that an audit holds at its peak, by what has to change for them to be fewer."""
-    algorithm, problem, _ = federation.task.fresh()
-    vault, facts = problem.vault, federation.task.facts
+    vault, facts = federation.task.fresh().problem.vault, federation.task.facts
     traffic = federation.stack.traffic(vault.example_counts())
-    uploads = [part for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)]
-    rows = max((part.rows for part in uploads), default=0)
     words = max((part.rows * part.width for part in traffic), default=0) * 8.0
     real = float(vault.example_counts().sum())
-    unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
-    fresh = unseen * -math.expm1(algorithm.rounds * math.log1p(-min(0.999, rows / unseen)))
-    pairs = real + (max(0.0, fresh) if rows > real else 0.0)
+    pairs = _shown_pairs(federation)
     state = 2.0 * sum(values.nbytes for values in vault.tables().values())
     exact = 4 if facts.clients * facts.items < 2**24 else 8
     draws = min(float(_HELD), 2.0 * _DRAWS * facts.clients) + facts.clients * _CUTS * exact
+    crew = attack_workers(federation)
+    blocks = min(_HELD, projection(federation))
+    shown = pairs * _KEPT_PAIR + min(pairs, _AT_ONCE) * _PAIR
     return {
         "the packages": _LOADED,
-        "blocks of the recording (recording.payload_rounds)": min(_HELD, projection(federation)),
-        "words of a round (algorithm.rank, recording.payload_senders)": _WORD_COPIES * words,
-        "pairs that uploads show (protection.rho, algorithm.rounds)": pairs * _KEPT_PAIR
-        + min(pairs, _AT_ONCE) * _PAIR,
+        "blocks of the recording (recording.payload_rounds, run.workers)": crew * blocks,
+        "words of a round (algorithm.rank, recording.payload_senders)": crew * _WORD_COPIES * words,
+        "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)": crew * shown,
         "clients (data)": state + draws + 100.0 * real,
     }
+
+
+def _shown_pairs(federation: Federation[Task]) -> float:
+    """Pairs of a client and an item that its uploads show, of all rounds together."""
+    algorithm, problem, _ = federation.task.fresh()
+    counts, facts = problem.vault.example_counts(), federation.task.facts
+    traffic = federation.stack.traffic(counts)
+    rows = max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
+    real = float(counts.sum())
+    unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
+    share = min(0.999, max(0.0, rows - real) / unseen)
+    return real - unseen * math.expm1(algorithm.rounds * math.log1p(-share))
+
+
+def attack_workers(federation: Federation[Task]) -> int:
+    """Processes for the attacks: as many as asked for, else one for each core if they take long."""
+    config = federation.config
+    if config.run.workers is not None:
+        return config.run.workers
+    seconds = _PAIR_SECONDS * _shown_pairs(federation) * max(1, len(config.adversaries))
+    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
 
 
 def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:
@@ -276,13 +301,15 @@ def gate_power(gate: GateConfig, federation: Federation[Task]) -> GatePower:
     low = -1.0 if isinstance(MEASURES[gate.metric].severity, Gained) else 0.0
     deviations = float(ndtri(1.0 - 0.025 / tried) + ndtri(_POWER)) / math.sqrt(clients)
     end = low if gate.bound == "min" else 1.0
-    least = _surely(float(bound), end, low, deviations)
+    # Exact intervals of shares are wider than normal ones, by a client or so.
+    least = _surely(float(bound), end, low, deviations, 1.0 / clients)
     return GatePower(gate=gate.name, clients=clients, least=least)
 
 
-def _surely(bound: float, end: float, low: float, deviations: float) -> float:
+def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:
     """The mean between a bound and an end of its range that is told apart from the bound.
 
+    It lies so many deviations of a value, and a step, away; at the end of the range if none does.
     Values between ``low`` and 1 deviate most where they lie at the ends, at neither of which they
     deviate at all.
     """
@@ -290,6 +317,6 @@ def _surely(bound: float, end: float, low: float, deviations: float) -> float:
     for _ in range(60):
         middle = (near + far) / 2
         spread = math.sqrt(max(0.0, (middle - low) * (1.0 - middle)))
-        told = abs(middle - bound) >= deviations * spread
+        told = abs(middle - bound) >= deviations * spread + step
         near, far = (near, middle) if told else (middle, far)
     return far

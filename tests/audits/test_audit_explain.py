@@ -305,6 +305,8 @@ def test_explain_speaks_of_tables_and_of_ends_of_keys(command: Command) -> None:
         "run.checkpoint_every",
         "run.check_lossless",
         "run.evaluate_every",
+        "run.max_memory_gb",
+        "run.workers",
     ]
     assert command("explain", "rho")[1] == command("explain", "protection.rho")[1]
     assert len(keys_named("noise_multiplier")) == 2

@@ -59,7 +59,10 @@ def runs(monkeypatch: pytest.MonkeyPatch, past: Path | None) -> list[tuple[Path,
         if words[0] == "-c":
             known = ["direct", "lattice"] if tree == past else ["direct", "lattice", "newer"]
             return str(known).replace("'", '"'), 0.1
-        return f'{{"cpu_seconds": {seconds / 4}}}', seconds
+        if "--dry-run" in words:
+            return '{"seconds": {"training": 3.0, "attacks": 2.0}}', 0.1
+        took = 6.0 / int(words[2]) if words[0].endswith("attack_once.py") else 0.0
+        return f'{{"cpu_seconds": {seconds / 4}, "seconds": {took}}}', seconds
 
     monkeypatch.setattr(audit, "_run", fake)
 
@@ -82,11 +85,12 @@ def test_both_are_run_in_turn_with_the_attacks_that_both_know(
     done = runs(monkeypatch, tmp_path)
     found = audit.run(Options(quick=quick))
     assert (found["quickstart_ratio"], found["attacks_ratio"]) == (0.5, 0.5)
-    assert found["workers_speedup"] is None
+    assert (found["workers_speedup"], found["forecast_ratio"]) == (2.0, 1.25)
     attacked = [words for _, words in done if words[0].endswith("attack_once.py")]
     assert attacked
-    assert all(words[2:] == ["direct", "lattice"] for words in attacked)
-    trees = [tree for tree, words in done if words[1:3] == ["audits.cli", "audit"]]
+    assert all(words[3:] == ["direct", "lattice"] for words in attacked)
+    audited = [each for each in done if each[1][1:3] == ["audits.cli", "audit"]]
+    trees = [tree for tree, words in audited if "--dry-run" not in words]
     assert trees == [audit.ROOT, tmp_path] * (2 if quick else 4)
     trained = [words for _, words in done if words[1:3] == ["audits.cli", "train"]]
     assert len(trained) == (0 if quick else 2)
@@ -98,4 +102,8 @@ def test_without_history_the_ratios_are_null(monkeypatch: pytest.MonkeyPatch) ->
     found = audit.run(Options(quick=True))
     assert found["quickstart_ratio"] is None
     assert found["attacks_ratio"] is None
-    assert found["seconds"] == {"quickstart": {"present": [4.0]}, "attacks": {"present": [1.0]}}
+    assert found["seconds"] == {
+        "quickstart": {"present": [4.0]},
+        "attacks": {"present": [1.0]},
+        "workers": {"one": [6.0], "two": [3.0]},
+    }

@@ -159,6 +159,8 @@ class _Item:
         target = np.concatenate([self.counts, target])
         asked = self.present.sum() + unseen * len(self.counts)
         expected = float(self.counts.sum() / asked) if asked else 0.0
+        if not unseen:
+            return fit_bits(design, target, expected=expected)
         average = design.mean(axis=1)
         spread = float(np.mean((design - average[:, None]) ** 2))
         hidden = unseen * expected

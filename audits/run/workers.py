@@ -1,0 +1,140 @@
+"""Work that is shared out over processes of this machine, with the results of one.
+
+Workers are forked: they have all that is in memory, and nothing but a number goes to them. Each
+item of work stands alone, so it matters to no bit which of them did it, or how many there are. They
+end with whoever forked them, however that ends.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from secure_fedrec.errors import HostError
+
+Result = TypeVar("Result")
+
+_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
+
+
+def shared_out(
+    work: Callable[[int], Result],
+    count: int,
+    *,
+    workers: int,
+    done: Callable[[], object] = lambda: None,
+) -> list[Result]:
+    """The results of ``work(0)`` to ``work(count - 1)``, in that order.
+
+    Args:
+        work: what is to be done; its results and its errors go through a pipe.
+        count: how often.
+        workers: processes; with one, or where none can be forked, all is done here.
+        done: called after each.
+
+    Raises:
+        HostError: a worker was killed.
+        Exception: what ``work`` raised, of the first that did.
+    """
+    if min(workers, count) < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        found = []
+        for number in range(count):
+            found.append(work(number))
+            done()
+        return found
+    with _crew(work, min(workers, count)) as crew:
+        return _collected(crew, count, done)
+
+
+class _Worker(Generic[Result]):
+    """A forked process and the pipe to it."""
+
+    def __init__(self, work: Callable[[int], Result], others: Sequence["_Worker[Result]"]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipe, far = context.Pipe()
+        ours = [self.pipe, *(each.pipe for each in others)]
+        self.process = context.Process(
+            target=_serve, args=(work, far, ours, os.getpid()), daemon=True
+        )
+        self.process.start()
+        far.close()
+
+    def received(self) -> tuple[int, Any, BaseException | None]:
+        """What it has done: (number, result, error).
+
+        Raises:
+            HostError: it is gone.
+        """
+        try:
+            number, result, error = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise HostError(
+                f"a worker was killed (exit code {self.process.exitcode}): is there too little "
+                "memory? run.workers = 1 takes least"
+            ) from None
+        return number, result, error
+
+
+@contextmanager
+def _crew(work: Callable[[int], Result], size: int) -> Iterator[list[_Worker[Result]]]:
+    crew: list[_Worker[Result]] = []
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        for _ in range(size):
+            crew.append(_Worker(work, crew))
+        yield crew
+    finally:
+        for worker in crew:
+            worker.process.kill()
+            worker.process.join()
+            worker.pipe.close()
+
+
+def _collected(
+    crew: Sequence[_Worker[Result]], count: int, done: Callable[[], object]
+) -> list[Result]:
+    found: dict[int, Any] = {}
+    given = 0
+    for worker in crew:
+        worker.pipe.send(given)
+        given += 1
+    while len(found) < count:
+        ready = wait([worker.pipe for worker in crew])
+        for worker in (each for each in crew if each.pipe in ready):
+            number, found[number], error = worker.received()
+            if error is not None:
+                raise error
+            done()
+            if given < count:
+                worker.pipe.send(given)
+                given += 1
+    return [found[number] for number in range(count)]
+
+
+def _serve(
+    work: Callable[[int], object], pipe: Connection, ours: Sequence[Connection], parent: int
+) -> None:
+    """Do what is asked for until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who forked it takes care of interrupts
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    for other in ours:
+        other.close()
+    with suppress(EOFError, OSError):
+        while True:
+            number = pipe.recv()
+            answer: tuple[int, object, Exception | None]
+            try:
+                answer = (number, work(number), None)
+            except Exception as error:
+                answer = (number, None, error)
+            pipe.send(answer)

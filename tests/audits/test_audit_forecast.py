@@ -1,0 +1,109 @@
+"""What an audit will take, before it is begun: ``--dry-run`` and ``run.max_memory_gb``."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audits.config.audit import parse_config
+from audits.gates.gate import GateConfig
+from audits.run.build import build_federation, load_dataset
+from audits.run.forecast import gate_power, memory_parts
+from secure_fedrec.evaluation.intervals import share_interval
+
+Command = Callable[..., tuple[int, str, str]]
+Refusal = Callable[..., str]
+Write = Callable[[dict[str, Any]], Path]
+
+SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
+
+
+def test_a_dry_run_says_what_it_will_take_and_leaves_nothing(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    code, said, _ = command(
+        "audit", write_config(small), "--out", out, "--dry-run", "--quiet", "--json"
+    )
+    told = json.loads(said)
+    assert code == 0
+    assert not out.exists()
+    assert {"training", "plain twin", "attacks"} <= told["seconds"].keys()
+    assert all(seconds >= 0 for seconds in told["seconds"].values())
+    assert told["memory_gb"] > 0.2
+    assert 0 < told["disk_gb"] < 0.1
+    powers = {gate["gate"]: gate["least"] for gate in told["gates"]}
+    assert powers["lossless == true"] is None
+    assert 0.6 < powers["server/lattice: auc <= 0.6"] < 1.0
+
+
+def test_the_folder_is_as_large_as_was_said(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    config, out = write_config(small), tmp_path / "run"
+    told = json.loads(command("audit", config, "--dry-run", "--quiet", "--json")[1])
+    assert command("train", config, "--out", out, "--quiet")[0] == 0
+    found = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    # What is said holds a megabyte for a report; of a small run that is most of it.
+    assert found / 1.5 <= told["disk_gb"] * 1e9 <= 1.5 * (found + 1e6)
+
+
+def test_an_audit_above_its_limit_is_refused_with_what_to_change(
+    write_config: Write, small: dict[str, Any], refusal: Refusal, tmp_path: Path
+) -> None:
+    small["run"]["max_memory_gb"] = 0.235
+    small["data"] |= {"clients": 3000, "items": 3000, "mean_ratings": 200.0}
+    out = tmp_path / "run"
+    problem = refusal("audit", write_config(small), "--out", out)
+    assert problem.startswith("run.max_memory_gb = 0.235: the audit would take about ")
+    assert (
+        "most of it for pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
+        in problem
+    )
+    assert not out.exists()
+    small["run"]["max_memory_gb"] = 0.001
+    problem = refusal("audit", write_config(small), "--out", out)
+    assert problem == "run.max_memory_gb = 0.001: no audit takes less than 0.23 GB"
+
+
+def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:
+    """More rounds of fresh virtual items show more pairs, up to all of them; none without."""
+    found = []
+    for rounds, layers in ((2, True), (20, True), (2000, True), (20, False)):
+        small["algorithm"]["rounds"] = rounds
+        config = parse_config(small if layers else small | {"protection": []})
+        dataset = load_dataset(config, None)
+        federation = build_federation(config, dataset.task(dataset.folds[0]))
+        parts = memory_parts(federation)
+        found.append(
+            parts["pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"]
+        )
+    few, many, most, none = found
+    assert none < few < many < most <= 40 * 60 * 200
+
+
+@pytest.mark.parametrize(("metric", "clients"), [("support_auc", 60), ("linked_share", 200)])
+def test_what_a_gate_sees_it_decides_in_four_of_five_runs(
+    small: dict[str, Any], metric: str, clients: int
+) -> None:
+    """Clients that differ as much as they can: each is a hit or a miss."""
+    small["data"]["clients"] = clients
+    small["recording"]["payload_rounds"] = [1]
+    config = parse_config(small)
+    dataset = load_dataset(config, None)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    gate = GateConfig(metric=metric, attack="lattice", adversary="server", max=0.5)
+    least = gate_power(gate, federation).least
+    assert least is not None
+    hits = np.random.default_rng(1).binomial(clients, least, size=2000)
+    lows = {number: share_interval(number, clients).low for number in np.unique(hits).tolist()}
+    decided = np.mean([lows[number] > 0.5 for number in hits.tolist()])
+    assert 0.75 < decided < 0.9
+    lower = GateConfig(metric=metric, attack="lattice", adversary="server", min=0.5)
+    mirrored = gate_power(lower, federation).least
+    assert mirrored is not None
+    assert math.isclose(mirrored, 1.0 - least, abs_tol=1e-9)
