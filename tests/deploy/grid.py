@@ -59,7 +59,7 @@ class MemoryGrid(Grid):
             message.metadata.__dict__["_message_id"] = mark
             marks.append(mark)
             for each in self.out(_carried(message)):
-                for reply in self.back(self._asked(each)):
+                for reply in self.back(self._asked(_carried(each))):
                     self.seen.append(message_to_proto(reply).SerializeToString())
                     self.replies[mark] = reply
         return marks

@@ -1,7 +1,7 @@
 """Somebody else's Flower app under protection: what its server learns, and what is refused."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 from flwr.supercore.task_identity import TaskIdentity
 
+from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.engines.flower.messages import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
@@ -496,3 +497,23 @@ def test_terms_that_do_not_fit_the_roster_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"^{key} "):
         protected(App(MaskedMean(**{**asdict(TERMS), **terms})), keys)
+
+
+def test_an_app_that_is_served_here_tells_nothing_of_a_failure(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even of what Flower runs before any mod: the app's life span."""
+    served: list[tasks.Reply] = []
+    monkeypatch.setattr(tasks, "serve", lambda reply, address, *, alive: served.append(reply))
+    app = App().client()
+
+    @app.lifespan()
+    def lifespan(context: Context) -> Iterator[None]:
+        if context.node_id:
+            raise ValueError(CANARY)
+        yield
+
+    tasks.serve_app(app, "127.0.0.1:1")
+    message = Message(RecordDict(), dst_node_id=1, message_type="evaluate")
+    reply = served[0](message, context_of(1, keys / "1", {}, CLIENTS))
+    assert reply.error.reason == "client failed"
