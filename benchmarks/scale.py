@@ -57,7 +57,8 @@ DIM: Final = 20_000
 CORRUPT, DROPOUT = 0.1, 0.05
 TARGETS: Final = {"client_over_plan": "<= 2", "server_over_plan": "<= 2"}
 _QUICK, _FULL = (100, 300), (100, 1_000, 10_000)
-_PLANNED: Final = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+_TIMED: Final = 1_000
+_PLANNED: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 _CELLS: Final = {True: 500, False: 10_000}
 _MOST_AWAKE: Final = 2_000
 """Clients whose halves are all held in memory."""
@@ -87,11 +88,11 @@ def run(options: Options) -> dict[str, Any]:
 def plans(counts: Sequence[int]) -> list[dict[str, Any]]:
     """Costs of rounds of so many clients, all in one sum, against either kind of server.
 
-    Operations are timed once, for the first of them.
+    Operations are timed once, for rounds of 1,000.
     """
     found = []
     for adversary in get_args(Adversary):
-        calibration = foretold(counts[0], adversary).calibration
+        calibration = foretold(_TIMED, adversary).calibration
         for clients in counts:
             progress(f"plan of {clients} clients, {adversary} server")
             each = foretold(clients, adversary, calibration)
@@ -142,7 +143,7 @@ def _row(clients: int) -> dict[str, Any]:
 
 
 def _measured(config: MaskingConfig, dropped: int) -> dict[str, float]:
-    """One round; costs of a client that stays, of the server, and memory of each.
+    """One round; means over all clients, and costs of the server.
 
     Raises:
         AssertionError: the sum is not that of the clients that stayed.
