@@ -16,8 +16,10 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
 )
 from secure_fedrec.protection.masking.agreed.formats import Envelope
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.pairs import Neighbour
+from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.round.topology import Topology
 
 __all__ = ["switched_off"]
@@ -48,7 +50,7 @@ def switched_off(rules: frozenset[str] = frozenset()) -> Iterator[None]:
         if "equal sharers" in rules:
             patch.setattr(f"{_CLIENT_ROUND}.share_due", _share_due)
         if "survivors shared" in rules:
-            patch.setattr(ClientRound, "confirm", _confirm_anybody)
+            patch.setattr(ClientRound, "take_survivors", _take_anybody)
         if "one reveal" in rules:
             _forget(patch)
         yield
@@ -58,12 +60,13 @@ def _share_due(*, survives: bool, same_sharers: bool) -> str:
     return "self" if survives else "mask"
 
 
-def _confirm_anybody(
-    self: ClientRound, envelope: Envelope, confirm: Any = ClientRound.confirm
-) -> bytes:
-    self._shared = np.ones_like(self._shared)
-    message: bytes = confirm(self, envelope)
-    return message
+def _take_anybody(
+    self: ClientRound, envelope: Envelope, take: Any = ClientRound.take_survivors
+) -> None:
+    self._shared, own = np.ones_like(self._shared), self._shared_hash
+    self._shared_hash = hash_of_sharers(self._shared, NO_STATE)  # in the statement
+    take(self, envelope)
+    self._shared_hash = own
 
 
 def _forget(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +83,7 @@ def _forget(patch: pytest.MonkeyPatch) -> None:
         def __init__(self, kept: Journal) -> None:
             self.begin, self.see = kept.begin, kept.see
 
-        reveal = staticmethod(lambda *_: None)
+        upload = reveal = staticmethod(lambda *_: None)
 
     original = Federation.open_client
 

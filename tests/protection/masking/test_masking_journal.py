@@ -105,6 +105,8 @@ def test_a_round_that_was_not_revealed_in_ends_with_the_next_vector(journal: Any
     for number in (1, 2):
         journal.begin(round_id(number), roster_version=1, epoch=0)
         journal.upload(round_id(number), b"1" * 32)
+        assert not journal.parked(round_id(number))
+        journal.park(round_id(number), b"t" * 32)
     with pytest.raises(ProtocolError, match="a vector was sent in"):
         journal.reveal(round_id(1), b"message")
     journal.begin(round_id(3), roster_version=1, epoch=0)

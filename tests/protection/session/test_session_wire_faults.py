@@ -29,6 +29,7 @@ from secure_fedrec.protection.masking import (
     SumLayout,
     run_round,
 )
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.protection.session import OverWire
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
@@ -50,15 +51,16 @@ TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=
 STICKY = VirtualRatingsConfig(sticky=True)
 
 MASKING = (
-    *("SETUP", "ADVERTISE", "KEYS", "SHARES", "BOXES", "UPLOAD", "SURVIVORS", "CONFIRM"),
-    *("QUORUM", "REVEAL", "RESULT"),
+    *("SETUP", "ADVERTISE", "KEYS", "SHARES", "BOXES", "UPLOAD", "SURVIVORS", "REVEAL"),
+    "RESULT",
 )
+"""Where the server is curious: nobody signs the survivors."""
 CELLS = ("CELL-0", "CELL-1", "CELL-2", "RECEIPT")
 PROTOCOLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "masking": ({"masking": MaskingLayerConfig(execution="real")}, MASKING),
     "masking, active": (
         {"masking": MaskingLayerConfig(execution="real", adversary="active")},
-        ("SETUP", "BOXES", "UPLOAD", "CONFIRM", "REVEAL"),
+        ("SETUP", "BOXES", "UPLOAD", "SURVIVORS", "CONFIRM", "QUORUM", "REVEAL"),
     ),
     "masking, floor": (
         {"masking": MaskingLayerConfig(execution="real", tail_floor=2)},
@@ -172,8 +174,9 @@ def test_a_fault_refuses_the_round_or_changes_nothing(name: str, stage: str, kin
 @pytest.mark.parametrize(
     ("name", "stage", "kind"),
     [
-        ("masking", "SURVIVORS", "one lost"),
-        ("masking", "CONFIRM", "one lost"),
+        ("masking", "REVEAL", "one lost"),
+        ("masking, active", "SURVIVORS", "one lost"),
+        ("masking, active", "CONFIRM", "one lost"),
         ("masking", "REVEAL", "altered at the end"),
         ("masking, active", "CONFIRM", "one late"),
         ("paillier", "UPLOAD", "repeated"),
@@ -211,28 +214,30 @@ def test_what_is_struck_is_missed(name: str, stage: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("stage", MASKING)
+@pytest.mark.parametrize("stage", [*MASKING, "CONFIRM", "QUORUM"])
 def test_masked_halves_end_in_the_exact_sum_of_the_survivors(stage: str, kind: str) -> None:
     layout = SumLayout(bits=20, length=4, clients=6, largest=100)
+    adversary: Adversary = "active" if stage in ("CONFIRM", "QUORUM") else "curious"
     config = MaskingConfig(
         clients=6,
         bits=20,
         length=4,
         layout_hash=layout.hash,
         threshold=2,
-        min_survivors=3,
-        quorum=3,
+        min_survivors=4,
+        quorum=4,
         corrupt_clients=0,
-        adversary="curious",
+        adversary=adversary,
+        public_state=bytes(range(32)),
     )
-    federation = Federation(range(6), policy=SitePolicy(adversary="curious", corrupt=0.0))
+    federation = Federation(range(6), policy=SitePolicy(adversary=adversary, corrupt=0.0))
     values = {n: np.arange(4) + 10 * n for n in range(6)}
     fault, everyone = FAULTS[kind]
     chooser = Striking(everyone)
     wire = Wire(meter=Meter(6), faults=(fault(stage=stage, chooser=chooser),))
     line = OverWire(wire, round=1, steps={}, rows={})
     server = federation.open_server(config, np.arange(6))
-    expected = Expected(layout_hash=layout.hash)
+    expected = Expected(layout_hash=layout.hash, public_state=config.public_state)
     clients = {n: federation.open_client(n, expected) for n in range(6)}
     try:
         outcome = run_round(
@@ -241,7 +246,7 @@ def test_masked_halves_end_in_the_exact_sum_of_the_survivors(stage: str, kind: s
     except ProtocolError:
         assert everyone  # one message costs one client at most
     else:
-        assert len(outcome.survivors) >= (3 if everyone else 5)
+        assert len(outcome.survivors) >= (4 if everyone else 5)
         found = layout.decode(outcome.words)
         assert found.tolist() == np.sum([values[n] for n in outcome.survivors], axis=0).tolist()
     assert chooser.struck
