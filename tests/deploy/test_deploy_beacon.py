@@ -114,9 +114,19 @@ def test_rounds_on_sparse_graphs_take_a_beacon_each(sparse: None, tmp_path: Path
 def test_an_epoch_that_was_begun_in_vain_is_published_before_the_next(
     sparse: None, tmp_path: Path
 ) -> None:
-    """A server that has forgotten its keys, and one that has forgotten its epochs."""
+    """A server that is killed with keys of the next round on their way, and twice with them."""
     ran, operator = deployed(tmp_path)
-    ran.rounds(1)
+
+    def killing(label: str, client: int, data: bytes) -> list[bytes]:
+        if (label, client) == ("UPLOAD", 5):
+            raise KeyboardInterrupt
+        return [data]
+
+    ran.transport.out = killing
+    with pytest.raises(KeyboardInterrupt):
+        ran.rounds(1)
+    assert operator.asked == [1]
+    ran.transport.out = lambda label, client, data: [data]
     for _ in range(2):
         ran.coordinator = open_coordinator(ran.layout, ran.transport, beacon=operator)
         ran.coordinator.resume()
