@@ -86,11 +86,35 @@ def beside_others(
         span: length of the interval that values lie in.
         sign: -1 where a low value is the better claim.
     """
-    to_own = values[np.arange(len(own)), own]
+    to_own, sums = values[np.arange(len(own)), own], values.sum(axis=1)
+    return beside_sums(name, to_own, sums, values.shape[1], seed=seed, span=span, sign=sign)
+
+
+def beside_sums(
+    name: str,
+    to_own: FloatArray,
+    sums: FloatArray,
+    size: int,
+    *,
+    seed: int,
+    span: float,
+    sign: float = 1.0,
+) -> tuple[Figures, Gains]:
+    """As ``beside_others``, where all values are too many to be held.
+
+    Args:
+        name: of the figure.
+        to_own: float64[B], each claim against its own truth.
+        sums: float64[B], over all truths.
+        size: number of truths.
+        seed: of the bootstrap.
+        span: length of the interval that values lie in.
+        sign: -1 where a low value is the better claim.
+    """
     figures = interval_figures(name, mean_interval(to_own, seed=seed, span=span))
-    if values.shape[1] < 2:
+    if size < 2:
         return figures | {f"{name}_chance": None}, {f"{name}_lift": None}
-    to_others = (values.sum(axis=1) - to_own) / (values.shape[1] - 1)
+    to_others = (sums - to_own) / (size - 1)
     figures[f"{name}_chance"] = float(to_others.mean())
     return figures, {f"{name}_lift": Gain(sign * (to_own - to_others), span=2 * span)}
 

@@ -28,7 +28,7 @@ from attacks.scoring.measures import (
 from attacks.scoring.scored import (
     NotApplicable,
     Scored,
-    beside_others,
+    beside_sums,
     hit_interval,
     hit_null,
     is_honest,
@@ -42,6 +42,9 @@ from secure_fedrec.wire import Truth
 
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
+
+_CELLS = 1 << 26
+"""Cosines that are held at once: half a gigabyte."""
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
 
@@ -153,18 +156,17 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    # Recorded tables may be of single precision, and rounding alone may reach beyond 1.
-    cosines = np.clip(unit(claimed) @ unit(actual.astype(np.float64)).T, -1.0, 1.0)
-    direction, gains = beside_others("vector_cosine", cosines, own, seed=seed, span=2.0)
+    shuffled = np.random.default_rng(seed).permutation(len(candidates))[own]
+    to_own, sums, odds, dealt = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
+    size = len(candidates)
+    direction, gains = beside_sums("vector_cosine", to_own, sums, size, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
-    odds = _reidentified(cosines, own)
     share = hit_interval(odds, seed=seed)
     figures |= {
         **interval_figures("reidentified_share", share),
         "reidentified_chance": chance,
     }
-    dealt = _reidentified(cosines, np.random.default_rng(seed).permutation(len(candidates))[own])
     return Scored(
         figures=figures,
         gains={**gains, "reidentified_lift": Gain(odds - chance, guesses=True)},
@@ -192,6 +194,28 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
         "user_vector_share": float(np.mean(error < VECTOR_ERROR * size)),
         "user_vector_cosine": float(np.median(cosine)),
     }
+
+
+def _compared(
+    claimed: FloatArray, actual: FloatArray, own: IntArray, shuffled: IntArray
+) -> tuple[FloatArray, ...]:
+    """Each claim beside all candidates, so many claims at once that they can be held.
+
+    Returns:
+        float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client
+        and a shuffled one.
+    """
+    at_once = max(1, _CELLS // max(1, len(actual)))
+    parts = []
+    for start in range(0, len(claimed), at_once):
+        block = slice(start, start + at_once)
+        cosines = claimed[block] @ actual.T
+        # Recorded tables may be of single precision, and rounding alone may reach beyond 1.
+        np.clip(cosines, -1.0, 1.0, out=cosines)
+        to_own = cosines[np.arange(len(cosines)), own[block]]
+        odds = [_reidentified(cosines, each[block]) for each in (own, shuffled)]
+        parts.append((to_own, cosines.sum(axis=1), *odds))
+    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
 
 def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:
