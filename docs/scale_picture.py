@@ -1,6 +1,6 @@
 """Draws docs/scale.svg: what one masked sum costs, measured and foretold, from docs/scale.json.
 
-That file is what ``python -m benchmarks scale --json`` prints, in half an hour on two cores. Run
+That file is what ``python -m benchmarks scale --json`` prints, in an hour on two busy cores. Run
 from the repository: ``python docs/scale_picture.py``; it prints the tables of the page as well.
 """
 
