@@ -17,6 +17,7 @@ from audits.reproduction.hpfl.studies import (
     needed_study,
 )
 from secure_fedrec.errors import DataError
+from secure_fedrec.studies.files import write_files
 
 
 def report(rmse: float, **ranking: float) -> Found:
@@ -172,8 +173,8 @@ def test_a_study_of_one_start_is_not_that_of_the_other(
     find_studies(wanted, source)
     assert ran == wanted[:1]
     stored = json.loads(kept.read_text())
-    del stored["sha256"]  # as an earlier release wrote it
+    del stored["sha256"]
     for broken in ({**stored, "start": "own"}, {k: v for k, v in stored.items() if k != "start"}):
-        (tmp_path / "one.json").write_text(json.dumps(broken))
+        write_files(tmp_path / "one.json", broken, {})  # a digest of its own, so its content counts
         with pytest.raises(DataError, match=r"one.json: is no study of HPFL"):
             find_studies(wanted, source)
