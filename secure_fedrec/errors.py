@@ -244,6 +244,10 @@ class CheckpointError(FedRecError):
     """A checkpoint is damaged, or was written by a run with another configuration."""
 
 
+class HaltedError(FedRecError):
+    """Computing on a client's own data has failed, so it takes no further part."""
+
+
 class HostError(FedRecError):
     """A process on this host, or the way to another one, is not there."""
 

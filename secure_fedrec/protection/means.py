@@ -65,7 +65,7 @@ class Update:
 
     Args:
         values: float64[d].
-        weight: how much it counts, such as its number of examples.
+        weight: how much it counts, such as its number of examples; from 1.
         metrics: figures that are averaged with it, by name.
     """
 
@@ -165,7 +165,8 @@ class MaskedMean(_UnderMasks):
     of the one of real numbers, a metric's within 2^-(fraction_bits + 1) limit / clip.
 
     Args:
-        clip: largest magnitude of one value; a larger one is refused, never cut.
+        clip: largest magnitude of one value; a larger one is refused, never cut, and halts its
+            client (``engines.distributed.halt``): clip before, where training may come to it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
         metrics: metrics that are averaged under the masks as well, and the largest magnitude of
@@ -212,11 +213,13 @@ class MaskedMean(_UnderMasks):
         """A client's words, to be masked.
 
         Raises:
-            EncodingError: a value is NaN, infinite or beyond what was settled.
+            EncodingError: a value is no real number, NaN, infinite or beyond what was settled.
             ConfigError: as ``config``.
         """
-        if not 0 <= update.weight <= self.max_weight:
-            raise EncodingError("a weight is negative or above protection.max_weight")
+        _require_reals(update.values)
+        if not 1 <= update.weight <= self.max_weight:
+            # Of weight 0 it would count among the survivors, and hide nobody.
+            raise EncodingError("a weight is below 1 or above protection.max_weight")
         layout = self._layout(len(at.clients), len(update.values))
         metrics = [self._scaled(update, name) for name in sorted(self.metrics)]
         values = np.concatenate([update.values, np.array(metrics, dtype=np.float64)])
@@ -224,11 +227,7 @@ class MaskedMean(_UnderMasks):
         return replace(encoded, layout_hash=self._named(layout))
 
     def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
-        """The mean of ``survivors`` clients: the exact quotient, rounded once.
-
-        Raises:
-            ProtocolError: there is none, since all weights are 0.
-        """
+        """The mean of ``survivors`` clients: the exact quotient, rounded once."""
         del survivors  # they have said themselves how much they count
         found = self._layout(len(at.clients), length).decode(words)
         names = sorted(self.metrics)
@@ -329,9 +328,10 @@ class NoisedMean(_UnderMasks):
         """A client's words, to be masked: clipped, rotated, rounded and noised.
 
         Raises:
-            EncodingError: a value is NaN or infinite.
+            EncodingError: a value is no real number, NaN or infinite.
             ConfigError: as ``config``.
         """
+        _require_reals(update.values)
         length = len(update.values)
         noise, layout = self._noise(len(at.clients), length), self._layout(len(at.clients), length)
         words = SkellamClient(noise, rotation_seed(at)).protect({"update": update.values})
@@ -389,6 +389,12 @@ class NoisedMean(_UnderMasks):
                 clients=clients,
                 largest=int(noise.codec.clip),
             )
+
+
+def _require_reals(values: FloatArray) -> None:
+    """Refuse what a conversion to numbers would change: imaginary parts, text, times, gaps."""
+    if np.ma.isMaskedArray(values) or np.asarray(values).dtype.kind not in "fiu":
+        raise EncodingError("an update must be an array of real numbers, without gaps")
 
 
 ProtectedMean: TypeAlias = MaskedMean | NoisedMean

@@ -23,8 +23,8 @@ from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.engines.flower.messages import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
-from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
+from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
+from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
 
@@ -109,8 +109,8 @@ class App:
         return app
 
 
-def start_arrays() -> ArrayRecord:
-    return ArrayRecord({name: Array(each) for name, each in START.items()})
+def start_arrays(beyond: int = 0) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(each + beyond)) for name, each in START.items()})
 
 
 @pytest.fixture(autouse=True)
@@ -230,7 +230,28 @@ def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFi
     assert strategy.reports[0].clients.tolist() == [0, 1, 3]
     assert not any(CANARY.encode() in data for data in grid.seen)
     assert CANARY not in caplog.text
-    assert "failed: ValueError at " in caplog.text
+    assert "ValueError on this client's own data" in caplog.text
+
+
+def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(keys: Path) -> None:
+    """Whose update leaves the clip, or whose app fails, is silent from then on: a server that tries
+    one model after the other hears nothing new, until the client's owner has looked."""
+    app, inside = App(failing={2}), fedavg(fraction_evaluate=0.0)
+
+    def took_part(rounds: int) -> list[list[int]]:
+        strategy, other = protected(app, keys, inside), len(app.trained)  # no model comes twice
+        strategy.start(grid_of(app, keys), start_arrays(other), num_rounds=rounds)
+        return [report.clients.tolist() for report in strategy.reports]
+
+    assert took_part(1) == [[0, 1, 3]]
+    app.failing.clear()
+    assert took_part(2) == [[0, 1, 3]] * 2
+    assert app.trained.count(2) == 1
+    mark = keys / "2" / "state" / "halted"
+    assert f"ValueError: {CANARY}" in mark.read_text()
+    assert mark.stat().st_mode & 0o077 == 0
+    mark.unlink()
+    assert took_part(1) == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("stage", range(1, 6))
@@ -355,8 +376,7 @@ def test_a_server_that_is_started_anew_goes_on(keys: Path) -> None:
         strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
         grid = grid_of(app, keys)
         grid.contexts = dict(grid.contexts)
-        arrays = ArrayRecord({name: Array(np.asarray(each + run)) for name, each in START.items()})
-        strategy.start(grid, arrays, num_rounds=1)
+        strategy.start(grid, start_arrays(run), num_rounds=1)
     assert len(app.trained) == 2 * CLIENTS
 
 
@@ -400,6 +420,24 @@ def test_noise_is_added_at_every_client(keys: Path) -> None:
     assert event.rounds == 1
 
 
+@pytest.mark.parametrize("terms", [TERMS, NOISED])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1 + 2j]),
+        np.array(["1"]),
+        np.array([1], dtype="timedelta64[s]"),
+        np.array([1.0], dtype=object),
+        np.ma.array([1.0, 2.0], mask=[True, False]),
+    ],
+    ids=["complex", "text", "time", "object", "gaps"],
+)
+def test_what_is_no_array_of_reals_is_no_update(terms: ProtectedMean, values: Any) -> None:
+    nowhere: Any = None
+    with pytest.raises(EncodingError, match="real numbers, without gaps"):
+        terms.encode(Update(values=values), nowhere)
+
+
 def test_values_that_do_not_fit_are_refused_at_their_client(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -407,7 +445,7 @@ def test_values_that_do_not_fit_are_refused_at_their_client(
     strategy = protected(app, keys)
     with pytest.raises(ProtocolError, match="0 clients advertised keys; a sum needs 3"):
         strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
-    assert "this client's values do not fit the ring" in caplog.text
+    assert "EncodingError on this client's own data" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.files import replace_file
+from secure_fedrec.engines.distributed.halt import Halt
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.masking.round.keys import open_box, seal_box
 from secure_fedrec.protection.masking.round.messages import Reader
@@ -109,6 +110,9 @@ class Home:
         folder: for the site alone; made if it is missing.
         key: 32 bytes that seal it, from a key store apart from it.
 
+    Attributes:
+        halt: whether the client's part is halted.
+
     Raises:
         ConfigError: the key has another size.
         OSError: the folder cannot be made.
@@ -120,6 +124,7 @@ class Home:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state, self._ticket = folder / "private.state", folder / "private.ticket"
         self._key = key
+        self.halt = Halt(folder)
 
     @property
     def journal(self) -> Path:

@@ -134,6 +134,7 @@ class MeanSite:
         self._agreement = Agreement(digest=terms.digest, roster=roster)
         self._key = _sealing_key(self.identity)
         home = Home(keys.folder / "state", self._key)
+        self._halt = home.halt
         self._half = home.journal.with_name("half")
         self._expected = home.journal.with_name("half.expected")
         self._journal = FileJournal(home.journal)
@@ -156,10 +157,10 @@ class MeanSite:
 
         Raises:
             ProtocolError, WireError: it is refused; nothing is to be sent.
-            EncodingError: the client's values do not fit the ring.
+            HaltedError: computing or encoding failed, now or earlier.
             CheckpointError, OSError: the journal or the half cannot be written.
-            Exception: what ``task.compute`` raises.
         """
+        self._halt.require_none()
         kind = data[2] if len(data) > 2 and data[0] != masking.VERSION else None
         if kind == Kind.GREETING:
             return self._greeted(data)
@@ -194,7 +195,9 @@ class MeanSite:
         named = self._terms.config(at, task.length).layout_hash
         client = self._client(Expected(layout_hash=named, public_state=task.state))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
-        client.load(self._terms.encode(task.compute(), at))
+        with self._halt.on_own_data():
+            vector = self._terms.encode(task.compute(), at)
+        client.load(vector)
         replace_file(self._expected, named + task.state, private=True, durable=True)
         return self._kept(client, answers)
 

@@ -237,6 +237,8 @@ def decode_state(data: bytes) -> dict[str, FloatArray]:
             values = np.frombuffer(reader.take(8 * prod(shape)), dtype="<f8")
             if found and name <= max(found):
                 raise WireError("the arrays of a state must ascend by name")
+            if not np.isfinite(values).all():
+                raise WireError(f"the array {name!r} of a state is not finite")
             found[name] = values.astype(np.float64).reshape(shape)
     return found
 

@@ -184,9 +184,10 @@ class Site:
 
         Raises:
             ProtocolError, WireError: it is refused; nothing is to be sent.
-            EncodingError: the client's values do not fit the ring.
+            HaltedError: computing on the client's own data failed, now or earlier.
             CheckpointError, OSError: the journal or private state cannot be written.
         """
+        self._home.halt.require_none()
         if _is_greeting(data):
             return self._greeted(data)
         session = self._session
@@ -272,10 +273,12 @@ class Site:
                 parties[node] = self._hosting.helper(at, self._identities[node], wire)
         helps = bool(parties)
         if self.client in at.clients:
-            own = self._trained(public, at, wire)
-            half = self._halves.begin(at, own.block, own.virtual)
-            if self._bags is not None:
-                half = Giver(half, at, self.identity, self._bags, own.bags)
+            with self._home.halt.on_own_data():
+                own = self._trained(public, at, wire)
+            with self._home.halt.on_own_data(ProtocolError):
+                half = self._halves.begin(at, own.block, own.virtual)
+                if self._bags is not None:
+                    half = Giver(half, at, self.identity, self._bags, own.bags)
             parties[half.node] = half
         else:
             self._halves.drop()
@@ -338,7 +341,8 @@ class Site:
         for node, inbox in inboxes.items():
             party = attempt.parties[node]
             try:
-                answers += party.step([data for data in inbox if data])
+                with self._home.halt.on_own_data(ProtocolError, WireError):
+                    answers += party.step([data for data in inbox if data])
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)
             if isinstance(party, PipelinedClient):

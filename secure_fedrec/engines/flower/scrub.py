@@ -12,7 +12,14 @@ from traceback import extract_tb
 from flwr.app import Message
 
 from secure_fedrec.engines.flower.messages import data_of, reply_to
-from secure_fedrec.errors import ConfigError, EncodingError, FedRecError, ProtocolError, WireError
+from secure_fedrec.errors import (
+    ConfigError,
+    EncodingError,
+    FedRecError,
+    HaltedError,
+    ProtocolError,
+    WireError,
+)
 
 _SPEAKABLE = (ProtocolError, WireError)
 """Errors whose text is about messages, and holds nothing of a client's data."""
@@ -48,6 +55,8 @@ def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
         return reply()
     except _SPEAKABLE as refusal:
         log.warning("refused: %s", refusal)
+    except HaltedError as halted:
+        log.error("%s", halted)
     except ConfigError as wrong:
         log.error("a setting of this host: %s: %s", wrong.key, wrong.problem)
     except FedRecError as failure:

@@ -1,0 +1,68 @@
+"""A server that names states of its choice learns from a client's silence once, if at all."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.errors import ProtocolError
+from tests.deploy.memory import Deployment
+from tests.deploy.test_deploy_rounds import MASKS, SHARED, settings
+
+NOISED = ({"layer": "clip", "norm": 16.0}, {"layer": "skellam", "noise_multiplier": 0.5}, MASKS)
+
+
+def silent_on(ran: Deployment, row: int, value: float) -> tuple[set[int], set[str]]:
+    """Whom a state with one row of this value silences, and why, as they know."""
+    before, told = ran.coordinator.public, len(ran.transport.log)
+    table = before.table.copy()
+    table[row] = value
+    ran.coordinator.public = replace(before, table=table)
+    with suppress(ProtocolError):
+        ran.coordinator.run_round()
+    ran.coordinator.public = before
+    failed = ran.transport.log[told:]
+    return {client for client, _ in failed}, {why for _, why in failed}
+
+
+@pytest.mark.parametrize(
+    "layers", [(), (MASKS,), SHARED, NOISED], ids=["plain", "masked", "shared", "noised"]
+)
+def test_who_fails_on_its_own_data_answers_nothing_more(
+    layers: tuple[Mapping[str, Any], ...], tmp_path: Path
+) -> None:
+    ran = Deployment.of(settings(*layers), tmp_path)
+    told = ran.transport.log
+    first, _ = silent_on(ran, 1, 1e10)
+    # Who rated item 1; under shared uploads whoever was asked and has it among virtual items.
+    assert first if layers is SHARED else first == {0, 1, 2}
+    second, _ = silent_on(ran, 2, 1e10)
+    assert first <= second
+    ends = [client for client, why in told if "EncodingError on this client's own data" in why]
+    assert sorted(ends) == sorted(second)  # once each
+    told.clear()
+    for client in second:
+        ran.kill(client)
+        ran.restart(client)
+    silent, why = silent_on(ran, 3, 0.5)
+    assert silent == second
+    assert all("part was halted" in each for each in why)
+    for client in second:
+        (ran.layout.site(client) / "state" / "halted").unlink()
+        ran.kill(client)
+        ran.restart(client)
+    assert silent_on(ran, 3, 0.5)[0] == set()
+
+
+def test_what_no_client_can_bear_is_refused_by_all_alike(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    for value in (np.nan, np.inf):
+        silent, why = silent_on(ran, 1, value)
+        assert silent == set(ran.layout.sites())
+        assert any("is not finite" in each for each in why)
+    ran.rounds(1)
+    ran.require_equal()
