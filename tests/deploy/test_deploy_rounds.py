@@ -245,7 +245,7 @@ def test_a_half_that_was_lost_answers_no_second_time(tmp_path: Path) -> None:
     ran.rounds(1)
     assert 2 not in ran.clients[1]
     assert ran.transport.log == [(2, "no session with the server has begun")]
-    site = ran.transport.sites[2]
+    site = ran.site(2)
     site.answer(begun[0])
     for data in begun[1:]:
         with pytest.raises(ProtocolError, match="belongs to another agreement"):
@@ -300,7 +300,7 @@ def test_private_state_is_sealed(tmp_path: Path) -> None:
     ran = Deployment.of(settings(), tmp_path)
     ran.rounds(1)
     ran.coordinator.finish()
-    site = ran.transport.sites[2]
+    site = ran.site(2)
     (state,) = (ran.layout.site(2) / "state").glob("private.state")
     for values in site.tables().values():
         assert np.ascontiguousarray(values).tobytes() not in state.read_bytes()
@@ -359,10 +359,11 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
     ("raw", "key"),
     [
         (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
-        (settings({"layer": "paillier"}), "protection"),
+        (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
+        (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
         (settings(algorithm={"name": "feddmf", "epochs": 1}, data=FEDDMF["data"]), "algorithm"),
     ],
-    ids=["two sums", "no halves", "between clients"],
+    ids=["two sums", "hidden from the server", "no halves", "between clients"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

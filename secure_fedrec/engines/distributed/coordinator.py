@@ -15,9 +15,9 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.distributed.ahead import Lookahead
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
+from secure_fedrec.engines.distributed.learner import TABLE, Learner
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
 from secure_fedrec.engines.distributed.record import Record
-from secure_fedrec.engines.distributed.site import TABLE, Learner
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
@@ -27,6 +27,7 @@ from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
+_ABSENT = "was not there, or did not answer, in an attempt before"
 _LATE = "took no part when keys of this round were agreed on"
 
 
@@ -110,8 +111,9 @@ class Coordinator:
 
     @property
     def expected(self) -> int:
-        """How many sites there are on the roster."""
-        return self._agreement.roster.count(Role.CLIENT)
+        """How many hosts there are beside the server's."""
+        alone = [node for node, host in self._hosting.helpers().items() if node == host]
+        return self._agreement.roster.count(Role.CLIENT) + len(alone)
 
     @property
     def settled(self) -> Mapping[int, int]:
@@ -175,13 +177,15 @@ class Coordinator:
                 if self.channel.stage and self.channel.stage == self._hosting.last_stage:
                     break
                 continue
-            refused = {node.number: why for node, why in self.channel.refused.items()}
-            reasons = {**dict.fromkeys(self._lookahead.late, _LATE), **refused}
+            clients_refused = self.channel.refused.items()
+            refused = {n.number: why for n, why in clients_refused if n.role is Role.CLIENT}
+            absent = dict.fromkeys(np.setdiff1d(invited, clients).tolist(), _ABSENT)
+            reasons = {**absent, **dict.fromkeys(self._lookahead.late, _LATE), **refused}
             left_out = {who: why for who, why in reasons.items() if who not in clients}
             return DistributedReport(
                 round=self.public.round,
                 clients=clients,
-                invited=invited,
+                invited=len(invited),
                 attempts=attempt,
                 exchanges=self.channel.exchanges - before,
                 ready=self._lookahead.ready,
@@ -201,20 +205,22 @@ class Coordinator:
         self.channel.settle(self._settled)
         self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
 
-    def _run(self, *, more: bool) -> tuple[IntArray, int]:
-        """One attempt; the clients in the sum, and how many were invited."""
+    def _run(self, *, more: bool) -> tuple[IntArray, IntArray]:
+        """One attempt; the clients in the sum, and those who were invited to the round."""
         learner, public, channel = self._learner, self.public, self.channel
         round_ = public.round + 1
         self._begun += 1
         channel.greet(self._timeout)
-        taken = self._lookahead.take(learner.invited(round_), channel.sessions())
+        invited = learner.invited(round_)
+        taken = self._lookahead.take(invited, channel.sessions())
         serial = self._next_serial() if taken is None else taken.at.serial
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
-        at = learner.standing(self._agreement, round_, serial, public)
+        chosen = self._there(round_) if self._hosting.whole else None
+        at = learner.standing(self._agreement, round_, serial, public, chosen)
         total, hub = self._lookahead.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
         state = encode_state({TABLE: public.table, **public.extras})
-        channel.begin(round_, serial, state, self._settled, following)
+        channel.begin(round_, serial, state, self._settled, following, chosen)
         try:
             aggregate = self._summed(at, total, hub)
         finally:
@@ -225,13 +231,26 @@ class Coordinator:
         attempts, self._begun = self._begun, 0
         if self._record is not None:
             self._record.result(round_, learner.algorithm, self.public)
-            left_out = np.setdiff1d(at.clients, clients)
+            left_out = np.setdiff1d(invited, clients)
             summed = {"clients": clients, "absent": left_out, "attempts": np.array([attempts])}
             digest = np.array([table_digest(self.public)])
             self._record.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._record.end(round_)
         self.save()
-        return clients, len(at.clients)
+        return clients, invited
+
+    def _there(self, round_: int) -> IntArray:
+        """int64[P]: clients that take part, of a round without drop-outs: those that are there.
+
+        Raises:
+            ProtocolError: a helper with a host of its own is not.
+        """
+        here = self.channel.hosts
+        for node, host in self._hosting.helpers().items():
+            if node == host and host not in here:
+                raise ProtocolError(f"{node} is not there")
+        numbers = [node.number for node in here if node.role is Role.CLIENT]
+        return self._learner.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> Aggregate:
         """Drive an attempt to its sum."""
