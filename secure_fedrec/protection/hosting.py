@@ -113,10 +113,12 @@ class Hosting(Protocol):
             empty where every attempt is like the first.
         whole: whether no sum is formed without every client of an attempt; one that is begun anew
             is of those that are there.
+        recorded: whether hosts can take down what they see, so that it comes to a run.
     """
 
     last_stage: str
     whole: bool
+    recorded: bool
 
     def shared_keys(self) -> SharedKeys:
         """New keys of the layer's own, for one federation."""
@@ -205,6 +207,7 @@ class NoHelpers:
 
     last_stage = ""
     whole = False
+    recorded = True
 
     def shared_keys(self) -> SharedKeys:
         """None."""
@@ -346,6 +349,17 @@ def hosting_of(stack: "Stack") -> Hosting:
             "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
         )
     return collector.hosting()
+
+
+def require_recorded(hosting: Hosting) -> None:
+    """Refuse to record what does not come to a run.
+
+    Raises:
+        ConfigError: messages have no senders at those who read them, so nobody could tell the truth
+            that attacks are scored against.
+    """
+    if not hosting.recorded:
+        raise ConfigError("--record", True, "hosts cannot say who sent what came through mixes")
 
 
 def helpers_at(hosting: Hosting, host: Node) -> list[Node]:

@@ -13,7 +13,7 @@ from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
-from secure_fedrec.engines.distributed import Coordinator, DistributedReport, LoneSite, Site
+from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.wire import Meter, Wire
 
 Relay = Callable[[str, int, bytes], Sequence[bytes]]

@@ -21,13 +21,19 @@ from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
-from secure_fedrec.protection.hosting import HostedSum, Overheard, Standing, hosting_of
+from secure_fedrec.protection.hosting import (
+    HostedSum,
+    Overheard,
+    Standing,
+    hosting_of,
+    require_recorded,
+)
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
-_ABSENT = "was not there, or did not answer, in an attempt before"
+_ABSENT = "was not there, or did not answer, or its denoiser"
 _LATE = "took no part when keys of this round were agreed on"
 
 
@@ -90,6 +96,8 @@ class Coordinator:
         self._learner = learner
         self._identity = identity
         self._hosting = hosting_of(learner.stack)
+        if record is not None:
+            require_recorded(self._hosting)
         self._bags = bags_of(learner.stack.bags)
         self._checkpoint = checkpoint
         self._timeout = timeout

@@ -26,7 +26,14 @@ from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import Giver, bags_of
-from secure_fedrec.protection.hosting import Desk, Hosting, Standing, helpers_at, hosting_of
+from secure_fedrec.protection.hosting import (
+    Desk,
+    Hosting,
+    Standing,
+    helpers_at,
+    hosting_of,
+    require_recorded,
+)
 from secure_fedrec.protection.masking import FileJournal, Journal
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
@@ -84,6 +91,8 @@ class Site:
         self._learner = learner
         self._vault = vault
         self._hosting: Hosting = hosting_of(learner.stack)
+        if record is not None:
+            require_recorded(self._hosting)
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home

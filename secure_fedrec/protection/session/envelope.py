@@ -41,6 +41,8 @@ class Family(IntEnum):
     PLAIN = 3
     HOSTS = 4
     BAGS = 5
+    ROUTING = 6
+    DENOISING = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
