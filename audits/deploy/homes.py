@@ -40,6 +40,7 @@ from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.masking import FileJournal
+from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon
 from secure_fedrec.protection.session.identity import read_private
@@ -289,7 +290,8 @@ def identity_name(node: Node) -> str:
 
 def named(node: Node) -> str:
     """Of a helper, in names of files and folders."""
-    return f"{node.role.name.lower()}-{node.number}"
+    number = layer_of(node) if node.role is Role.MIX else node.number
+    return f"{node.role.name.lower()}-{number}"
 
 
 def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:
