@@ -15,8 +15,6 @@ but one client's would learn nothing. The sum is of all clients of the attempt, 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,15 +24,14 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.hosting import Desk, NoHelpers, Once, Standing, require_recorded
 from secure_fedrec.protection.plain import ServerSum, accumulate
+from secure_fedrec.protection.routed_attempt import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint, cells_needed, send
 from secure_fedrec.protection.routing.hosted import (
-    Course,
     HostedMix,
     Kind,
     PathEnd,
     cells_for,
-    course_context,
     digest_of_lists,
     mixes_of,
 )
@@ -50,119 +47,12 @@ from secure_fedrec.protection.session import (
     from_server,
     refusals_of,
 )
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire, decode_rows, encode_rows
+from secure_fedrec.wire import Step, Wire
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.masking import Journal
     from secure_fedrec.protection.routed_denoisers import RoutedDenoisers
-
-_DOMAIN = b"denoisers behind mixes"
-
-
-class _Named(IntEnum):
-    """What goes to the server under a name."""
-
-    UPLOAD = 1
-    SUMS = 2
-
-
-_STEPS = {_Named.UPLOAD: Step.UPLOAD, _Named.SUMS: Step.DENOISE}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RoutedAttempt:
-    """What all parties of an attempt know.
-
-    Args:
-        collector: sizes, ring, who denoises for whom.
-        at: the attempt.
-    """
-
-    collector: "RoutedDenoisers"
-    at: Standing
-
-    @property
-    def senders(self) -> IntArray:
-        """int64[k], ascending: clients that are no denoisers."""
-        clients = self.at.clients
-        return clients[~self.collector.binding.is_denoiser[clients]]
-
-    @property
-    def numbers(self) -> list[int]:
-        """Numbers of the denoisers that take part, ascending."""
-        found: list[int] = np.unique(self.collector.binding.group[self.at.clients]).tolist()
-        return found
-
-    @property
-    def course(self) -> Course:
-        """The paths of the attempt."""
-        at = self.at
-        members = at.clients.astype("<u4").tobytes()
-        serial = at.serial.to_bytes(8, "little")
-        return Course(
-            config=self.collector.routing.routing,
-            serial=at.serial,
-            context=course_context(at.series, at.roster, _DOMAIN, serial, at.state, members),
-            roster=at.roster,
-            senders=tuple(self.senders.tolist()),
-            recipients=tuple(Node(Role.DENOISER, number) for number in self.numbers),
-        )
-
-    def due(self, number: int) -> int:
-        """How many clients a denoiser awaits messages of."""
-        return int(np.count_nonzero(self.collector.binding.group[self.senders] == number))
-
-    def encode(self, block: RowBlock, step: Step) -> bytes:
-        """Rows of one party, as they are sent."""
-        return encode_rows(block, round_=self.at.round, step=step, codec=self.collector.codec)
-
-    def decode(self, data: bytes, step: Step) -> RowBlock:
-        """Inverse of ``encode``.
-
-        Raises:
-            WireError: anything else.
-        """
-        collector = self.collector
-        round_, found, block = decode_rows(data, codec=collector.codec, n_rows=collector.n_items)
-        fits = block.values is not None and block.values.shape[1] == collector.width
-        if (round_, found) != (self.at.round, step) or not (fits or not len(block.rows)):
-            raise WireError(f"no rows of {step.name} of round {self.at.round}")
-        if (block.counts is not None) != (step is Step.DENOISE):
-            raise WireError("denoisers alone send counts")
-        return block
-
-    def named(self, kind: _Named, block: RowBlock, by: Identity) -> Parcel:
-        """A signed message to the server."""
-        data = seal(
-            Family.DENOISING,
-            kind,
-            self.encode(block, _STEPS[kind]),
-            sender=by.node,
-            key=by.key,
-            round_=self.at.serial,
-            context=self.course.context,
-        )
-        return Parcel(by.node, SERVER, kind.name, data)
-
-    def read(self, data: bytes, kind: _Named) -> tuple[Node, RowBlock]:
-        """Sender and rows of such a message.
-
-        Raises:
-            ProtocolError, WireError: it is none.
-        """
-        found = open_envelope(
-            data,
-            family=Family.DENOISING,
-            kinds=_Named,
-            roster=self.at.roster,
-            round_=self.at.serial,
-            context=self.course.context,
-        )
-        if found.kind != kind:
-            raise ProtocolError(f"expected {kind.name}, got {_Named(found.kind).name}")
-        return found.sender, self.decode(found.body, _STEPS[kind])
 
 
 class RoutedClient:
@@ -212,7 +102,7 @@ class RoutedClient:
         first = course.mixes[0]
         sealed = course.seal(Kind.CELLS, cells_for(first, cells), self._identity)
         return [
-            attempt.named(_Named.UPLOAD, block, self._identity),
+            attempt.named(Named.UPLOAD, block, self._identity),
             Parcel(self.node, first, Kind.CELLS.name, sealed),
         ]
 
@@ -304,7 +194,7 @@ class RoutedDenoiser(PathEnd):
             values=self._attempt.collector.codec.reduce(self._values[rows]),
             counts=self._counts[rows],
         )
-        return self._attempt.named(_Named.SUMS, block, self._identity)
+        return self._attempt.named(Named.SUMS, block, self._identity)
 
     def _is_list(self, data: bytes) -> bool:
         try:
@@ -363,7 +253,7 @@ class RoutedServer:
             ends = (*self._clients, *course.mixes, *denoisers)
             sent = from_server(ends, Kind.KEY.name, *came)
         elif before == "UPLOADS":
-            for block in self._rows(came, _Named.UPLOAD, self._clients):
+            for block in self._rows(came, Named.UPLOAD, self._clients):
                 self._total.add(block)
         elif before == "RECEIPTS":
             course.open_each(came, Kind.RECEIPT, denoisers)
@@ -374,7 +264,7 @@ class RoutedServer:
             sent = from_server(denoisers, Kind.SEEN.name, *self._lists, *came)
         elif before == "SUMS":
             total = self._total
-            for block in self._rows(came, _Named.SUMS, denoisers):
+            for block in self._rows(came, Named.SUMS, denoisers):
                 accumulate(total.ring, total.counts, block.rows, block, sign=-1)
         self.stage = next(self._stages)
         return sent
@@ -395,7 +285,7 @@ class RoutedServer:
         """
         require_recorded(HostedDenoisers(self._attempt.collector))
 
-    def _rows(self, came: Sequence[bytes], kind: _Named, due: Sequence[Node]) -> list[RowBlock]:
+    def _rows(self, came: Sequence[bytes], kind: Named, due: Sequence[Node]) -> list[RowBlock]:
         """The rows of each of some parties.
 
         Raises:

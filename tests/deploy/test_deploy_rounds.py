@@ -33,6 +33,8 @@ FEDDMF: dict[str, Any] = {
     "data": {"name": "synthetic", "clients": 24, "items": 40, "cut": {"organisations": 3}},
     "algorithm": {"name": "feddmf", "form": "averaged", "epochs": 2},
 }
+EXCHANGED: dict[str, Any] = {"data": FEDDMF["data"], "algorithm": {"name": "feddmf", "epochs": 1}}
+"""Organisations give each other vectors."""
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
@@ -56,6 +58,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
         ((MASKS,), HPFL),
         ((MASKS,), FEDDMF),
+        ((), EXCHANGED),
+        ((MASKS,), EXCHANGED),
     ],
     ids=[
         "plain",
@@ -68,6 +72,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         "furl",
         "hpfl",
         "feddmf",
+        "exchanged",
+        "exchanged, masked",
     ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
@@ -361,9 +367,9 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
         (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
         (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
         (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
-        (settings(algorithm={"name": "feddmf", "epochs": 1}, data=FEDDMF["data"]), "algorithm"),
+        (settings(algorithm={"name": "gpfedrec"}), "algorithm.name"),
     ],
-    ids=["two sums", "hidden from the server", "no halves", "between clients"],
+    ids=["two sums", "hidden from the server", "no channel", "single tables"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

@@ -17,6 +17,7 @@ from secure_fedrec.engines.distributed.ahead import Lookahead
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.learner import TABLE, Learner
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
+from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
@@ -26,7 +27,6 @@ from secure_fedrec.protection.hosting import (
     Overheard,
     Standing,
     hosting_of,
-    require_recorded,
 )
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
@@ -97,7 +97,7 @@ class Coordinator:
         self._identity = identity
         self._hosting = hosting_of(learner.stack)
         if record is not None:
-            require_recorded(self._hosting)
+            learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
         self._checkpoint = checkpoint
         self._timeout = timeout
@@ -222,6 +222,7 @@ class Coordinator:
         invited = learner.invited(round_)
         taken = self._lookahead.take(invited, channel.sessions())
         serial = self._next_serial() if taken is None else taken.at.serial
+        more = more and not isinstance(learner.algorithm, Exchanging)  # its halves come later
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
         chosen = self._there(round_) if self._hosting.whole else None
         at = learner.standing(self._agreement, round_, serial, public, chosen)
@@ -270,7 +271,12 @@ class Coordinator:
         hub = hub if overheard is None else overheard
         bags = None if self._bags is None else BagHub(hub, at, self._bags)
         between, driven = self._lookahead.publish, hub if bags is None else bags
+        exchanging = isinstance(learner.algorithm, Exchanging)
+        if exchanging:
+            driven = PeerHub(driven, Peers(at, learner.stack.codec))
         drive(driven, self.channel, timeout=self._timeout, between=between)
+        if exchanging and not np.array_equal(total.heard(), at.clients):
+            raise ProtocolError("clients that gave to each other are not all in the sum")
         aggregate = replace(total.aggregate(), layout=learner.stack.layout)
         if bags is not None:
             aggregate = replace(aggregate, bags=bags.bags(total.heard()))
@@ -315,13 +321,11 @@ def require_carried(learner: Learner) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
-        ConfigError: clients give rows to each other, some of them are sent a part of the state, or
-            they keep it from the server; or a layer's parties cannot be elsewhere.
+        ConfigError: some clients are sent a part of the state, or they keep it from the server; or
+            a layer's parties cannot be elsewhere.
     """
     _ = hosting_of(learner.stack), bags_of(learner.stack.bags)
     algorithm, name = learner.algorithm, type(learner.algorithm).__name__
-    if isinstance(algorithm, Exchanging):
-        raise ConfigError("algorithm", name, "clients give each other rows, which sites do not")
     if isinstance(algorithm, Addressed):
         raise ConfigError("algorithm", name, "sends parts of its state to some clients only")
     if "server" in learner.stack.collector.model_hidden_from:

@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines.distributed.messages import Agreement, Request, decode_state
 from secure_fedrec.engines.local import CohortConfig
-from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.hosting import Standing, hosting_of
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.hosting import Standing, hosting_of, require_recorded
 from secure_fedrec.protection.masking import state_hash
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
@@ -41,6 +41,16 @@ class Learner:
     def initial(self) -> PublicState:
         """The public state before round 1."""
         return self.algorithm.initial_public(self.n_rows, self.streams)
+
+    def require_recorded(self) -> None:
+        """Refuse to record what does not come to a run.
+
+        Raises:
+            ConfigError: messages of which hosts cannot say who sent them, or that they do not show.
+        """
+        require_recorded(hosting_of(self.stack))
+        if isinstance(self.algorithm, Exchanging):
+            raise ConfigError("--record", True, "hosts do not show what clients give each other")
 
     def invited(self, round_: int, among: IntArray | None = None) -> IntArray:
         """int64[P], ascending: the clients of a round.

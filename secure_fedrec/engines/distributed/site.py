@@ -16,12 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.engines.distributed.halves import ClientHalves
 from secure_fedrec.engines.distributed.home import Home, Kept
 from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.engines.distributed.messages import Agreement, Request
 from secure_fedrec.engines.distributed.own import Own, OwnBags
+from secure_fedrec.engines.distributed.peers import PeerParty, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
@@ -32,13 +33,13 @@ from secure_fedrec.protection.hosting import (
     Standing,
     helpers_at,
     hosting_of,
-    require_recorded,
 )
 from secure_fedrec.protection.masking import FileJournal, Journal
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.stack import StackSession
+from secure_fedrec.uploads import PeerBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
@@ -92,7 +93,7 @@ class Site:
         self._vault = vault
         self._hosting: Hosting = hosting_of(learner.stack)
         if record is not None:
-            require_recorded(self._hosting)
+            learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home
@@ -177,7 +178,9 @@ class Site:
         """Train, and make this attempt's halves."""
         public, at = self._learner.read(self._agreement, request)
         wire = self._recorded(public)
-        own = self._trained(public, at, wire) if self.client in at.clients else None
+        invited, algorithm = self.client in at.clients, self._learner.algorithm
+        exchanging = isinstance(algorithm, Exchanging)
+        own = self._trained(public, at, wire) if invited and not exchanging else None
         desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, self._identities[node], desk)
@@ -185,14 +188,30 @@ class Site:
         }
         if self._record is not None and not parties:
             self._record.end(at.round)
-        if own is None:
-            self._halves.drop()
+        if own is not None:
+            parties[self.identity.node] = self._half(at, own)
+        elif invited and isinstance(algorithm, Exchanging):
+            parties[self.identity.node] = self._exchanging(algorithm, public, at)
         else:
-            half = self._halves.begin(at, own.block, own.virtual)
-            if self._bags is not None:
-                half = Giver(half, at, self.identity, self._bags, own.bags)
-            parties[half.node] = half
+            self._halves.drop()
         self._attempt = _Attempt(request.serial, parties)
+
+    def _half(self, at: Standing, own: Own) -> Party:
+        """The client's half, loaded with what it sends."""
+        half = self._halves.begin(at, own.block, own.virtual)
+        if self._bags is not None:
+            half = Giver(half, at, self.identity, self._bags, own.bags)
+        return half
+
+    def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:
+        """The client's half of a round that begins with what clients give each other."""
+        clients, streams = np.array([self.client]), self._learner.streams
+        return PeerParty(
+            Peers(at, self._learner.stack.codec),
+            self.identity,
+            lambda: algorithm.give(clients, public, self._vault, streams),
+            lambda given: self._half(at, self._trained(public, at, None, given)),
+        )
 
     def _recorded(self, public: PublicState) -> Wire | None:
         """Begin the record of an attempt; where its parties show what they read."""
@@ -214,16 +233,25 @@ class Site:
             current = attempt.parties.get(node)
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
 
-    def _trained(self, public: PublicState, at: Standing, wire: Wire | None) -> Own:
+    def _trained(
+        self,
+        public: PublicState,
+        at: Standing,
+        wire: Wire | None,
+        given: PeerBlock | None = None,
+    ) -> Own:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
-        step = learner.algorithm.client_step(clients, public, vault, learner.streams)
+        algorithm = learner.algorithm
         own = Own(clients, exempt=self._hosting.exempt(self.client))
         wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
         bags = None if self._bags is None else OwnBags(own)
-        StackSession(learner.stack, own, at.round, wire, bags).submit(step)
         vault.begin(2**28)
         try:
+            if given is not None and isinstance(algorithm, Exchanging):
+                algorithm.take(clients, given, vault)
+            step = algorithm.client_step(clients, public, vault, learner.streams)
+            StackSession(learner.stack, own, at.round, wire, bags).submit(step)
             step.commit(vault)
             learnt = self._kept.begun(at.serial, vault.snapshot())
         finally:

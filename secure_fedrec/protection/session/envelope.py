@@ -43,6 +43,7 @@ class Family(IntEnum):
     BAGS = 5
     ROUTING = 6
     DENOISING = 7
+    PEERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
