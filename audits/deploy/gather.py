@@ -47,7 +47,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 _MODEL = Step.MODEL.name.lower()
 _PRIVATE = "private-"
 _ROWS = tuple(
-    step.name.lower() for step in (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
+    step.name.lower()
+    for step in (Step.COUNTS, Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 )
 """Beginnings of the kinds of blocks that hold messages with rows."""
 

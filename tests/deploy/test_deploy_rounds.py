@@ -364,12 +364,11 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("raw", "key"),
     [
-        (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
         (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
         (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
         (settings(algorithm={"name": "gpfedrec"}), "algorithm.name"),
     ],
-    ids=["two sums", "hidden from the server", "no channel", "single tables"],
+    ids=["hidden from the server", "no channel", "single tables"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

@@ -23,12 +23,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError, renamed_keys
+from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import count_beside, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
+from secure_fedrec.protection.hidden_sums.floored_hosted import HostedFloor
 from secure_fedrec.protection.hidden_sums.hosted import HostedMasks
 from secure_fedrec.protection.hidden_sums.protocol import (
     MaskedRounds,
@@ -181,16 +182,10 @@ class MaskedSum(HiddenSum):
         )
         return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
-    def hosting(self) -> HostedMasks:
-        """Halves of rounds whose clients are elsewhere.
-
-        Raises:
-            ConfigError: a tail floor, which takes two sums a round.
-        """
-        if self.config.floor is not None:
-            problem = "sums twice a round, which rounds of several hosts do not"
-            raise ConfigError("protection.tail_floor", self.config.tail_floor, problem, (0, 1))
-        return HostedMasks(self)
+    def hosting(self) -> HostedMasks | HostedFloor:
+        """Halves of rounds whose clients are elsewhere; with a tail floor, of two sums each."""
+        floor = self.config.floor
+        return HostedMasks(self) if floor is None else HostedFloor(self, floor)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
         """Begin a round.
