@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tqdm import tqdm
 
 from audits.config.audit import load_config
-from audits.deploy.homes import Layout, open_coordinator, provision
+from audits.deploy.homes import Layout, OwnOperator, open_coordinator, provision
 from audits.run.build import build_federation, load_dataset
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
@@ -187,7 +187,8 @@ def hosts(
         transport = GridTransport(control.run())
         _await(transport, list(processes.values()), nodes)
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
+        beacon = OwnOperator(layout) if layout.operator.exists() else None
+        coordinator = open_coordinator(layout, transport, record=record, beacon=beacon, **options)
         yield Hosts(coordinator, transport, processes)
 
 

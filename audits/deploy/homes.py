@@ -2,6 +2,7 @@
 
     agreement/  blueprint.json, roster, operator.pub, layer.pub   the same on every host
     server/     identity, state.npz, recording/
+    operator/   operator.key, beacons/, where rounds take public randomness
     sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/, recording/
     sites/NAME  NAME.identity, layer.key, state/   of a helper with a host of its own
 
@@ -14,6 +15,7 @@ to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the 
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +44,9 @@ from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.masking import FileJournal
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
-from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon
+from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
 from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.operator import load_operator, save_operator
 from secure_fedrec.vault import Vault
 
 _EXAMPLE, _OWN = "example.", "own."
@@ -79,6 +82,11 @@ class Layout:
         """A client's own."""
         return self.root / "sites" / str(client)
 
+    @property
+    def operator(self) -> Path:
+        """The operator's key, where it is here."""
+        return self.root / "operator" / "operator.key"
+
     def host(self, node: Node) -> Path:
         """A host's own."""
         if node == SERVER:
@@ -100,6 +108,7 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     """Make the folders of all hosts, with new keys, and part the data among the sites.
 
     The operator's key signs one roster and is forgotten: nobody joins such a federation later.
+    Where rounds take public randomness it is kept, in a folder of its own, for that.
 
     Raises:
         ConfigError: the algorithm or a layer cannot be deployed.
@@ -131,6 +140,9 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     for node, secret in keys.private.items():
         place = layout.host(hosts[node]) / _SECRET
         replace_file(place, secret, private=True, durable=True)
+    if hosting.takes_beacons:
+        layout.operator.parent.mkdir(mode=0o700, exist_ok=True)
+        save_operator(operator, layout.operator)
     save_agreement(layout.agreement, blueprint, roster, keys.public)
     return blueprint
 
@@ -273,6 +285,38 @@ def open_coordinator(
 def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
     """What the operator has published, in a host's own folder."""
     return SignedBeacon(own / "beacons", operator=agreed.roster.operator, digest=agreed.digest)
+
+
+class OwnOperator:
+    """The operator of a deployment that is tried on one machine: it publishes what is due.
+
+    Over many hosts it is a person's command (``roster beacon``); owners of hosts fetch the files.
+
+    Args:
+        layout: folders of all hosts, and the operator's.
+
+    Raises:
+        ConfigError: the operator's key is not here.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        _, self._agreed = load_agreement(layout.agreement)
+        self._key = load_operator(layout.operator)
+        self._hosts = [layout.server, *map(layout.site, layout.sites())]
+        self._published = layout.operator.parent / "beacons"
+        self._own = signed_beacon(self._agreed, layout.operator.parent)
+
+    def values(self) -> Mapping[int, bytes]:
+        """All that was published (``Beacon``)."""
+        return self._own.values()
+
+    def ask(self, epoch: int) -> None:
+        """Publish up to an epoch, and bring it to every host (``Asked``)."""
+        for each in range(max(self.values(), default=0) + 1, epoch + 1):
+            path = publish(self._published, self._key, digest=self._agreed.digest, epoch=each)
+            for host in self._hosts:
+                (host / "beacons").mkdir(exist_ok=True)
+                replace_file(host / "beacons" / path.name, path.read_bytes())
 
 
 def recording(blueprint: Blueprint, own: Path) -> Record:

@@ -114,11 +114,13 @@ class Hosting(Protocol):
         whole: whether no sum is formed without every client of an attempt; one that is begun anew
             is of those that are there.
         recorded: whether hosts can take down what they see, so that it comes to a run.
+        takes_beacons: whether rounds may be drawn by public randomness.
     """
 
     last_stage: str
     whole: bool
     recorded: bool
+    takes_beacons: bool
 
     def shared_keys(self) -> SharedKeys:
         """New keys of the layer's own, for one federation."""
@@ -208,6 +210,7 @@ class NoHelpers:
     last_stage = ""
     whole = False
     recorded = True
+    takes_beacons = False
 
     def shared_keys(self) -> SharedKeys:
         """None."""

@@ -18,7 +18,7 @@ and run in the real one. Against an active server a floor is refused: it would l
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
-from secure_fedrec.settings import Natural, Settings, Share
+from secure_fedrec.settings import Natural, OneOf, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
@@ -70,8 +70,10 @@ class MaskingLayerConfig(Settings, section="protection"):
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
             More than that needs a curious server: an active one would sign false counts.
         corrupt: fraction of the federation's clients that may work with the server.
-        adversary: the server that is withstood, "curious" or "active"; an active one needs the
-            complete graph here, which reaches up to 128 clients per round.
+        adversary: the server that is withstood, "curious" or "active".
+        beacon: against an active server rounds of more than 128 clients mask on a sparse graph,
+            which public randomness draws: that of the roster's "operator", one signed value a
+            round; the embedded engine draws it itself. "none" has complete graphs alone.
 
     Raises:
         ConfigError: a field is out of range.
@@ -82,8 +84,11 @@ class MaskingLayerConfig(Settings, section="protection"):
     tail_floor: Natural = 0
     corrupt: Share = 0.1
     adversary: Adversary = "curious"
+    beacon: Annotated[str, OneOf(("none", "operator"))] = "none"
 
     def _agree(self) -> None:
+        if self.beacon != "none" and self.adversary != "active":
+            raise self.refusal("beacon", "has no effect against a curious server")
         if self.floor is not None:
             TailFloor.require_curious(self.adversary, key="protection.adversary")
 
