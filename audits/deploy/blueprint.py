@@ -17,7 +17,7 @@ from audits.system import Apart, Task
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.engines import sizes_of
-from secure_fedrec.engines.distributed.site import Learner
+from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection import BagShape, Sizes, build_stack
 from secure_fedrec.protection.stack import Stack

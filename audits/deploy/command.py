@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tqdm import tqdm
 
 from audits.config.audit import load_config
-from audits.deploy.homes import Layout, open_coordinator, provision
+from audits.deploy.homes import Layout, OwnOperator, open_coordinator, provision
 from audits.run.build import build_federation, load_dataset
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
@@ -121,12 +121,12 @@ class Hosts(NamedTuple):
     Attributes:
         coordinator: the server's host.
         transport: carries its messages.
-        sites: processes of the sites, by client.
+        sites: processes of the sites, by client; of helpers alone, by name.
     """
 
     coordinator: Coordinator
     transport: "GridTransport"
-    sites: "Mapping[int, Running]"
+    sites: "Mapping[int | str, Running]"
 
 
 @contextmanager
@@ -164,30 +164,31 @@ def hosts(
     flower = layout.root / "flower"
     flower.mkdir(mode=0o700, exist_ok=True)
     make_certificates(flower)
-    clients = layout.sites()
-    own, *ports = free_ports(1 + len(clients))
+    folders: dict[int | str, Path] = {client: layout.site(client) for client in layout.sites()}
+    folders |= {name: layout.root / "sites" / name for name in layout.lone()}
+    own, *ports = free_ports(1 + len(folders))
     address = f"{LOOPBACK}:{own}"
     with ExitStack() as ending:
         link = start_superlink(flower, own, flower / "home")
         ending.callback(link.stop)
         control = Link(address, flower / "ca.pem")
         ending.callback(control.close)
-        processes: dict[int, Running] = {}
+        processes: dict[int | str, Running] = {}
         ending.callback(lambda: stop_all(list(processes.values())))
         nodes = set()
-        for client, port in zip(clients, ports, strict=True):
-            place = layout.site(client)
+        for (name, place), port in zip(folders.items(), ports, strict=True):
             nodes.add(control.register(node_key(place / "node.key")))
             command = [sys.executable, "-m", site]
             command += [str(layout.agreement), str(place), "--superlink", address]
             command += ["--certificates", str(flower / "ca.pem"), "--port", str(port)]
             command += ["--record"] * record
             log = place / "site.log"
-            processes[client] = Running(f"site {client}", command, log, {})
+            processes[name] = Running(f"site {name}", command, log, {})
         transport = GridTransport(control.run())
         _await(transport, list(processes.values()), nodes)
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
+        beacon = OwnOperator(layout) if layout.operator.exists() else None
+        coordinator = open_coordinator(layout, transport, record=record, beacon=beacon, **options)
         yield Hosts(coordinator, transport, processes)
 
 
@@ -221,9 +222,9 @@ def server_alone(
         options = {"timeout": 120.0, **options}
         coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
         end = time.monotonic() + _PATIENCE
-        while len(coordinator.channel.present()) < coordinator.expected:
+        while len(coordinator.channel.hosts) < coordinator.expected:
             if time.monotonic() > end:
-                found = len(coordinator.channel.present())
+                found = len(coordinator.channel.hosts)
                 raise HostError(f"{found} of {coordinator.expected} sites are there")
             coordinator.channel.greet(_PATIENCE)
             time.sleep(1.0)

@@ -32,10 +32,11 @@ from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import RecordedRun, RoundReport
 from secure_fedrec.engines.distributed import Coordinator, Home
+from secure_fedrec.engines.distributed.learner import TABLE
 from secure_fedrec.engines.distributed.messages import encode_state
 from secure_fedrec.engines.distributed.record import LINE, SUMMED, Record
-from secure_fedrec.engines.distributed.site import TABLE
 from secure_fedrec.errors import ProtocolError, TranscriptError
+from secure_fedrec.protection.session import Node, Role
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import BlockStore, Step
@@ -46,7 +47,8 @@ Columns = Mapping[str, npt.NDArray[Any]]
 _MODEL = Step.MODEL.name.lower()
 _PRIVATE = "private-"
 _ROWS = tuple(
-    step.name.lower() for step in (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
+    step.name.lower()
+    for step in (Step.COUNTS, Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 )
 """Beginnings of the kinds of blocks that hold messages with rows."""
 
@@ -113,7 +115,8 @@ class _Hosts:
     def __init__(self, federation: Federation[Task], layout: Layout) -> None:
         self.rounds = federation.config.algorithm.rounds
         self._layout = layout
-        self._blueprint, _ = load_agreement(layout.agreement)
+        self._blueprint, agreed = load_agreement(layout.agreement)
+        self.authority = Node(Role.AUTHORITY) in agreed.roster
         self.coordinator: Coordinator = open_coordinator(layout, _Nobody())
         self.coordinator.resume()
         fresh = federation.fresh()
@@ -257,7 +260,7 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
     carried = 0
     for round_ in range(1, hosts.rounds + 1):
         for name, values in hosts.line(round_).items():
-            line[name] = line.get(name, np.zeros(n, dtype=np.int64)) + values
+            line[name] = line.get(name, np.zeros(n + 1, dtype=np.int64)) + values
         public = hosts.coordinator.public
         state = len(encode_state({TABLE: public.table, **public.extras}))
         carried += state * len(hosts.summed(round_)["clients"])
@@ -268,10 +271,16 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
             for end, side, role in (("sent", "senders", 0), ("received", "receivers", 1)):
                 at = _places(kind, role, columns[side], n, denoisers)
                 np.add.at(vectors[end], at, columns["lengths"])
-    found = {f"vectors_{end}": values[:n] for end, values in vectors.items()} | line
+    found = {f"vectors_{end}": values[:n] for end, values in vectors.items()}
+    found |= {name: values[:n] for name, values in line.items()}
     turned = {"sent": "received", "received": "sent"}
     of_server = [
         int(vectors[where][n]) if what == "vectors" else int(line[f"{what}_{turned[where]}"].sum())
+        for what in ("messages", "vectors", "bytes")
+        for where in ("sent", "received")
+    ]
+    of_authority = [
+        int(line[f"{what}_{where}"][n]) if hosts.authority and what != "vectors" else 0
         for what in ("messages", "vectors", "bytes")
         for where in ("sent", "received")
     ]
@@ -283,7 +292,7 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
     return {
         **found,
         "server": np.array(of_server),
-        "authority": np.zeros(6, dtype=np.int64),
+        "authority": np.array(of_authority),
         "beside": np.array(beside),
     }
 

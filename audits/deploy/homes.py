@@ -1,8 +1,13 @@
 """The folders of hosts: what a site and the server are given before they start.
 
-    agreement/  blueprint.json, roster, operator.pub   the same on every host
+    agreement/  blueprint.json, roster, operator.pub, layer.pub   the same on every host
     server/     identity, state.npz, recording/
+    operator/   operator.key, beacons/, where rounds take public randomness
     sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/, recording/
+    sites/NAME  NAME.identity, layer.key, state/   of a helper with a host of its own
+
+``layer.pub`` is what all hosts hold of a layer's own keys, ``layer.key`` what one host alone holds,
+where a layer has such keys.
 
 ``key`` seals the site's private state. It lies beside it here; a site that means its disk's copies
 to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the command).
@@ -10,6 +15,7 @@ to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the 
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,18 +28,29 @@ from audits.deploy.blueprint import Blueprint
 from audits.run.build import Federation
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
-from secure_fedrec.engines.distributed import Agreement, Coordinator, Home, Site, Transport
+from secure_fedrec.engines.distributed import (
+    Agreement,
+    Coordinator,
+    Home,
+    LoneSite,
+    Site,
+    Transport,
+)
 from secure_fedrec.engines.distributed.coordinator import require_carried
 from secure_fedrec.engines.distributed.home import KEY_BYTES
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.hosting import hosting_of
+from secure_fedrec.protection.masking import FileJournal
+from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
-from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon
+from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
 from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.operator import load_operator, save_operator
 from secure_fedrec.vault import Vault
 
 _EXAMPLE, _OWN = "example.", "own."
+_PUBLIC, _SECRET = "layer.pub", "layer.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,22 @@ class Layout:
         """A client's own."""
         return self.root / "sites" / str(client)
 
+    @property
+    def operator(self) -> Path:
+        """The operator's key, where it is here."""
+        return self.root / "operator" / "operator.key"
+
+    def host(self, node: Node) -> Path:
+        """A host's own."""
+        if node == SERVER:
+            return self.server
+        return self.root / "sites" / (str(node.number) if node.role is Role.CLIENT else named(node))
+
+    def lone(self) -> list[str]:
+        """Names of the hosts here that are of a helper alone, in order."""
+        found = (self.root / "sites").glob("*/*.identity")
+        return sorted({path.parent.name for path in found if not path.parent.name.isdecimal()})
+
     def sites(self) -> list[int]:
         """Clients whose sites are here, ascending."""
         found = (self.root / "sites").glob("*")
@@ -75,6 +108,7 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     """Make the folders of all hosts, with new keys, and part the data among the sites.
 
     The operator's key signs one roster and is forgotten: nobody joins such a federation later.
+    Where rounds take public randomness it is kept, in a folder of its own, for that.
 
     Raises:
         ConfigError: the algorithm or a layer cannot be deployed.
@@ -83,18 +117,18 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     blueprint = Blueprint.of(federation)
     learner = blueprint.learner()
     require_carried(learner)
-    helpers = hosting_of(learner.stack).helpers()
+    hosting = hosting_of(learner.stack)
     vault = federation.fresh().problem.vault
     clients = range(vault.n_clients)
-    hosts = {SERVER: -1} | {Node(Role.CLIENT, number): number for number in clients} | helpers
+    hosts = {node: node for node in (SERVER, *(Node(Role.CLIENT, number) for number in clients))}
+    hosts |= hosting.helpers()
     identities = {node: Identity.generate(node) for node in hosts}
     operator = Ed25519PrivateKey.generate()
     roster = Roster.of(operator, {node: each.public for node, each in identities.items()})
-    for folder in (layout.agreement, layout.server, *map(layout.site, clients)):
+    for folder in (layout.agreement, *map(layout.host, hosts.values())):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for node, identity in identities.items():
-        own = layout.server if node == SERVER else layout.site(hosts[node])
-        identity.save(own / identity_name(node))
+        identity.save(layout.host(hosts[node]) / identity_name(node))
     for number in clients:
         place = layout.site(number)
         replace_file(place / "key", os.urandom(KEY_BYTES), private=True, durable=True)
@@ -102,12 +136,21 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
         columns = {f"{_OWN}{name}": values for name, values in own.items()}
         columns |= {f"{_EXAMPLE}{name}": values for name, values in examples.items()}
         write_npz(place / "data.npz", columns, private=True)
-    save_agreement(layout.agreement, blueprint, roster)
+    keys = hosting.shared_keys()
+    for node, secret in keys.private.items():
+        place = layout.host(hosts[node]) / _SECRET
+        replace_file(place, secret, private=True, durable=True)
+    if hosting.takes_beacons:
+        layout.operator.parent.mkdir(mode=0o700, exist_ok=True)
+        save_operator(operator, layout.operator)
+    save_agreement(layout.agreement, blueprint, roster, keys.public)
     return blueprint
 
 
-def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster) -> None:
+def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster, keys: bytes = b"") -> None:
     """Write what all hosts are given."""
+    if keys:
+        replace_file(folder / _PUBLIC, keys)
     blueprint.save(folder / "blueprint.json")
     roster.save(folder / "roster")
     replace_file(folder / "operator.pub", roster.operator.hex().encode() + b"\n")
@@ -127,7 +170,9 @@ def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
         raise DataError(folder / "operator.pub", f"is no public key: {damage}") from damage
     blueprint = Blueprint.load(folder / "blueprint.json")
     roster = Roster.load(folder / "roster", operator=operator)
-    return blueprint, Agreement(digest=blueprint.digest, roster=roster)
+    public = folder / _PUBLIC
+    keys = public.read_bytes() if public.exists() else b""
+    return blueprint, Agreement(digest=blueprint.digest, roster=roster, keys=keys)
 
 
 def open_site(
@@ -169,6 +214,44 @@ def open_site(
     )
 
 
+def open_lone(agreement: Path, own: Path) -> LoneSite:
+    """The host of a helper that is at no client's.
+
+    Args:
+        agreement: folder of what all hosts are given.
+        own: the host's folder.
+
+    Raises:
+        DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
+    """
+    blueprint, agreed = load_agreement(agreement)
+    paths = sorted(own.glob("*.identity"))
+    if len(paths) != 1:
+        raise ConfigError("site", str(own), f"has {len(paths)} identities, not one helper's")
+    secret, state = own / _SECRET, own / "state"
+    state.mkdir(mode=0o700, exist_ok=True)
+    return LoneSite(
+        agreement=agreed,
+        learner=blueprint.learner(),
+        identity=Identity.load(paths[0]),
+        journal=FileJournal(state / "journal"),
+        secret=secret.read_bytes() if secret.exists() else b"",
+    )
+
+
+def open_host(agreement: Path, own: Path, **options: Any) -> Site | LoneSite:
+    """A client's host, or that of a helper alone, by what is in its folder.
+
+    Args:
+        agreement: folder of what all hosts are given.
+        own: the host's folder.
+        options: of ``open_site``; a helper alone keeps no data, so nothing of it is recorded.
+    """
+    if (own / identity_name(Node(Role.CLIENT))).exists():
+        return open_site(agreement, own, **options)
+    return open_lone(agreement, own)
+
+
 def open_coordinator(
     layout: Layout,
     transport: Transport,
@@ -204,6 +287,38 @@ def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
     return SignedBeacon(own / "beacons", operator=agreed.roster.operator, digest=agreed.digest)
 
 
+class OwnOperator:
+    """The operator of a deployment that is tried on one machine: it publishes what is due.
+
+    Over many hosts it is a person's command (``roster beacon``); owners of hosts fetch the files.
+
+    Args:
+        layout: folders of all hosts, and the operator's.
+
+    Raises:
+        ConfigError: the operator's key is not here.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        _, self._agreed = load_agreement(layout.agreement)
+        self._key = load_operator(layout.operator)
+        self._hosts = [layout.server, *map(layout.site, layout.sites())]
+        self._published = layout.operator.parent / "beacons"
+        self._own = signed_beacon(self._agreed, layout.operator.parent)
+
+    def values(self) -> Mapping[int, bytes]:
+        """All that was published (``Beacon``)."""
+        return self._own.values()
+
+    def ask(self, epoch: int) -> None:
+        """Publish up to an epoch, and bring it to every host (``Asked``)."""
+        for each in range(max(self.values(), default=0) + 1, epoch + 1):
+            path = publish(self._published, self._key, digest=self._agreed.digest, epoch=each)
+            for host in self._hosts:
+                (host / "beacons").mkdir(exist_ok=True)
+                replace_file(host / "beacons" / path.name, path.read_bytes())
+
+
 def recording(blueprint: Blueprint, own: Path) -> Record:
     """What a host takes down in its folder."""
     sizes, policy = blueprint.sizes, blueprint.settings.recording
@@ -213,12 +328,14 @@ def recording(blueprint: Blueprint, own: Path) -> Record:
 
 def identity_name(node: Node) -> str:
     """Of the file with a party's key."""
-    name = node.role.name.lower()
-    return (
-        f"{name}.identity"
-        if node.role in (Role.CLIENT, Role.SERVER)
-        else (f"{name}-{node.number}.identity")
-    )
+    one = node.role in (Role.CLIENT, Role.SERVER)
+    return f"{node.role.name.lower() if one else named(node)}.identity"
+
+
+def named(node: Node) -> str:
+    """Of a helper, in names of files and folders."""
+    number = layer_of(node) if node.role is Role.MIX else node.number
+    return f"{node.role.name.lower()}-{number}"
 
 
 def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""The process of one client's host: ``python -m audits.deploy.site AGREEMENT SITE ...``.
+"""The process of one host beside the server's: ``python -m audits.deploy.site AGREEMENT SITE ...``.
 
 It starts the site's SuperNode, fetches its tasks and answers them, until it is told to end, its
 SuperNode ends, or whoever started it is gone.
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audits.deploy.homes import open_site
+from audits.deploy.homes import open_host
 from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.errors import FedRecError
 
@@ -88,7 +88,7 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
 
     with ExitStack() as ending:
         ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
-        site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
+        site = open_host(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
         ending.callback(site.close)
         replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
         serve(partial(handled, replies), f"{LOOPBACK}:{parsed.port}", alive=alive)

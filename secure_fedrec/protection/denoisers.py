@@ -27,6 +27,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
+from secure_fedrec.protection.hosting import Hosting
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.plain import (
     DirectSession,
@@ -112,6 +113,19 @@ class Denoisers(TableCollector):
         self.config = config
         self.binding = Binding.draw(self.n_clients, config.count, streams.stream("denoisers"))
         self.arrival = streams.stream("arrival")
+
+    def hosting(self) -> Hosting:
+        """There are no halves elsewhere.
+
+        Raises:
+            ConfigError: always. What goes from host to host has a sender.
+        """
+        raise ConfigError(
+            "protection",
+            "denoisers",
+            "assumes a channel that hides who sends, which no line between hosts is: "
+            'add the layer "routing"',
+        )
 
     def participants(self, cohort: IntArray) -> IntArray:
         """Clients whose whole group can work.

@@ -6,8 +6,8 @@ hosts build the collector from the same configuration, so what parties must agre
 follows from it, and from what ``Standing`` says of the round.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -38,6 +38,7 @@ class Standing:
             makes it (``masking.state_hash``); b"" where it is not known yet.
         series: 16 bytes, by which two federations of the same roster differ.
         roster: keys of all parties.
+        keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
     """
 
@@ -47,7 +48,38 @@ class Standing:
     state: bytes
     series: bytes
     roster: Roster
+    keys: bytes = b""
     epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedKeys:
+    """Keys of a layer beside those on the roster, made once for a federation.
+
+    Args:
+        public: what every host is given.
+        private: what the host of one party alone is given, by party.
+    """
+
+    public: bytes = b""
+    private: Mapping[Node, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Desk:
+    """What a helper finds at its host.
+
+    Args:
+        wire: of a record of what it reads, whose round it completes; None keeps none.
+        journal: what the helper has committed to.
+        secret: its private key of the layer; b"" where it has none.
+        own: what the client of this host sends, one segment, where it takes part.
+    """
+
+    wire: Wire | None = None
+    journal: "Journal"
+    secret: bytes = b""
+    own: RowBlock | None = None
 
 
 class HostedSum(Protocol):
@@ -79,9 +111,19 @@ class Hosting(Protocol):
     Attributes:
         last_stage: of which clients give an answer over one public state once, in whatever attempt;
             empty where every attempt is like the first.
+        whole: whether no sum is formed without every client of an attempt; one that is begun anew
+            is of those that are there.
+        recorded: whether hosts can take down what they see, so that it comes to a run.
+        takes_beacons: whether rounds may be drawn by public randomness.
     """
 
     last_stage: str
+    whole: bool
+    recorded: bool
+    takes_beacons: bool
+
+    def shared_keys(self) -> SharedKeys:
+        """New keys of the layer's own, for one federation."""
 
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
         """The server's side.
@@ -110,16 +152,19 @@ class Hosting(Protocol):
             virtual: bool[n], which of its rows a cloak has made up.
         """
 
-    def helpers(self) -> dict[Node, int]:
-        """Parties beside clients and server, and at which client's host each of them is."""
+    def exempt(self, client: int) -> bool:
+        """Whether no cloak covers what a client sends."""
 
-    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> Party:
+    def helpers(self) -> dict[Node, Node]:
+        """Parties beside clients and server, and the client at whose host each is, or itself."""
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """The half of such a party.
 
         Args:
             at: the attempt.
             identity: its key.
-            wire: of a record of what it reads, whose round it completes; None keeps none.
+            desk: what it finds at its host.
         """
 
 
@@ -163,18 +208,79 @@ class NoHelpers:
     """Base of a ``Hosting`` whose only parties are clients and server."""
 
     last_stage = ""
+    whole = False
+    recorded = True
+    takes_beacons = False
 
-    def helpers(self) -> dict[Node, int]:
+    def shared_keys(self) -> SharedKeys:
+        """None."""
+        return SharedKeys()
+
+    def exempt(self, client: int) -> bool:
+        """Nobody: helpers are cloaked like others."""
+        return False
+
+    def helpers(self) -> dict[Node, Node]:
         """None."""
         return {}
 
-    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> Party:
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """There is none.
 
         Raises:
             ConfigError: always.
         """
         raise ConfigError("node", str(identity.node), "has no part in these rounds")
+
+
+class Once:
+    """A half that answers in a round once, whatever becomes of its host (a ``Party``).
+
+    Args:
+        half: the half.
+        journal: on disk before the first answer is given.
+        number: of what is answered once, greater than that of what was before.
+        roster: keys of all parties.
+        same: 8 bytes of what may be answered again under that number; None for nothing.
+    """
+
+    def __init__(
+        self,
+        half: Party,
+        journal: "Journal",
+        number: int,
+        roster: Roster,
+        *,
+        same: bytes | None = None,
+    ) -> None:
+        self.node = half.node
+        self._half = half
+        self._journal = journal
+        self._round_id = number.to_bytes(8, "little") + (bytes(8) if same is None else same)
+        self._again = same is not None
+        self._roster = roster
+        self._begun = False
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """As the half (``Party.step``).
+
+        Raises:
+            ProtocolError: an answer was given already, in this process or in another one.
+            CheckpointError: the journal cannot be written; nothing is sent.
+        """
+        answers = self._half.step(inbox)
+        if self._again and self._journal.begun_last(self._round_id):
+            return answers
+        if answers and not self._begun:
+            self._journal.begin(
+                self._round_id,
+                roster_version=self._roster.version,
+                epoch=0,
+                round_floor=self._roster.round_floor,
+                owner=self.node.number,
+            )
+            self._begun = True
+        return answers
 
 
 class Overheard:
@@ -246,6 +352,22 @@ def hosting_of(stack: "Stack") -> Hosting:
             "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
         )
     return collector.hosting()
+
+
+def require_recorded(hosting: Hosting) -> None:
+    """Refuse to record what does not come to a run.
+
+    Raises:
+        ConfigError: messages have no senders at those who read them, so nobody could tell the truth
+            that attacks are scored against.
+    """
+    if not hosting.recorded:
+        raise ConfigError("--record", True, "hosts cannot say who sent what came through mixes")
+
+
+def helpers_at(hosting: Hosting, host: Node) -> list[Node]:
+    """The helpers at a host."""
+    return [node for node, place in hosting.helpers().items() if place == host]
 
 
 def joined_clients(numbers: Sequence[int]) -> IntArray:

@@ -28,6 +28,7 @@ from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.plain import TableSizes
+from secure_fedrec.protection.routed_hosted import HostedDenoisers
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
     RoutingConfig,
@@ -115,13 +116,25 @@ class RoutedDenoisers(Denoisers):
         Raises:
             ProtocolError: its batch would hold the cells of one sender alone.
         """
-        senders = int(np.count_nonzero(~self.binding.is_denoiser[participants]))
+        self.require_senders(round_, int(np.count_nonzero(~self.binding.is_denoiser[participants])))
+        return RoutedSession(self, round_, participants, wire)
+
+    @staticmethod
+    def require_senders(round_: int, senders: int) -> None:
+        """Refuse a batch of one sender's cells.
+
+        Raises:
+            ProtocolError: one client alone would send through the mixes.
+        """
         if 0 < senders < LEAST_SENDERS:
             raise ProtocolError(
                 f"round {round_}: {senders} client sends through the mixes, at least "
                 f"{LEAST_SENDERS} must"
             )
-        return RoutedSession(self, round_, participants, wire)
+
+    def hosting(self) -> HostedDenoisers:
+        """Halves of rounds whose parties are elsewhere."""
+        return HostedDenoisers(self)
 
     def noise_sizes(self, block: RowBlock) -> IntArray:
         """Bytes of each client's cells."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from audits.config.audit import parse_config
-from audits.deploy.homes import Layout, open_coordinator, open_site, provision
+from audits.deploy.homes import Layout, open_coordinator, open_host, provision
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
@@ -33,7 +33,7 @@ class MemoryTransport:
         labels: of all exchanges.
     """
 
-    sites: dict[int, Site]
+    sites: dict[int, Any]
     out: Relay = lambda label, client, data: [data]
     back: Relay = lambda label, client, data: [data]
     log: list[tuple[int, str]] = field(default_factory=list)
@@ -59,6 +59,14 @@ class MemoryTransport:
                     continue
                 for each in self.back(label, client, answer):
                     yield address, each
+
+
+def places(layout: Layout) -> dict[int, str]:
+    """Folder of each host: clients by number, hosts of helpers alone from 100 on."""
+    return {n: str(n) for n in layout.sites()} | dict(enumerate(layout.lone(), LONE))
+
+
+LONE = 100
 
 
 @dataclass
@@ -90,7 +98,10 @@ class Deployment:
         layout = Layout(folder)
         provision(federation, layout)
         transport = MemoryTransport(
-            {n: open_site(layout.agreement, layout.site(n), record=record) for n in layout.sites()}
+            {
+                n: open_host(layout.agreement, layout.root / "sites" / name, record=record)
+                for n, name in places(layout).items()
+            }
         )
         coordinator = open_coordinator(layout, transport, record=record, **options)
         return cls(federation, layout, transport, coordinator, record=record)
@@ -100,12 +111,18 @@ class Deployment:
             self.last = self.coordinator.run_round(more=more)
             self.clients[self.last.round] = self.last.clients
 
+    def site(self, client: int) -> Site:
+        """The host of a client."""
+        found = self.transport.sites[client]
+        assert isinstance(found, Site)
+        return found
+
     def kill(self, client: int) -> None:
         self.transport.sites.pop(client).close()
 
     def restart(self, client: int) -> None:
-        place = self.layout.site(client)
-        site = open_site(self.layout.agreement, place, record=self.record)
+        place = self.layout.root / "sites" / places(self.layout)[client]
+        site = open_host(self.layout.agreement, place, record=self.record)
         self.transport.sites[client] = site
 
     def twin(self, rounds: int | None = None) -> LocalEngine:
@@ -133,7 +150,10 @@ class Deployment:
         assert public.extras.keys() == twin.public.extras.keys()
         for name, values in public.extras.items():
             assert values.tobytes() == twin.public.extras[name].tobytes()
-        for client, site in self.transport.sites.items():
+        for client in self.layout.sites():
+            site = self.transport.sites.get(client)
+            if not isinstance(site, Site):
+                continue
             for name, values in site.tables().items():
                 if name in twin.vault.ragged_names():
                     expected = twin.vault.read_ragged(name, client)

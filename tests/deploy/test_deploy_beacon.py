@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from audits import cli
 from audits.deploy.homes import (
+    OwnOperator,
     load_agreement,
     open_coordinator,
     open_site,
@@ -17,6 +18,7 @@ from audits.deploy.homes import (
     signed_beacon,
 )
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.hidden_sums import layers
 from secure_fedrec.protection.masking import MaskingServer, find_parameters
 from secure_fedrec.protection.masking.agreed import policy
 from secure_fedrec.protection.session import Identity, Roster
@@ -36,6 +38,30 @@ def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_parameters.__kwdefaults__ is not None
     monkeypatch.setitem(find_parameters.__kwdefaults__, "complete_up_to", 4)
     monkeypatch.setattr(policy, "COMPLETE_UP_TO", 4)
+
+
+def test_a_configuration_takes_public_randomness(
+    sparse: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More clients than a complete graph has: refused without it; the embedded engine's bits with
+    it, those of its real execution too."""
+    monkeypatch.setattr(layers, "COMPLETE_UP_TO", 4)
+    data, algorithm = {**SMALL, "clients": CLIENTS}, {"rounds": 2, "rank": 2}
+    with pytest.raises(ConfigError, match="need a sparse graph"):
+        Deployment.of(settings(SPARSE, data=data, algorithm=algorithm), tmp_path / "none")
+    taken = {**SPARSE, "beacon": "operator", "execution": "real"}
+    ran = Deployment.of(settings(taken, data=data, algorithm=algorithm), tmp_path / "taken")
+    operator = OwnOperator(ran.layout)
+    ran.coordinator = open_coordinator(ran.layout, ran.transport, beacon=operator)
+    ran.rounds(1)
+    ran.rounds(1, more=False)
+    assert sorted(operator.values()) == [1, 2]
+    assert ran.transport.log == []
+    ran.require_equal()
+    assert ran.layout.operator.stat().st_mode & 0o077 == 0
+    ran.layout.operator.unlink()
+    with pytest.raises(ConfigError):
+        OwnOperator(ran.layout)
 
 
 class Operator:

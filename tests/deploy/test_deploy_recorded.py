@@ -16,6 +16,7 @@ from audits.run.folder import one_writer, write_own_config
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript
 from tests.deploy.memory import Deployment
+from tests.deploy.test_deploy_whole import PAILLIER
 
 ROUNDS = 2
 MASKS = {"layer": "masking", "adversary": "active", "execution": "real"}
@@ -71,8 +72,13 @@ def views(raw: Mapping[str, Any], out: Path, *corrupt: str) -> Any:
 
 @pytest.mark.parametrize(
     ("layers", "clients", "attacks"),
-    [((), 5, ["direct", "intersection"]), ((MASKS,), 10, ["tail-items", "table-steps"])],
-    ids=["plain", "masked"],
+    [
+        ((), 5, ["direct", "intersection"]),
+        ((MASKS,), 10, ["tail-items", "table-steps"]),
+        (({"layer": "masking", "tail_floor": 3},), 10, ["tail-items"]),
+        ((PAILLIER,), 4, ["tail-items"]),
+    ],
+    ids=["plain", "masked", "floor", "paillier"],
 )
 def test_an_audit_finds_what_it_finds_locally(
     layers: tuple[Mapping[str, Any], ...], clients: int, attacks: list[str], tmp_path: Path

@@ -132,7 +132,7 @@ def test_a_session_of_before_is_not_taken_up(tmp_path: Path) -> None:
 
     ran.transport.out = recording
     ran.rounds(1)
-    site = ran.transport.sites[2]
+    site = ran.site(2)
     before: dict[str, Any] = dict(site.tables())
     greeting, *requests = recorded
     site.answer(greeting)

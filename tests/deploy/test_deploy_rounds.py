@@ -33,6 +33,8 @@ FEDDMF: dict[str, Any] = {
     "data": {"name": "synthetic", "clients": 24, "items": 40, "cut": {"organisations": 3}},
     "algorithm": {"name": "feddmf", "form": "averaged", "epochs": 2},
 }
+EXCHANGED: dict[str, Any] = {"data": FEDDMF["data"], "algorithm": {"name": "feddmf", "epochs": 1}}
+"""Organisations give each other vectors."""
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
@@ -56,6 +58,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
         ((MASKS,), HPFL),
         ((MASKS,), FEDDMF),
+        ((), EXCHANGED),
+        ((MASKS,), EXCHANGED),
     ],
     ids=[
         "plain",
@@ -68,6 +72,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         "furl",
         "hpfl",
         "feddmf",
+        "exchanged",
+        "exchanged, masked",
     ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
@@ -245,7 +251,7 @@ def test_a_half_that_was_lost_answers_no_second_time(tmp_path: Path) -> None:
     ran.rounds(1)
     assert 2 not in ran.clients[1]
     assert ran.transport.log == [(2, "no session with the server has begun")]
-    site = ran.transport.sites[2]
+    site = ran.site(2)
     site.answer(begun[0])
     for data in begun[1:]:
         with pytest.raises(ProtocolError, match="belongs to another agreement"):
@@ -300,7 +306,7 @@ def test_private_state_is_sealed(tmp_path: Path) -> None:
     ran = Deployment.of(settings(), tmp_path)
     ran.rounds(1)
     ran.coordinator.finish()
-    site = ran.transport.sites[2]
+    site = ran.site(2)
     (state,) = (ran.layout.site(2) / "state").glob("private.state")
     for values in site.tables().values():
         assert np.ascontiguousarray(values).tobytes() not in state.read_bytes()
@@ -358,11 +364,11 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("raw", "key"),
     [
-        (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
-        (settings({"layer": "paillier"}), "protection"),
-        (settings(algorithm={"name": "feddmf", "epochs": 1}, data=FEDDMF["data"]), "algorithm"),
+        (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
+        (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
+        (settings(algorithm={"name": "gpfedrec"}), "algorithm.name"),
     ],
-    ids=["two sums", "no halves", "between clients"],
+    ids=["hidden from the server", "no channel", "single tables"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

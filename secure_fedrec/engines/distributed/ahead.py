@@ -17,7 +17,7 @@ from secure_fedrec.protection.hosting import HostedSum, Hosting, KeysAhead, Stan
 from secure_fedrec.protection.masking import MaskingServer
 from secure_fedrec.protection.masking.pipeline import PipelinedServer
 from secure_fedrec.protection.session import Hub, Identity
-from secure_fedrec.protection.session.beacon import Beacon
+from secure_fedrec.protection.session.beacon import Asked, Beacon
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,6 +166,9 @@ class Lookahead:
         Raises:
             ProtocolError: it is not in time.
         """
+        source: object = self._beacon
+        if isinstance(source, Asked):
+            source.ask(epoch)
         end = time.monotonic() + self._patience
         while self._beacon is not None:
             found = self._beacon.values().get(epoch)

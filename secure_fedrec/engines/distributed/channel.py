@@ -16,6 +16,7 @@ from secure_fedrec.engines.distributed.messages import (
     Present,
     Request,
     decode_parcels,
+    nobody,
 )
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
@@ -43,7 +44,7 @@ class Transport(Protocol):
 
 
 class Tally:
-    """Messages and bytes between the server and each client's host.
+    """Messages and bytes between the server and each client's host, and all others as the last.
 
     Args:
         clients: of the federation.
@@ -53,17 +54,18 @@ class Tally:
     """As a meter names them, from where clients are."""
 
     def __init__(self, clients: int) -> None:
-        self._totals = {name: np.zeros(clients, dtype=np.int64) for name in self.FIELDS}
+        self._totals = {name: np.zeros(clients + 1, dtype=np.int64) for name in self.FIELDS}
 
     def count(self, node: Node, *, out: bytes | None = None, back: bytes | None = None) -> None:
-        """Count a message to a client, and one from it."""
+        """Count a message to a host, and one from it."""
+        place = node.number if node.role is Role.CLIENT else -1
         for data, where in ((out, "received"), (back, "sent")):
             if data is not None:
-                self._totals[f"messages_{where}"][node.number] += 1
-                self._totals[f"bytes_{where}"][node.number] += len(data)
+                self._totals[f"messages_{where}"][place] += 1
+                self._totals[f"bytes_{where}"][place] += len(data)
 
     def taken(self) -> dict[str, IntArray]:
-        """int64[n] by name, since they were taken last."""
+        """int64[n + 1] by name, since they were taken last."""
         found = self._totals
         self._totals = {name: np.zeros_like(values) for name, values in found.items()}
         return found
@@ -88,7 +90,7 @@ class SitesChannel:
         transport: carries the bytes.
         agreement: with all sites.
         identity: the server's key.
-        helpers: at which client's site each helper is.
+        helpers: at whose host each helper is, a client's or its own.
     """
 
     def __init__(
@@ -96,12 +98,12 @@ class SitesChannel:
         transport: Transport,
         agreement: Agreement,
         identity: Identity,
-        helpers: Mapping[Node, int],
+        helpers: Mapping[Node, Node],
     ) -> None:
         self._transport = transport
         self._agreement = agreement
         self._identity = identity
-        self._hosts = {node: Node(Role.CLIENT, client) for node, client in helpers.items()}
+        self._hosts = dict(helpers)
         self._lines: dict[Node, _Line] = {}
         self._refused: dict[Node, str] = {}
         self._waiting: dict[Node, list[Parcel]] = {}
@@ -110,6 +112,7 @@ class SitesChannel:
         self._anew: set[Node] = set()
         self._attempt = (0, 0, b"")
         self._ahead = (0, 0)
+        self._chosen = nobody()
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -125,16 +128,24 @@ class SitesChannel:
 
     def present(self) -> Mapping[int, Present]:
         """What each client's site said of itself when its session began."""
-        return {node.number: line.present for node, line in self._lines.items()}
+        return {node.number: line.present for node, line in self._clients()}
 
     def sessions(self) -> Mapping[int, bytes]:
         """What tells the session with each client's site from every other."""
-        return {node.number: line.context for node, line in self._lines.items()}
+        return {node.number: line.context for node, line in self._clients()}
+
+    def _clients(self) -> Iterator[tuple[Node, "_Line"]]:
+        return ((node, each) for node, each in self._lines.items() if node.role is Role.CLIENT)
+
+    @property
+    def hosts(self) -> frozenset[Node]:
+        """Whose hosts have a session: clients, and helpers with a host of their own."""
+        return frozenset(self._lines)
 
     def nodes(self) -> tuple[Node, ...]:
         """Parties at sites with a session."""
         helpers = (node for node, host in self._hosts.items() if host in self._lines)
-        return (*self._lines, *helpers)
+        return tuple(dict.fromkeys((*self._lines, *helpers)))
 
     def greet(self, timeout: float | None = None) -> None:
         """Begin sessions with sites that are there and have none."""
@@ -154,7 +165,8 @@ class SitesChannel:
                 present = Present.decode(body)
             except (ProtocolError, WireError):
                 continue  # nobody that is known; whoever it is, no session begins
-            if present.server == nonce and node not in self._lines:
+            known_host = node.role is Role.CLIENT or node in self._hosts.values()
+            if present.server == nonce and node not in self._lines and known_host:
                 context = agreement.session(nonce, present.site, node)
                 self._lines[node] = _Line(address, context, present)
                 self.tally.count(node, out=greeting)
@@ -167,6 +179,7 @@ class SitesChannel:
         state: bytes,
         settled: Mapping[int, int],
         ahead: tuple[int, int] = (0, 0),
+        clients: IntArray | None = None,
     ) -> None:
         """Begin an attempt.
 
@@ -177,8 +190,10 @@ class SitesChannel:
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
             ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
                 none.
+            clients: int64[k], who takes part; None for all who are invited.
         """
         self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
+        self._chosen = nobody() if clients is None else clients
         self._waiting, self._told, self._anew = {}, set(), set()
         self._refused = {}
         self.stage = ""
@@ -264,9 +279,10 @@ class SitesChannel:
         request = Request(
             round=round_,
             serial=serial,
-            settled=self._settled.get(node.number, 0),
+            settled=self._settled.get(node.number, 0) if node.role is Role.CLIENT else 0,
             ahead=self._ahead,
             state=b"" if node in self._told else state,
+            clients=self._chosen,
             parcels=parcels,
             late=() if node in self._told else self._late.pop(node, []),
         )

@@ -15,18 +15,25 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.distributed.ahead import Lookahead
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
+from secure_fedrec.engines.distributed.learner import TABLE, Learner
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
+from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Record
-from secure_fedrec.engines.distributed.site import TABLE, Learner
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
-from secure_fedrec.protection.hosting import HostedSum, Overheard, Standing, hosting_of
+from secure_fedrec.protection.hosting import (
+    HostedSum,
+    Overheard,
+    Standing,
+    hosting_of,
+)
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
+_ABSENT = "was not there, or did not answer, or its denoiser"
 _LATE = "took no part when keys of this round were agreed on"
 
 
@@ -89,6 +96,8 @@ class Coordinator:
         self._learner = learner
         self._identity = identity
         self._hosting = hosting_of(learner.stack)
+        if record is not None:
+            learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
         self._checkpoint = checkpoint
         self._timeout = timeout
@@ -110,8 +119,9 @@ class Coordinator:
 
     @property
     def expected(self) -> int:
-        """How many sites there are on the roster."""
-        return self._agreement.roster.count(Role.CLIENT)
+        """How many hosts there are beside the server's."""
+        alone = [node for node, host in self._hosting.helpers().items() if node == host]
+        return self._agreement.roster.count(Role.CLIENT) + len(alone)
 
     @property
     def settled(self) -> Mapping[int, int]:
@@ -175,13 +185,15 @@ class Coordinator:
                 if self.channel.stage and self.channel.stage == self._hosting.last_stage:
                     break
                 continue
-            refused = {node.number: why for node, why in self.channel.refused.items()}
-            reasons = {**dict.fromkeys(self._lookahead.late, _LATE), **refused}
+            clients_refused = self.channel.refused.items()
+            refused = {n.number: why for n, why in clients_refused if n.role is Role.CLIENT}
+            absent = dict.fromkeys(np.setdiff1d(invited, clients).tolist(), _ABSENT)
+            reasons = {**absent, **dict.fromkeys(self._lookahead.late, _LATE), **refused}
             left_out = {who: why for who, why in reasons.items() if who not in clients}
             return DistributedReport(
                 round=self.public.round,
                 clients=clients,
-                invited=invited,
+                invited=len(invited),
                 attempts=attempt,
                 exchanges=self.channel.exchanges - before,
                 ready=self._lookahead.ready,
@@ -201,20 +213,23 @@ class Coordinator:
         self.channel.settle(self._settled)
         self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
 
-    def _run(self, *, more: bool) -> tuple[IntArray, int]:
-        """One attempt; the clients in the sum, and how many were invited."""
+    def _run(self, *, more: bool) -> tuple[IntArray, IntArray]:
+        """One attempt; the clients in the sum, and those who were invited to the round."""
         learner, public, channel = self._learner, self.public, self.channel
         round_ = public.round + 1
         self._begun += 1
         channel.greet(self._timeout)
-        taken = self._lookahead.take(learner.invited(round_), channel.sessions())
+        invited = learner.invited(round_)
+        taken = self._lookahead.take(invited, channel.sessions())
         serial = self._next_serial() if taken is None else taken.at.serial
+        more = more and not isinstance(learner.algorithm, Exchanging)  # its halves come later
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
-        at = learner.standing(self._agreement, round_, serial, public)
+        chosen = self._there(round_) if self._hosting.whole else None
+        at = learner.standing(self._agreement, round_, serial, public, chosen)
         total, hub = self._lookahead.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
         state = encode_state({TABLE: public.table, **public.extras})
-        channel.begin(round_, serial, state, self._settled, following)
+        channel.begin(round_, serial, state, self._settled, following, chosen)
         try:
             aggregate = self._summed(at, total, hub)
         finally:
@@ -225,13 +240,26 @@ class Coordinator:
         attempts, self._begun = self._begun, 0
         if self._record is not None:
             self._record.result(round_, learner.algorithm, self.public)
-            left_out = np.setdiff1d(at.clients, clients)
+            left_out = np.setdiff1d(invited, clients)
             summed = {"clients": clients, "absent": left_out, "attempts": np.array([attempts])}
             digest = np.array([table_digest(self.public)])
             self._record.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._record.end(round_)
         self.save()
-        return clients, len(at.clients)
+        return clients, invited
+
+    def _there(self, round_: int) -> IntArray:
+        """int64[P]: clients that take part, of a round without drop-outs: those that are there.
+
+        Raises:
+            ProtocolError: a helper with a host of its own is not.
+        """
+        here = self.channel.hosts
+        for node, host in self._hosting.helpers().items():
+            if node == host and host not in here:
+                raise ProtocolError(f"{node} is not there")
+        numbers = [node.number for node in here if node.role is Role.CLIENT]
+        return self._learner.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> Aggregate:
         """Drive an attempt to its sum."""
@@ -243,7 +271,12 @@ class Coordinator:
         hub = hub if overheard is None else overheard
         bags = None if self._bags is None else BagHub(hub, at, self._bags)
         between, driven = self._lookahead.publish, hub if bags is None else bags
+        exchanging = isinstance(learner.algorithm, Exchanging)
+        if exchanging:
+            driven = PeerHub(driven, Peers(at, learner.stack.codec))
         drive(driven, self.channel, timeout=self._timeout, between=between)
+        if exchanging and not np.array_equal(total.heard(), at.clients):
+            raise ProtocolError("clients that gave to each other are not all in the sum")
         aggregate = replace(total.aggregate(), layout=learner.stack.layout)
         if bags is not None:
             aggregate = replace(aggregate, bags=bags.bags(total.heard()))
@@ -288,13 +321,11 @@ def require_carried(learner: Learner) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
-        ConfigError: clients give rows to each other, some of them are sent a part of the state, or
-            they keep it from the server; or a layer's parties cannot be elsewhere.
+        ConfigError: some clients are sent a part of the state, or they keep it from the server; or
+            a layer's parties cannot be elsewhere.
     """
     _ = hosting_of(learner.stack), bags_of(learner.stack.bags)
     algorithm, name = learner.algorithm, type(learner.algorithm).__name__
-    if isinstance(algorithm, Exchanging):
-        raise ConfigError("algorithm", name, "clients give each other rows, which sites do not")
     if isinstance(algorithm, Addressed):
         raise ConfigError("algorithm", name, "sends parts of its state to some clients only")
     if "server" in learner.stack.collector.model_hidden_from:

@@ -9,6 +9,7 @@ requests are numbered, so none is taken twice or late. All are in the envelope o
               | u64 settled, the last attempt that its private state holds
     REQUEST   u32 round | u64 serial | u64 settled | u32 round and u64 serial of the attempt whose
               keys are agreed on meanwhile, zeros for none | u32 size, state (size 0 for none)
+              | u32 count, u32 each: who takes part (count 0 for all who are invited)
               | parcels | parcels of the attempt before
     REPLY     parcels
 
@@ -19,14 +20,14 @@ Everything is little-endian.
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
 from math import prod
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.masking.round.messages import Reader
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, Roster
@@ -37,6 +38,11 @@ _DOMAIN = b"secure-fedrec|v2|hosts|"
 _HEAD = struct.Struct("<IQQIQ")
 _PRESENT = struct.Struct("<16s16sIQ")
 _NODE = struct.Struct("<BI")
+
+
+def nobody() -> IntArray:
+    """int64[0]."""
+    return np.zeros(0, dtype=np.int64)
 
 
 class Kind(IntEnum):
@@ -55,15 +61,18 @@ class Agreement:
     Args:
         digest: 32 bytes, hash of every setting that decides what is computed.
         roster: keys of all parties, signed by the operator.
+        keys: what all hosts hold of a layer's own keys (``hosting.SharedKeys``).
     """
 
     digest: bytes
     roster: Roster
+    keys: bytes = b""
 
     @property
     def context(self) -> bytes:
         """What greetings are bound to."""
-        return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash).digest()
+        keys = sha256(self.keys).digest()
+        return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash + keys).digest()
 
     @property
     def series(self) -> bytes:
@@ -149,6 +158,7 @@ class Request:
         settled: the last attempt that the site's upload was summed in; 0 for none.
         ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for none.
         state: the public state, encoded; b"" where the site has it.
+        clients: int64[k], ascending: who takes part; empty for all who are invited.
         parcels: for the site's parties.
         late: for its parties of the attempt before, whose sum had been formed.
     """
@@ -158,14 +168,16 @@ class Request:
     settled: int
     ahead: tuple[int, int] = (0, 0)
     state: bytes = b""
+    clients: IntArray = field(default_factory=nobody)
     parcels: Sequence[Parcel] = ()
     late: Sequence[Parcel] = ()
 
     def encode(self) -> bytes:
         """The body of REQUEST."""
         head = _HEAD.pack(self.round, self.serial, self.settled, *self.ahead)
-        state = _sized(self.state)
-        return head + state + encode_parcels(self.parcels) + encode_parcels(self.late)
+        who = len(self.clients).to_bytes(4, "little") + self.clients.astype("<u4").tobytes()
+        parcels = encode_parcels(self.parcels) + encode_parcels(self.late)
+        return head + _sized(self.state) + who + parcels
 
     @classmethod
     def decode(cls, body: bytes) -> "Request":
@@ -177,6 +189,7 @@ class Request:
         with Reader(body, "REQUEST") as reader:
             round_, serial, settled, *ahead = _HEAD.unpack(reader.take(_HEAD.size))
             state = reader.take(reader.number(4))
+            clients = np.frombuffer(reader.take(4 * reader.number(4)), dtype="<u4")
             parcels, late = _parcels(reader), _parcels(reader)
         return cls(
             round=round_,
@@ -184,6 +197,7 @@ class Request:
             settled=settled,
             ahead=(ahead[0], ahead[1]),
             state=state,
+            clients=clients.astype(np.int64),
             parcels=parcels,
             late=late,
         )

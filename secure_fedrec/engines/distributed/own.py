@@ -12,13 +12,14 @@ from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 class Own:
     """A round's session that keeps what its one client submits (``base.RoundSession``)."""
 
-    def __init__(self, order: IntArray) -> None:
+    def __init__(self, order: IntArray, *, exempt: bool = False) -> None:
         self.order = order
+        self._exempt = exempt
         self.bags: Mapping[str, SetBlock] = {}
 
     def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody: helpers are cloaked like others."""
-        return np.zeros(len(clients), dtype=np.bool_)
+        """The client, where no cloak covers what it sends."""
+        return np.full(len(clients), self._exempt)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Keep the rows."""

@@ -11,92 +11,39 @@ without a vector. It lasts as long as the session.
 """
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.engines.distributed.halves import ClientHalves
 from secure_fedrec.engines.distributed.home import Home, Kept
-from secure_fedrec.engines.distributed.messages import (
-    NONCE_BYTES,
-    Agreement,
-    Kind,
-    Present,
-    Request,
-    decode_state,
-    encode_parcels,
-)
+from secure_fedrec.engines.distributed.learner import Learner
+from secure_fedrec.engines.distributed.messages import Agreement, Request
 from secure_fedrec.engines.distributed.own import Own, OwnBags
+from secure_fedrec.engines.distributed.peers import PeerParty, Peers
 from secure_fedrec.engines.distributed.record import Record
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import Giver, bags_of
-from secure_fedrec.protection.hosting import Hosting, Standing, hosting_of
-from secure_fedrec.protection.masking import FileJournal, Journal, state_hash
+from secure_fedrec.protection.hosting import (
+    Desk,
+    Hosting,
+    Standing,
+    helpers_at,
+    hosting_of,
+)
+from secure_fedrec.protection.masking import FileJournal, Journal
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.beacon import Beacon
-from secure_fedrec.protection.stack import Stack, StackSession
-from secure_fedrec.streams import Streams
+from secure_fedrec.protection.stack import StackSession
+from secure_fedrec.uploads import PeerBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
 log = logging.getLogger("secure-fedrec")
-
-TABLE = ""
-"""Name of the public table among the arrays of a state."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Learner:
-    """What is computed: the same on every host but for the vault.
-
-    Args:
-        algorithm: what is trained.
-        stack: how uploads are protected.
-        streams: of what everybody draws alike.
-        cohort: who is invited.
-        n_rows: rows of the shared table.
-    """
-
-    algorithm: Algorithm
-    stack: Stack
-    streams: Streams
-    cohort: CohortConfig
-    n_rows: int
-
-    def initial(self) -> PublicState:
-        """The public state before round 1."""
-        return self.algorithm.initial_public(self.n_rows, self.streams)
-
-    def invited(self, round_: int) -> IntArray:
-        """int64[P], ascending: the clients of a round."""
-        drawn = self.cohort.draw(round_, self.stack.n_clients, self.streams)
-        return self.stack.collector.participants(drawn)
-
-    def standing(
-        self, agreement: Agreement, round_: int, serial: int, public: PublicState | None
-    ) -> Standing:
-        """One attempt, computed from a public state; None where it is not known yet."""
-        known = {} if public is None else {"table": public.table, **public.extras}
-        return Standing(
-            round=round_,
-            serial=serial,
-            clients=self.invited(round_),
-            state=state_hash(known) if known else b"",
-            series=agreement.series,
-            roster=agreement.roster,
-        )
-
-
-@dataclass(slots=True)
-class _Session:
-    context: bytes
-    last: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -145,14 +92,13 @@ class Site:
         self._learner = learner
         self._vault = vault
         self._hosting: Hosting = hosting_of(learner.stack)
+        if record is not None:
+            learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home
         self._record = record
-        self._session: _Session | None = None
         self._attempt: _Attempt | None = None
-        start = learner.initial()
-        self._shapes = _shapes({TABLE: start.table, **start.extras})
         learner.algorithm.initialise(vault, learner.streams)
         found = home.load()
         self._kept = Kept(tables=vault.snapshot()) if found is None else found
@@ -164,6 +110,7 @@ class Site:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
         self._journal = FileJournal(home.journal) if journal is None else journal
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
+        self._talks = Talks(agreement, self.identity, self._begun, self._handle)
 
     @property
     def identity(self) -> Identity:
@@ -188,44 +135,18 @@ class Site:
             CheckpointError, OSError: the journal or private state cannot be written.
         """
         self._home.halt.require_none()
-        if _is_greeting(data):
-            return self._greeted(data)
-        session = self._session
-        if session is None:
-            raise ProtocolError("no session with the server has begun")
-        number = session.last + 1
-        _, body = self._agreement.open(data, Kind.REQUEST, number=number, context=session.context)
-        session.last = number
-        parcels = self._handle(Request.decode(body))
-        return self._agreement.seal(
-            Kind.REPLY,
-            encode_parcels(parcels),
-            by=self.identity,
-            number=number,
-            context=session.context,
-        )
+        return self._talks.answer(data)
 
     def close(self) -> None:
         """Release the journal."""
         if isinstance(self._journal, FileJournal):
             self._journal.close()
 
-    def _greeted(self, data: bytes) -> bytes:
-        """Begin a session; the halves of another one are given up."""
-        agreement = self._agreement
-        _, server = agreement.open(data, Kind.GREETING, number=0, context=agreement.context)
-        if len(server) != NONCE_BYTES:
-            raise WireError(f"GREETING of {len(server)} bytes")
-        own = os.urandom(NONCE_BYTES)
-        context = agreement.session(server, own, self.identity.node)
-        self._session, self._attempt = _Session(context), None
+    def _begun(self) -> tuple[int, int]:
+        """A session begins: the halves of another one are given up."""
+        self._attempt = None
         self._halves.drop()
-        present = Present(
-            server=server, site=own, completed=self._kept.round, settled=self._kept.settled
-        )
-        return agreement.seal(
-            Kind.PRESENT, present.encode(), by=self.identity, number=0, context=agreement.context
-        )
+        return self._kept.round, self._kept.settled
 
     def _handle(self, request: Request) -> list[Parcel]:
         if self._attempt is None or request.serial != self._attempt.serial:
@@ -256,35 +177,46 @@ class Site:
 
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
-        arrays = decode_state(request.state)
-        if request.round < 1 or _shapes(arrays) != self._shapes:
-            # This client's items are rows of the table, in compiled loops too.
-            raise WireError(
-                f"a public state of {_shapes(arrays)} in round {request.round}; it has "
-                f"{self._shapes}, and a round a number from 1"
-            )
-        table = arrays.pop(TABLE)
-        public = PublicState(round=request.round - 1, table=table, extras=arrays)
-        at = self._learner.standing(self._agreement, request.round, request.serial, public)
+        public, at = self._learner.read(self._agreement, request)
         wire = self._recorded(public)
-        parties: dict[Node, Party] = {}
-        for node, host in self._hosting.helpers().items():
-            if host == self.client:
-                parties[node] = self._hosting.helper(at, self._identities[node], wire)
-        helps = bool(parties)
-        if self.client in at.clients:
+        invited, algorithm = self.client in at.clients, self._learner.algorithm
+        exchanging = isinstance(algorithm, Exchanging)
+        own = None
+        if invited and not exchanging:
             with self._home.halt.on_own_data():
                 own = self._trained(public, at, wire)
+        desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
+        parties: dict[Node, Party] = {
+            node: self._hosting.helper(at, self._identities[node], desk)
+            for node in helpers_at(self._hosting, self.identity.node)
+        }
+        if self._record is not None and not parties:
+            self._record.end(at.round)
+        if own is not None:
             with self._home.halt.on_own_data(ProtocolError):
-                half = self._halves.begin(at, own.block, own.virtual)
-                if self._bags is not None:
-                    half = Giver(half, at, self.identity, self._bags, own.bags)
-            parties[half.node] = half
+                parties[self.identity.node] = self._half(at, own)
+        elif invited and isinstance(algorithm, Exchanging):
+            parties[self.identity.node] = self._exchanging(algorithm, public, at)
         else:
             self._halves.drop()
-        if self._record is not None and not helps:
-            self._record.end(at.round)
         self._attempt = _Attempt(request.serial, parties)
+
+    def _half(self, at: Standing, own: Own) -> Party:
+        """The client's half, loaded with what it sends."""
+        half = self._halves.begin(at, own.block, own.virtual)
+        if self._bags is not None:
+            half = Giver(half, at, self.identity, self._bags, own.bags)
+        return half
+
+    def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:
+        """The client's half of a round that begins with what clients give each other."""
+        clients, streams = np.array([self.client]), self._learner.streams
+        return PeerParty(
+            Peers(at, self._learner.stack.codec),
+            self.identity,
+            lambda: algorithm.give(clients, public, self._vault, streams),
+            lambda given: self._half(at, self._trained(public, at, None, given)),
+        )
 
     def _recorded(self, public: PublicState) -> Wire | None:
         """Begin the record of an attempt; where its parties show what they read."""
@@ -306,16 +238,25 @@ class Site:
             current = attempt.parties.get(node)
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
 
-    def _trained(self, public: PublicState, at: Standing, wire: Wire | None) -> Own:
+    def _trained(
+        self,
+        public: PublicState,
+        at: Standing,
+        wire: Wire | None,
+        given: PeerBlock | None = None,
+    ) -> Own:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
-        step = learner.algorithm.client_step(clients, public, vault, learner.streams)
-        own = Own(clients)
+        algorithm = learner.algorithm
+        own = Own(clients, exempt=self._hosting.exempt(self.client))
         wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
         bags = None if self._bags is None else OwnBags(own)
-        StackSession(learner.stack, own, at.round, wire, bags).submit(step)
         vault.begin(2**28)
         try:
+            if given is not None and isinstance(algorithm, Exchanging):
+                algorithm.take(clients, given, vault)
+            step = algorithm.client_step(clients, public, vault, learner.streams)
+            StackSession(learner.stack, own, at.round, wire, bags).submit(step)
             step.commit(vault)
             learnt = self._kept.begun(at.serial, vault.snapshot())
         finally:
@@ -358,22 +299,10 @@ def _required(
     identities: Mapping[Node, Identity], client: int, hosting: Hosting, agreement: Agreement
 ) -> Mapping[Node, Identity]:
     due = [Node(Role.CLIENT, client)]
-    due += [node for node, host in hosting.helpers().items() if host == client]
+    due += helpers_at(hosting, due[0])
     for node in due:
         if node not in identities:
             raise ConfigError("site.identities", str(node), "is missing")
         if agreement.roster.key_of(node) != identities[node].public:
             raise ConfigError("site.identities", str(node), "the roster lists another key")
     return {node: identities[node] for node in due}
-
-
-def _shapes(arrays: Mapping[str, FloatArray]) -> dict[str, tuple[int | None, ...]]:
-    """What does not change over rounds: of others than the table the first size may, None."""
-    return {
-        name: values.shape if name == TABLE else (None, *values.shape[1:])
-        for name, values in sorted(arrays.items())
-    }
-
-
-def _is_greeting(data: bytes) -> bool:
-    return len(data) > 2 and data[2] == Kind.GREETING

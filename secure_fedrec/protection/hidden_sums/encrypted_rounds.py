@@ -32,6 +32,21 @@ def table_layout(words: int) -> SlotLayout:
     return SlotLayout(codec=codec, length=words, budget=1, whole_ring=True)
 
 
+def uploaded_words(data: bytes, length: int, codec: FixedPoint) -> RingArray:
+    """As many words of a client's ciphertexts as it encrypted, the last of its message.
+
+    Its signature alone comes behind them.
+
+    Raises:
+        WireError: the message is too short.
+    """
+    dtype, end = np.dtype(codec.dtype), len(data) - SIGNATURE_BYTES
+    start = end - length * dtype.itemsize
+    if start < 0:
+        raise WireError(f"message of {len(data)} bytes is no upload")
+    return codec.reduce(np.frombuffer(data[start:end], dtype=dtype))
+
+
 def meter_beside(meter: Meter, messages: Sequence[Sent]) -> None:
     """Count messages, each at its sender and at its receiver."""
     for sent in messages:
@@ -81,15 +96,8 @@ class _Ciphertexts(RealSum):
         super().__init__(session, Step.UPLOAD, session.collector.layout, unmetered=unmetered)
 
     def _read(self, data: bytes) -> RingArray:
-        """As many words of a client's ciphertexts as it encrypted, the last of its message.
-
-        Its signature alone comes behind them.
-        """
-        dtype, end = np.dtype(self.codec.dtype), len(data) - SIGNATURE_BYTES
-        start = end - self.layout.length * dtype.itemsize
-        if start < 0:
-            raise WireError(f"message of {len(data)} bytes is no upload")
-        return self.codec.reduce(np.frombuffer(data[start:end], dtype=dtype))
+        """What a view shows of a client's message."""
+        return uploaded_words(data, self.layout.length, self.codec)
 
 
 class AuthorityCiphertexts(_Ciphertexts):

@@ -87,6 +87,7 @@ class HostedMasks(NoHelpers):
 
     def __init__(self, collector: "MaskedSum") -> None:
         self._collector = collector
+        self.takes_beacons = collector.config.beacon == "operator"
 
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]

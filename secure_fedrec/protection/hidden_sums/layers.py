@@ -41,12 +41,12 @@ def _masks_fit(place: Place) -> None:
     """Refuse sums that no round reaches, and rounds that the masks have no parameters for."""
     masks, cohort = place.layers["masking"], place.sizes.cohort
     _reachable(masks, cohort)
-    if masks.adversary == "active" and cohort > COMPLETE_UP_TO:
+    if masks.adversary == "active" and cohort > COMPLETE_UP_TO and masks.beacon == "none":
         raise ConfigError(
             "protection.adversary",
             "active",
-            f"{cohort} clients in a round need a sparse graph, and that a beacon, which the "
-            f"engine has not: at most {COMPLETE_UP_TO} clients, or",
+            f"{cohort} clients in a round need a sparse graph, which the server must not choose: "
+            f'set protection.beacon = "operator", or take at most {COMPLETE_UP_TO} clients, or',
             ("curious",),
         )
     masks.parameters(cohort, place.sizes.n_clients)

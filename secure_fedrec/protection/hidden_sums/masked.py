@@ -18,17 +18,18 @@ and run in the real one. Against an active server a floor is refused: it would l
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError, renamed_keys
+from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import count_beside, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
+from secure_fedrec.protection.hidden_sums.floored_hosted import HostedFloor
 from secure_fedrec.protection.hidden_sums.hosted import HostedMasks
 from secure_fedrec.protection.hidden_sums.protocol import (
     MaskedRounds,
@@ -48,7 +49,7 @@ from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
-from secure_fedrec.settings import Natural, Settings, Share
+from secure_fedrec.settings import Natural, OneOf, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
@@ -69,8 +70,10 @@ class MaskingLayerConfig(Settings, section="protection"):
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
             More than that needs a curious server: an active one would sign false counts.
         corrupt: fraction of the federation's clients that may work with the server.
-        adversary: the server that is withstood, "curious" or "active"; an active one needs the
-            complete graph here, which reaches up to 128 clients per round.
+        adversary: the server that is withstood, "curious" or "active".
+        beacon: against an active server rounds of more than 128 clients mask on a sparse graph,
+            which public randomness draws: that of the roster's "operator", one signed value a
+            round; the embedded engine draws it itself. "none" has complete graphs alone.
 
     Raises:
         ConfigError: a field is out of range.
@@ -81,8 +84,11 @@ class MaskingLayerConfig(Settings, section="protection"):
     tail_floor: Natural = 0
     corrupt: Share = 0.1
     adversary: Adversary = "curious"
+    beacon: Annotated[str, OneOf(("none", "operator"))] = "none"
 
     def _agree(self) -> None:
+        if self.beacon != "none" and self.adversary != "active":
+            raise self.refusal("beacon", "has no effect against a curious server")
         if self.floor is not None:
             TailFloor.require_curious(self.adversary, key="protection.adversary")
 
@@ -181,16 +187,10 @@ class MaskedSum(HiddenSum):
         )
         return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
-    def hosting(self) -> HostedMasks:
-        """Halves of rounds whose clients are elsewhere.
-
-        Raises:
-            ConfigError: a tail floor, which takes two sums a round.
-        """
-        if self.config.floor is not None:
-            problem = "sums twice a round, which rounds of several hosts do not"
-            raise ConfigError("protection.tail_floor", self.config.tail_floor, problem, (0, 1))
-        return HostedMasks(self)
+    def hosting(self) -> HostedMasks | HostedFloor:
+        """Halves of rounds whose clients are elsewhere; with a tail floor, of two sums each."""
+        floor = self.config.floor
+        return HostedMasks(self) if floor is None else HostedFloor(self, floor)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
         """Begin a round.

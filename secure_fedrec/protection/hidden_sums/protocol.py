@@ -26,6 +26,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     run_round,
 )
+from secure_fedrec.protection.masking.round.keys import fresh_key
 from secure_fedrec.wire import Step
 
 
@@ -84,7 +85,9 @@ class MaskedRounds:
         """
         layout = parts[0].layout
         real = RealSum(self._session, step, layout)
-        server = self._federation.open_server(config, self._session.order)
+        epoch = int(config.needs_beacon)  # of a federation that lives for one round
+        beacon = fresh_key() if epoch else None
+        server = self._federation.open_server(config, self._session.order, epoch=epoch)
         self.halves = {
             number: self._federation.open_client(
                 number, expected if isinstance(expected, Expected) else expected[number]
@@ -92,7 +95,9 @@ class MaskedRounds:
             for number in vectors
         }
         with self._session.in_round():
-            outcome = run_round(server, self.halves, vectors, carrier=real.line)
+            outcome = run_round(
+                server, self.halves, vectors, carrier=real.line, epoch=epoch, beacon=beacon
+            )
         self._require_everybody(outcome.survivors)
         total: RingArray = np.roll(outcome.words, -shift)
         real.check(total, parts, "the masking protocol's sum")

@@ -19,6 +19,11 @@ def node_of(layer: int, node: int) -> Node:
     return Node(Role.MIX, layer * 2**16 + node)
 
 
+def layer_of(node: Node) -> int:
+    """The layer of a mix."""
+    return node.number // 2**16
+
+
 class MixNode:
     """One mix.
 

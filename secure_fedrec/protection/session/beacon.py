@@ -15,7 +15,7 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -38,6 +38,14 @@ class Beacon(Protocol):
         Raises:
             ConfigError: something in it is not signed as it has to be.
         """
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """Capability of a source: it is told when a value is due, and may publish it then."""
+
+    def ask(self, epoch: int) -> None:
+        """The keys of an epoch's round are there."""
 
 
 class SignedBeacon:

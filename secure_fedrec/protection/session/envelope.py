@@ -41,6 +41,9 @@ class Family(IntEnum):
     PLAIN = 3
     HOSTS = 4
     BAGS = 5
+    ROUTING = 6
+    DENOISING = 7
+    PEERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,13 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.hosting import Standing, joined_clients, read_each
+from secure_fedrec.protection.hosting import (
+    Desk,
+    NoHelpers,
+    Standing,
+    joined_clients,
+    read_each,
+)
 from secure_fedrec.protection.plain import aggregate_note, client_messages, denoiser_sums
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.client import SharingClient
@@ -119,14 +125,12 @@ class ShowingDenoiser(SharingDenoiser):
         self._wire.end_round(context.round)  # it reads nothing of clients from here on
 
 
-class HostedShares:
+class HostedShares(NoHelpers):
     """Halves of rounds of shared uploads.
 
     Args:
         collector: whose rounds they are.
     """
-
-    last_stage = ""
 
     def __init__(self, collector: "SharedUpload") -> None:
         self._collector = collector
@@ -158,14 +162,14 @@ class HostedShares:
         client.load(block.rows, block.values, ~virtual)
         return client
 
-    def helpers(self) -> dict[Node, int]:
+    def helpers(self) -> dict[Node, Node]:
         """The denoisers."""
         recruited = enumerate(self._collector.denoisers.tolist())
-        return {Node(Role.DENOISER, number): client for number, client in recruited}
+        return {Node(Role.DENOISER, number): Node(Role.CLIENT, at) for number, at in recruited}
 
-    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> SharingDenoiser:
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> SharingDenoiser:
         """A denoiser's half (``hosting.Hosting``)."""
-        context, number = self._context(at), identity.node.number
+        context, number, wire = self._context(at), identity.node.number, desk.wire
         if wire is None:
             return SharingDenoiser(context, number, identity.key)
         return ShowingDenoiser(context, number, identity, wire)

@@ -107,6 +107,10 @@ class MemoryJournal:
         self._save(begun)
         return begun.generation
 
+    def begun_last(self, round_id: bytes) -> bool:
+        """Whether a round, by its whole identity, is the last one begun."""
+        return self._held.ready == round_id != NO_ROUND
+
     def see(self, round_id: bytes, peers: Mapping[int, tuple[bytes, int]]) -> None:
         """Record the generations that peers have advertised.
 

@@ -1,0 +1,260 @@
+"""What clients give each other before they work, sealed from host to host.
+
+An algorithm whose clients exchange rows (``algorithms.base.Exchanging``) has two exchanges more in
+front of every round: clients make keys of the attempt, and seal what they give to each other. The
+server hands boxes on, and sees who gives how many bytes to whom; nobody else is in such a round
+than its clients, and all of them are, or it is aborted. Magic "SFPE", then an envelope of the
+family ``PEERS``; bodies, little-endian:
+
+    KEY    the public key
+    GIVEN  u32 number of the receiver | box of the rows as ``wire.encode_rows`` writes them
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.folding import encode_block
+from secure_fedrec.protection.hosting import Standing
+from secure_fedrec.protection.routing import KEMS, OpeningKey, SealingKey
+from secure_fedrec.protection.routing.hosted import course_context
+from secure_fedrec.protection.session import (
+    SERVER,
+    Hub,
+    Identity,
+    Node,
+    Parcel,
+    Party,
+    Role,
+    from_server,
+    refusals_of,
+)
+from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.uploads import PeerBlock, RowBlock
+from secure_fedrec.wire import Step, decode_rows, encode_rows
+
+_MAGIC = b"SFPE"
+_KEM = KEMS["x25519"]
+
+
+class _Kind(IntEnum):
+    KEY = 1
+    GIVEN = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peers:
+    """What all clients of an attempt agree on.
+
+    Args:
+        at: the attempt.
+        codec: the ring in which rows are given.
+    """
+
+    at: Standing
+    codec: FixedPoint
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The clients."""
+        return tuple(Node(Role.CLIENT, number) for number in self.at.clients.tolist())
+
+    @property
+    def context(self) -> bytes:
+        """What messages are bound to."""
+        at = self.at
+        members = at.clients.astype("<u4").tobytes()
+        serial = at.serial.to_bytes(8, "little")
+        return course_context(at.series, at.roster, b"peers", serial, at.state, members)
+
+    def seal(self, kind: _Kind, body: bytes, by: Identity) -> bytes:
+        """Sign a message."""
+        return _MAGIC + seal(
+            Family.PEERS,
+            kind,
+            body,
+            sender=by.node,
+            key=by.key,
+            round_=self.at.serial,
+            context=self.context,
+        )
+
+    def open_each(
+        self, inbox: Iterable[bytes], kind: _Kind, due: Sequence[Node]
+    ) -> dict[Node, bytes]:
+        """Bodies of one message of each of some clients.
+
+        Raises:
+            ProtocolError: one is missing; it says what was refused.
+        """
+        found: dict[Node, bytes] = {}
+
+        def take(data: bytes) -> None:
+            envelope = open_envelope(
+                data.removeprefix(_MAGIC),
+                family=Family.PEERS,
+                kinds=_Kind,
+                roster=self.at.roster,
+                round_=self.at.serial,
+                context=self.context,
+            )
+            sender = envelope.sender
+            if envelope.kind != kind or sender not in due or sender in found:
+                raise ProtocolError(f"no {_Kind(envelope.kind).name} of {sender} is awaited")
+            found[sender] = envelope.body
+
+        why = refusals_of(inbox, take)
+        missing = [node for node in due if node not in found]
+        if missing:
+            raise ProtocolError(f"no {kind.name} of {missing[0]}{why}")
+        return {node: found[node] for node in due}
+
+    def info(self, sender: Node, receiver: Node) -> bytes:
+        """What a box is bound to besides its key."""
+        ends = b"".join(node.number.to_bytes(4, "little") for node in (sender, receiver))
+        return self.context + ends
+
+
+class PeerHub:
+    """A hub whose clients first give each other what they have (a ``Hub``).
+
+    Args:
+        hub: what goes on from there.
+        peers: the clients.
+    """
+
+    node = SERVER
+
+    def __init__(self, hub: Hub, peers: Peers) -> None:
+        self._hub = hub
+        self._peers = peers
+        self._stage = "CREATED"
+
+    @property
+    def stage(self) -> str:
+        """What is awaited."""
+        return self._stage or self._hub.stage
+
+    @property
+    def finished(self) -> bool:
+        """Whether the other hub has."""
+        return not self._stage and self._hub.finished
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """Ask for keys, hand them out, then as the other hub (``Hub.step``).
+
+        Raises:
+            ProtocolError: a client's key is missing, or the other hub refuses.
+        """
+        peers = self._peers
+        if self._stage == "CREATED":
+            self._stage = "PEER-KEYS"
+            return from_server(peers.nodes, _Kind.KEY.name, b"")
+        if self._stage == "PEER-KEYS":
+            keys = list(inbox)
+            peers.open_each(keys, _Kind.KEY, peers.nodes)
+            self._stage = "PEERS"
+            return from_server(peers.nodes, _Kind.KEY.name, *keys)
+        if self._stage == "PEERS":
+            for _ in inbox:
+                pass
+            self._stage = ""
+            return self._hub.step(())
+        return self._hub.step(inbox)
+
+
+class PeerParty:
+    """A client that gives and is given before it works (a ``Party``).
+
+    Args:
+        peers: the clients.
+        identity: its key.
+        give: what it gives to others.
+        work: from what it was given, its half of what follows.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        identity: Identity,
+        give: Callable[[], PeerBlock],
+        work: Callable[[PeerBlock], Party],
+    ) -> None:
+        self.node = identity.node
+        self._peers = peers
+        self._identity = identity
+        self._give = give
+        self._work = work
+        self._key: OpeningKey | None = None
+        self._given = False
+        self._half: Party | None = None
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """A key; upon all keys boxes; upon all boxes what the half answers (``Party.step``).
+
+        Raises:
+            ProtocolError, WireError: something is missing or refused.
+        """
+        if self._half is not None:
+            return self._half.step(inbox)
+        peers = self._peers
+        if self._key is None:
+            self._key = OpeningKey.generate(_KEM)
+            sealed = peers.seal(_Kind.KEY, self._key.public.data, self._identity)
+            return [Parcel(self.node, SERVER, _Kind.KEY.name, sealed)]
+        if not self._given:
+            keys = peers.open_each(inbox, _Kind.KEY, peers.nodes)
+            self._given = True
+            return self._boxes(keys)
+        mine = [data for data in inbox if data[: len(_MAGIC)] == _MAGIC]
+        self._half = self._work(self._opened(mine, self._key))
+        return self._half.step([data for data in inbox if data[: len(_MAGIC)] != _MAGIC])
+
+    def _boxes(self, keys: Mapping[Node, bytes]) -> list[Parcel]:
+        given, peers = self._give(), self._peers
+        sent = []
+        words = encode_block(given.block, peers.codec)
+        for number, block in zip(given.receivers.tolist(), words.split(), strict=True):
+            to = Node(Role.CLIENT, number)
+            if to not in keys:
+                raise ProtocolError(f"{to}, which is to be given to, takes no part")
+            rows = encode_rows(block, round_=peers.at.round, step=Step.PEER, codec=peers.codec)
+            box = SealingKey(_KEM, keys[to]).seal(rows, peers.info(self.node, to))
+            body = number.to_bytes(4, "little") + box
+            data = peers.seal(_Kind.GIVEN, body, self._identity)
+            sent.append(Parcel(self.node, to, _Kind.GIVEN.name, data))
+        return sent
+
+    def _opened(self, inbox: Sequence[bytes], key: OpeningKey) -> PeerBlock:
+        """What every other client gave, by sender."""
+        peers = self._peers
+        others = [node for node in peers.nodes if node != self.node]
+        blocks: list[RowBlock] = []
+        for sender, body in peers.open_each(inbox, _Kind.GIVEN, others).items():
+            if body[:4] != self.node.number.to_bytes(4, "little"):
+                raise ProtocolError(f"what {sender} gives is for somebody else")
+            rows = key.open(body[4:], peers.info(sender, self.node))
+            round_, step, block = decode_rows(rows, codec=peers.codec, n_rows=2**31 - 1)
+            if (round_, step) != (peers.at.round, Step.PEER) or block.values is None:
+                raise WireError(f"{sender} gives rows of another round")
+            blocks.append(block)
+        return _joined(np.array([node.number for node in others]), self.node.number, blocks, peers)
+
+
+def _joined(
+    senders: IntArray, receiver: int, blocks: Sequence[RowBlock], peers: Peers
+) -> PeerBlock:
+    """What senders gave, in their order; rows of none have no width that counts."""
+    words = [peers.codec.decode(each.values) for each in blocks if each.values is not None]
+    filled = [each for each in words if len(each)] or words[:1]
+    block = RowBlock(
+        indptr=np.cumsum([0, *(len(each.rows) for each in blocks)]),
+        rows=np.concatenate([each.rows for each in blocks]),
+        values=np.concatenate(filled),
+    )
+    return PeerBlock(senders=senders, receivers=np.full(len(senders), receiver), block=block)

@@ -1,0 +1,263 @@
+"""Mixes and the ends of paths as parties of a round, each on some host, with keys of that round.
+
+Every mix and every recipient makes an opening key per attempt and signs its public half; all of
+them together are the attempt's directory, which each party puts together itself, under the signing
+keys on the roster. A sender hands all its cells to the first mix in one signed message, and that
+mix forwards nothing before it has the cells of every sender: whoever carries the messages sees who
+hands in how many cells, as on any line to a mix, and cannot make up a batch of his own. From mix to
+mix a batch is signed by the one before.
+
+Bodies of the messages, little-endian, in envelopes of the family ``ROUTING``:
+
+    KEY      the public key
+    CELLS    u32 number of the node that they go to | cells of the size of its layer
+    RECEIPT  a list (``receipts``)
+    SEEN     32 bytes: hash of all lists, of a sender that found its cells in them
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
+from secure_fedrec.protection.routing.mix import MixNode, node_of
+from secure_fedrec.protection.routing.onions import address_of
+from secure_fedrec.protection.routing.sealing import OpeningKey, SealingKey
+from secure_fedrec.protection.session import (
+    SERVER,
+    Identity,
+    Node,
+    Parcel,
+    Role,
+    Roster,
+    refusals_of,
+)
+from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+
+_DOMAIN = b"secure-fedrec|v1|hosted-routing|"
+_NUMBER_BYTES = 4
+
+
+class Kind(IntEnum):
+    """Kinds of messages."""
+
+    KEY = 1
+    CELLS = 2
+    RECEIPT = 3
+    SEEN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What all parties of an attempt's paths agree on beforehand.
+
+    Args:
+        config: sizes.
+        serial: number of the attempt, below 2^32; it is the epoch and the batch.
+        context: 32 bytes, of all that the attempt is bound to.
+        roster: keys of all parties.
+        senders: clients that send, ascending.
+        recipients: where paths end, in the order of the directory.
+    """
+
+    config: RoutingConfig
+    serial: int
+    context: bytes
+    roster: Roster
+    senders: tuple[int, ...]
+    recipients: tuple[Node, ...]
+
+    @property
+    def mixes(self) -> tuple[Node, ...]:
+        """One of each layer."""
+        return mixes_of(self.config)
+
+    def seal(self, kind: Kind, body: bytes, by: Identity) -> bytes:
+        """Sign a message."""
+        return seal(
+            Family.ROUTING,
+            kind,
+            body,
+            sender=by.node,
+            key=by.key,
+            round_=self.serial,
+            context=self.context,
+        )
+
+    def open(self, data: bytes, kind: Kind) -> tuple[Node, bytes]:
+        """Sender and body of a message.
+
+        Raises:
+            WireError: the bytes are no message.
+            ProtocolError: of another kind or attempt, or not signed by who sent it.
+        """
+        found = open_envelope(
+            data,
+            family=Family.ROUTING,
+            kinds=Kind,
+            roster=self.roster,
+            round_=self.serial,
+            context=self.context,
+        )
+        if found.kind != kind:
+            raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
+        return found.sender, found.body
+
+    def open_each(
+        self, inbox: Sequence[bytes], kind: Kind, due: Sequence[Node]
+    ) -> dict[Node, bytes]:
+        """Bodies of one message of each of some parties, in their order.
+
+        Raises:
+            ProtocolError: one is missing; it says what was refused.
+        """
+        found: dict[Node, bytes] = {}
+
+        def take(data: bytes) -> None:
+            sender, body = self.open(data, kind)
+            if sender not in due or sender in found:
+                raise ProtocolError(f"no {kind.name} of {sender} is awaited")
+            found[sender] = body
+
+        why = refusals_of(inbox, take)
+        missing = [node for node in due if node not in found]
+        if missing:
+            raise ProtocolError(f"no {kind.name} of {missing[0]}{why}")
+        return {node: found[node] for node in due}
+
+    def directory(self, keys: Sequence[bytes]) -> Directory:
+        """The attempt's directory, of every signed KEY.
+
+        Raises:
+            ProtocolError: a key is missing, or not signed by its owner.
+        """
+        kem, mixes = self.config.mechanism, self.mixes
+        found = self.open_each(keys, Kind.KEY, (*mixes, *self.recipients))
+        try:
+            public = {node: SealingKey(kem, body) for node, body in found.items()}
+            return Directory(
+                config=self.config,
+                epoch=self.serial,
+                mixes=tuple((public[node],) for node in mixes),
+                recipients=tuple(public[node] for node in self.recipients),
+            )
+        except WireError as damage:
+            raise ProtocolError(f"the keys make no directory: {damage}") from None
+
+
+def mixes_of(config: RoutingConfig) -> tuple[Node, ...]:
+    """One mix per layer."""
+    return tuple(node_of(layer, 0) for layer in range(config.layers))
+
+
+def course_context(series: bytes, roster: Roster, *parts: bytes) -> bytes:
+    """32 bytes that an attempt's messages are bound to."""
+    sizes = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return sha256(_DOMAIN + series + roster.hash + sizes).digest()
+
+
+def digest_of_lists(lists: Sequence[bytes]) -> bytes:
+    """32 bytes that stand for all lists of an attempt, in the order of recipients."""
+    return sha256(b"".join(sha256(each).digest() for each in lists)).digest()
+
+
+class PathEnd:
+    """Base of a party that has an opening key in the attempt: a mix, or a recipient.
+
+    Args:
+        course: the attempt.
+        identity: its signing key.
+    """
+
+    def __init__(self, course: Course, identity: Identity) -> None:
+        self.node = identity.node
+        self._course = course
+        self._identity = identity
+        self._key: OpeningKey | None = None
+        self._directory: Directory | None = None
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """At a prompt a key; upon all keys nothing; then what its part is (``Party.step``).
+
+        Raises:
+            ProtocolError, WireError: it is refused.
+        """
+        if self._key is None:
+            if inbox:
+                raise ProtocolError(f"{self.node} has no key yet")
+            self._key = OpeningKey.generate(self._course.config.mechanism)
+            return [self._parcel(SERVER, Kind.KEY, self._key.public.data)]
+        if self._directory is None:
+            self._directory = self._course.directory(inbox)
+            self._begin(self._directory, self._key)
+            return []
+        return self._answer(inbox)
+
+    def _begin(self, directory: Directory, key: OpeningKey) -> None:
+        """Take up the attempt's keys."""
+        raise NotImplementedError
+
+    def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """What it does with what comes then."""
+        raise NotImplementedError
+
+    def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
+        data = self._course.seal(kind, body, self._identity)
+        return Parcel(self.node, receiver, kind.name, data)
+
+    def _cells(self, inbox: Sequence[bytes], layer: int, due: Sequence[Node]) -> list[bytes]:
+        """The cells that all of some parties have signed for this one.
+
+        Raises:
+            ProtocolError: a party is missing, or its cells are for somebody else.
+        """
+        size = self._course.config.size_at(layer)
+        found: list[bytes] = []
+        for sender, body in self._course.open_each(inbox, Kind.CELLS, due).items():
+            to, cells = body[:_NUMBER_BYTES], body[_NUMBER_BYTES:]
+            if to != _number(self.node) or not cells or len(cells) % size:
+                raise ProtocolError(f"{sender} has signed no cells for {self.node}")
+            found += [cells[at : at + size] for at in range(0, len(cells), size)]
+        return found
+
+
+def cells_for(receiver: Node, cells: Sequence[bytes]) -> bytes:
+    """The body of CELLS."""
+    return _number(receiver) + b"".join(cells)
+
+
+class HostedMix(PathEnd):
+    """A mix of one attempt: it forwards once it has the cells of everybody who is due.
+
+    Args:
+        course: the attempt.
+        identity: its signing key.
+    """
+
+    def _begin(self, directory: Directory, key: OpeningKey) -> None:
+        self._layer = self._course.mixes.index(self.node)
+        self._mix = MixNode(layer=self._layer, node=0)
+        self._mix.rotate(directory, key)
+
+    def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """All cells, in an order of this mix's own, to where they go next."""
+        course, layer = self._course, self._layer
+        due = [Node(Role.CLIENT, number) for number in course.senders]
+        if layer:
+            due = [course.mixes[layer - 1]]
+        groups: dict[Node, list[bytes]] = {}
+        why = refusals_of(self._cells(inbox, layer, due), self._mix.receive)
+        if why:  # a sender would miss it in the receipts, a batch of others would go on before
+            raise ProtocolError(f"not every cell can be mixed{why}")
+        last = layer + 1 == course.config.layers
+        for cell in self._mix.flush():
+            place = address_of(cell).node
+            to = course.recipients[place] if last else course.mixes[layer + 1]
+            groups.setdefault(to, []).append(cell)
+        return [self._parcel(to, Kind.CELLS, cells_for(to, groups[to])) for to in sorted(groups)]
+
+
+def _number(node: Node) -> bytes:
+    return node.number.to_bytes(_NUMBER_BYTES, "little")

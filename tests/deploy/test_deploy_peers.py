@@ -1,0 +1,111 @@
+"""Clients that give each other rows before they work, on hosts of their own."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.engines.distributed.peers import PeerHub, PeerParty
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.routing import KEMS, OpeningKey
+from secure_fedrec.wire import encode_rows
+from tests.deploy.memory import Deployment
+from tests.deploy.test_deploy_rounds import EXCHANGED, settings
+
+
+def deployed(folder: Path, **options: Any) -> Deployment:
+    return Deployment.of(settings(**EXCHANGED), folder, **options)
+
+
+def test_what_is_given_is_sealed_for_its_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No carrier has the rows; a box that is handed to another one is refused."""
+    ran = deployed(tmp_path)
+    rows: list[bytes] = []
+    carried: list[bytes] = []
+
+    def noting(*given: Any, **named: Any) -> bytes:
+        rows.append(encode_rows(*given, **named))
+        return rows[-1]
+
+    def relay(label: str, client: int, data: bytes) -> list[bytes]:
+        carried.append(data)
+        return [data]
+
+    monkeypatch.setattr("secure_fedrec.engines.distributed.peers.encode_rows", noting)
+    ran.transport.out = ran.transport.back = relay
+    ran.rounds(1)
+    assert len(rows) == 6
+    assert max(map(len, rows)) > 100
+    for each in rows:
+        assert not any(each[-64:] in data for data in carried)
+    ran.require_equal()
+
+
+def test_a_server_that_puts_in_its_own_key_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = deployed(tmp_path, attempts=1)
+    step = PeerHub.step
+    own = OpeningKey.generate(KEMS["x25519"]).public.data
+
+    def swapped(self: PeerHub, inbox: Any) -> Any:
+        sent = step(self, inbox)
+        if self.stage != "PEERS":
+            return sent
+        return [each._replace(data=each.data[:-96] + own + each.data[-64:]) for each in sent]
+
+    monkeypatch.setattr(PeerHub, "step", swapped)
+    with pytest.raises(ProtocolError, match="was begun 1 times"):
+        ran.rounds(1)
+    assert any("has a bad signature" in why for _, why in ran.transport.log)
+
+
+def test_boxes_that_are_swapped_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By who carries them, who can do nothing else: they are signed."""
+    ran = deployed(tmp_path, attempts=1)
+    boxes = PeerParty._boxes
+
+    def swapped(self: PeerParty, keys: Any) -> Any:
+        one, two = boxes(self, keys)
+        return [one._replace(data=two.data), two._replace(data=one.data)]
+
+    monkeypatch.setattr(PeerParty, "_boxes", swapped)
+    with pytest.raises(ProtocolError, match="no client was heard"):
+        ran.rounds(1)
+    refused = {why for _, why in ran.transport.log}
+    assert refused == {f"what client {n} gives is for somebody else" for n in (0, 1)}
+
+
+def test_a_round_is_of_everybody_or_of_nobody(tmp_path: Path) -> None:
+    """A site that is killed in any exchange: the model stays, and moves on once it is back."""
+    ran = deployed(tmp_path)
+    ran.rounds(1)
+    before = ran.coordinator.public
+    tables = {name: np.copy(values) for name, values in ran.site(1).tables().items()}
+    due = [""]
+
+    def killing(label: str, client: int, data: bytes) -> list[bytes]:
+        if client == 2 and label == due[0]:
+            ran.kill(2)
+        return [data]
+
+    ran.transport.out = killing
+    for due[0] in ("PEER-KEYS", "PEERS", "UPLOAD"):
+        with pytest.raises(ProtocolError, match="round 2 was begun 3 times"):
+            ran.rounds(1)
+        assert ran.coordinator.public is before
+        ran.restart(2)
+    due[0] = ""
+    ran.rounds(1)
+    ran.require_equal()
+    assert any(not np.array_equal(tables[name], ran.site(1).tables()[name]) for name in tables)
+
+
+def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="what clients give each other"):
+        deployed(tmp_path, record=True)
