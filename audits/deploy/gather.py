@@ -36,7 +36,7 @@ from secure_fedrec.engines.distributed.learner import TABLE
 from secure_fedrec.engines.distributed.messages import encode_state
 from secure_fedrec.engines.distributed.record import LINE, SUMMED, Record
 from secure_fedrec.errors import ProtocolError, TranscriptError
-from secure_fedrec.protection.session import Node, Role
+from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import BlockStore, Step
@@ -115,8 +115,8 @@ class _Hosts:
     def __init__(self, federation: Federation[Task], layout: Layout) -> None:
         self.rounds = federation.config.algorithm.rounds
         self._layout = layout
-        self._blueprint, agreed = load_agreement(layout.agreement)
-        self.authority = Node(Role.AUTHORITY) in agreed.roster
+        self._blueprint, self._agreed = load_agreement(layout.agreement)
+        self.authority = Node(Role.AUTHORITY) in self._agreed.roster
         self.coordinator: Coordinator = open_coordinator(layout, _Nobody())
         self.coordinator.resume()
         fresh = federation.fresh()
@@ -124,14 +124,23 @@ class _Hosts:
         fresh.algorithm.initialise(self.scratch, federation.streams)
         self.clients = range(self.scratch.n_clients)
         self._require_data()
-        self.server = self._record(layout.server)
-        self.sites = {client: self._record(layout.site(client)) for client in self.clients}
+        self.server = self._record(SERVER, layout.server)
+        self.sites = {
+            client: self._record(Node(Role.CLIENT, client), layout.site(client))
+            for client in self.clients
+        }
         due, found = tuple(range(1, self.rounds + 1)), self.server.truth.rounds()
         if found != due or self.coordinator.public.round != self.rounds:
             problem = "deploy --record it from the first to the last"
             raise TranscriptError(
                 f"{layout.server} has recorded {len(found)} of {len(due)} rounds: {problem}"
             )
+        for client, site in self.sites.items():
+            there = [round_ for round_ in due if client in self.summed(round_)["clients"]]
+            if lost := sorted({*there} - ({*site.seen.rounds()} & {*site.truth.rounds()})):
+                raise TranscriptError(
+                    f"{layout.site(client)} has no recording of round {lost[0]}, in which it was"
+                )
 
     def summed(self, round_: int) -> Columns:
         """What a round came to."""
@@ -211,10 +220,14 @@ class _Hosts:
             for kind in kinds
         }
 
-    def _record(self, place: Path) -> Record:
+    def _record(self, node: Node, place: Path) -> Record:
+        """What a host recorded, if nothing of it is missing and it is of this run."""
         if not (place / "recording").is_dir():
             raise TranscriptError(f"{place} has no recording: deploy with --record")
-        return recording(self._blueprint, place)
+        found = recording(self._blueprint, self._agreed, node, place)
+        found.seen.require_whole()
+        found.truth.require_whole()
+        return found
 
     def _only(self, record: Record, round_: int, kind: str) -> Columns:
         for columns in record.truth.read(round_, kind):

@@ -209,7 +209,7 @@ def open_site(
         vault=vault,
         identities={each.node: each for each in identities},
         home=Home(own / "state", secret),
-        record=recording(blueprint, own) if record else None,
+        record=recording(blueprint, agreed, Node(Role.CLIENT, client), own) if record else None,
         beacon=signed_beacon(agreed, own) if beacon is None else beacon,
     )
 
@@ -276,7 +276,7 @@ def open_coordinator(
         identity=Identity.load(layout.server / identity_name(SERVER)),
         transport=transport,
         checkpoint=layout.checkpoint,
-        record=recording(blueprint, layout.server) if record else None,
+        record=recording(blueprint, agreed, SERVER, layout.server) if record else None,
         beacon=signed_beacon(agreed, layout.server) if beacon is None else beacon,
         **options,  # type: ignore[arg-type]
     )
@@ -319,11 +319,17 @@ class OwnOperator:
                 replace_file(host / "beacons" / path.name, path.read_bytes())
 
 
-def recording(blueprint: Blueprint, own: Path) -> Record:
+def recording(blueprint: Blueprint, agreed: Agreement, node: Node, own: Path) -> Record:
     """What a host takes down in its folder."""
-    sizes, policy = blueprint.sizes, blueprint.settings.recording
-    folder = own / "recording"
-    return Record(folder, policy=policy, n_clients=sizes.n_clients, n_items=sizes.n_items)
+    sizes = blueprint.sizes
+    return Record(
+        own / "recording",
+        host=str(node),
+        run=agreed.context,
+        policy=blueprint.settings.recording,
+        n_clients=sizes.n_clients,
+        n_items=sizes.n_items,
+    )
 
 
 def identity_name(node: Node) -> str:

@@ -74,9 +74,10 @@ with ExitStack() as ending:
     endpoint.rotate(directory, own)
     received: list[bytes] = []
 
-    def take(cells: list[bytes]) -> None:
+    def take(cell: bytes) -> None:
         """Open what a batch brings."""
-        received.extend(found for cell in cells if (found := endpoint.receive(cell)) is not None)
+        if (found := endpoint.receive(cell)) is not None:
+            received.append(found)
 
     inlet = Inlet(address(parsed.listen), settings.size_at(len(names)), take)
     ending.callback(inlet.close)

@@ -108,13 +108,21 @@ class Inlet:
     Args:
         listen: host and port; port 0 takes a free one.
         size: bytes of a cell.
-        take: handles the cells of one connection; one call at a time.
+        take: handles one cell; one call at a time. A cell that it refuses (``ProtocolError``,
+            ``WireError``) costs its sender that cell, and nobody anything else.
+        then: is called after the cells of a connection.
 
     Raises:
         OSError: the address is not free.
     """
 
-    def __init__(self, listen: Address, size: int, take: Callable[[list[bytes]], None]) -> None:
+    def __init__(
+        self,
+        listen: Address,
+        size: int,
+        take: Callable[[bytes], None],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         lock = threading.Lock()
 
         class Handler(socketserver.StreamRequestHandler):
@@ -128,7 +136,9 @@ class Inlet:
                 cells = [self.rfile.read(size) for _ in range(count)]
                 if len(cells[-1]) == size:
                     with lock:
-                        take(cells)
+                        if why := refusals_of(cells, take):
+                            log.warning("refused%s", why)
+                        then()
                     self.wfile.write(_COUNT.pack(count))
 
         class Server(socketserver.ThreadingTCPServer):
@@ -183,7 +193,7 @@ class Mix:
         self._node = node
         self._addresses = addresses
         self._carriers: list[threading.Thread] = []
-        self.inlet = Inlet(listen, directory.config.size_at(layer), self._take)
+        self.inlet = Inlet(listen, directory.config.size_at(layer), node.receive, self._mix)
 
     def close(self) -> None:
         """Take in no more; what is on its way is brought."""
@@ -191,9 +201,7 @@ class Mix:
         for carrier in self._carriers:
             carrier.join()
 
-    def _take(self, cells: list[bytes]) -> None:
-        if why := refusals_of(cells, self._node.receive):
-            log.warning("refused%s", why)
+    def _mix(self) -> None:
         with contextlib.suppress(ProtocolError):  # too few to be mixed: they wait
             batch = self._node.flush()
             self._carriers = [thread for thread in self._carriers if thread.is_alive()]

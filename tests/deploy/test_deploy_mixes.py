@@ -36,6 +36,8 @@ from secure_fedrec.protection.routing import (
     receipt_digest,
     send,
 )
+from secure_fedrec.protection.routing.fragments import Kind, cover
+from secure_fedrec.protection.routing.onions import draw_path, wrap
 
 HERE = "127.0.0.1"
 KEM = KEMS["x25519"]
@@ -58,8 +60,9 @@ def receiving(
     endpoint.rotate(directory, key)
     got: list[bytes] = []
 
-    def take(cells: list[bytes]) -> None:
-        got.extend(message for cell in cells if (message := endpoint.receive(cell)) is not None)
+    def take(cell: bytes) -> None:
+        if (message := endpoint.receive(cell)) is not None:
+            got.append(message)
 
     inlet = Inlet((HERE, 0), SETTINGS.size_at(3), take)
     try:
@@ -120,6 +123,33 @@ def test_a_bag_goes_through_three_processes(tmp_path: Path) -> None:
                 signers=[signing.public_key().public_bytes_raw()],
                 published=[receipt_digest(receipt)],
             )
+
+
+def test_a_cell_that_is_wrong_at_its_end_costs_nobody_else_a_vector() -> None:
+    """It is a loop that the recipient has not sent, and nothing is wrong with it before."""
+    keys = [OpeningKey.generate(KEM) for _ in range(4)]
+    directory = directory_of([key.public for key in keys])
+    with ExitStack() as ending:
+        inlet, _, got = ending.enter_context(receiving(directory, keys[3]))
+        following = inlet.address
+        for layer in (2, 1, 0):
+            node = MixNode(layer=layer, node=0)
+            node.rotate(directory, keys[layer])
+            mix = Mix(
+                node, layer=layer, directory=directory, listen=(HERE, 0), addresses={0: following}
+            )
+            ending.callback(mix.close)
+            following = mix.inlet.address
+        loops = [
+            wrap(cover(Kind.LOOP), path=draw_path(directory), recipient=0, directory=directory)
+            for _ in range(CELLS)
+        ]
+        hand_in(loops, following)
+        vectors = [bytes([sender]) * 600 for sender in range(SENDERS - 1)]  # and a batch is full
+        for vector in vectors:
+            hand_in(send([vector], recipient=0, cells=CELLS, directory=directory), following)
+        until(lambda: len(got) == len(vectors), "vectors are missing")
+        assert sorted(got) == vectors
 
 
 def test_the_example_checks_itself(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """An audit of what hosts of their own recorded finds what one of the embedded engine finds."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 from audits.cli import main
 from audits.config.audit import parse_config
 from audits.deploy.gather import gathered
+from audits.deploy.homes import Layout
 from audits.run.audit import audit
 from audits.run.folder import one_writer, write_own_config
+from secure_fedrec.core.files import file_digest
 from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_whole import PAILLIER
@@ -170,6 +174,10 @@ def test_a_recording_that_is_not_whole_is_refused(
     told = hosts / "sites/2/recording/transcript/rounds/000002/model-000.npz"
     columns = read_npz(told)
     write_npz(told, {**columns, "table": columns["table"] + 1})
+    assert "is not what client 2 recorded" in refusal("altered")
+    seal = json.loads((told.parent / "seal.json").read_text())
+    seal["files"][told.name] = file_digest(told)
+    (told.parent / "seal.json").write_text(json.dumps(seal))
     assert "round 2: client 2 was told another public state" in refusal("told")
     data = hosts / "sites/1/data.npz"
     columns = read_npz(data)
@@ -178,3 +186,48 @@ def test_a_recording_that_is_not_whole_is_refused(
     (hosts / "sites/0/recording").rename(tmp_path / "elsewhere")
     write_npz(data, columns)
     assert "has no recording: deploy with --record" in refusal("missing")
+
+
+@pytest.mark.parametrize(
+    ("layers", "clients"), [((), 5), ((MASKS,), 10), (SHARED, 5)], ids=["plain", "masked", "shared"]
+)
+def test_a_recording_that_lost_a_file_or_is_of_two_runs_is_refused(
+    layers: tuple[Mapping[str, Any], ...], clients: int, tmp_path: Path
+) -> None:
+    """Each file alone; recordings of a site and of the server from a run with the same bits."""
+    raw, site, server = settings(*layers, clients=clients, attacks=["direct"]), "sites/2", "server"
+    for run in ("one", "other"):
+        ran = deployed(raw, tmp_path / run)
+        ran.rounds(ROUNDS)
+        ran.coordinator.finish()
+    whole, other = tmp_path / "one", tmp_path / "other"
+
+    def refuses(why: str) -> None:
+        out = whole / "gathered"
+        with pytest.raises(TranscriptError, match=why), one_writer(out, resume=False):
+            gathered(ran.federation, Layout(whole), out)
+        shutil.rmtree(out)
+
+    files = [file for part in (site, server) for file in whole.glob(f"{part}/recording/*/*/*/*")]
+    assert len(files) >= 16
+    aside = tmp_path / "aside"
+    for file in files:
+        file.rename(aside)
+        refuses("is not what .* recorded|has no seal")
+        aside.rename(file)
+    for part in (site, server):
+        kept = whole / part / "recording"
+        kept.rename(aside)
+        shutil.copytree(other / part / "recording", kept)
+        refuses("a recording of another run")
+        shutil.rmtree(kept)
+        shutil.copytree(whole / "sites/1/recording", kept)
+        refuses("a recording of another host")
+        shutil.rmtree(kept)
+        aside.rename(kept)
+    lost = whole / site / "recording/truth/rounds/000001"
+    lost.rename(aside)
+    refuses("no recording of round 1, in which it was")
+    aside.rename(lost)
+    with one_writer(whole / "gathered", resume=False):
+        gathered(ran.federation, Layout(whole), whole / "gathered")

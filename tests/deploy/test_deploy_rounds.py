@@ -328,6 +328,35 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+class _Killed(BaseException):
+    """Nobody handles it."""
+
+
+@pytest.mark.parametrize("stage", ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"])
+def test_a_server_that_is_killed_in_a_round_goes_on_or_says_why_not(
+    stage: str, tmp_path: Path
+) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+
+    def killing(label: str, client: int, data: bytes) -> list[bytes]:
+        if label == stage:
+            raise _Killed
+        return [data]
+
+    ran.transport.back = killing
+    with pytest.raises(_Killed):
+        ran.rounds(1)
+    ran.transport.back = lambda label, client, data: [data]
+    ran.coordinator = open_coordinator(ran.layout, ran.transport)
+    ran.coordinator.resume()
+    if stage == "REVEAL":
+        with pytest.raises(ProtocolError, match="what they revealed is lost"):
+            ran.rounds(1)
+    else:
+        ran.rounds(2)
+    ran.require_equal()
+
+
 def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS), tmp_path, attempts=2)
     ran.rounds(1)

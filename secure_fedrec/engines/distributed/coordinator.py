@@ -34,6 +34,10 @@ from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
 _ABSENT = "was not there, or did not answer, or its denoiser"
+_LOST = (
+    ". If the server went away after clients had begun to reveal, this is its end: over one public "
+    "state they do so once, and what they revealed is lost"
+)
 _LATE = "took no part when keys of this round were agreed on"
 
 
@@ -107,6 +111,7 @@ class Coordinator:
         self.public = learner.initial()
         self._serial = 0
         self._begun = 0
+        self._taken_up = 0  # the round that this server went on with
         self._settled: dict[int, int] = {}
         self._generations: dict[bytes, int] = {}
         self._lookahead = Lookahead(
@@ -141,6 +146,7 @@ class Coordinator:
             self._restore(found)
         except (ValueError, KeyError, TypeError) as damage:
             raise CheckpointError(f"{self._checkpoint} is damaged") from damage
+        self._taken_up = self.public.round + 1
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -206,7 +212,9 @@ class Coordinator:
                 "they do so once, so it is not summed again, and the model stays that of round "
                 f"{number - 1}: {failures[-1]}"
             )
-        raise ProtocolError(f"round {number} was begun {self._attempts} times: {failures[-1]}")
+        lost = _LOST if number == self._taken_up and self._hosting.last_stage else ""
+        problem = f"round {number} was begun {self._attempts} times: {failures[-1]}{lost}"
+        raise ProtocolError(problem)
 
     def finish(self) -> None:
         """Tell the sites how the last round ended, so that their private state is of it."""

@@ -6,8 +6,12 @@ the public state. Of what is nobody else's, a site keeps its upload and its priv
 server who is in the sum and what went over the line. All of it put together is a recorded run, as
 ``RecordedRun`` makes it of a federation in one process. Of a round that was begun several times it
 is the attempt that was summed.
+
+A completed round carries a *seal*: whose it is, of which run, and the digests of its files. It is
+no signature; it tells a recording that lost something, or was put together from two runs or hosts.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,9 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.engines.exchange import parts_of
+from secure_fedrec.errors import TranscriptError
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import (
     BlockStore,
@@ -29,11 +35,60 @@ from secure_fedrec.wire import (
     Step,
     Wire,
 )
+from secure_fedrec.wire.recording import folder_of
 
 SUMMED = "summed"
 """Kind of the truth of what a round came to."""
 LINE = "line"
 """Kind of the truth of what went over the line: messages and bytes of every client."""
+_SEAL = "seal.json"
+
+
+class HostStore(BlockStore):
+    """Blocks of one host's recording, sealed round by round.
+
+    Args:
+        directory: where to write.
+        host: whose they are.
+        run: of what run, the same for all its hosts.
+    """
+
+    def __init__(self, directory: Path, host: str, run: str) -> None:
+        super().__init__(directory)
+        self._folder, self._host, self._run = directory, host, run
+
+    def seal(self, round_: int) -> None:
+        """Give a completed round its seal and its final name."""
+        unsealed = folder_of(self._folder, round_, sealed=False)
+        unsealed.mkdir(parents=True, exist_ok=True)
+        seal = json.dumps(self._seal_of(unsealed, round_), indent=1) + "\n"
+        replace_file(unsealed / _SEAL, seal.encode())
+        super().seal(round_)
+
+    def require_whole(self) -> None:
+        """Check every round against its seal.
+
+        Raises:
+            TranscriptError: one is of another host or run, or is not what was sealed.
+        """
+        for round_ in self.rounds():
+            folder = folder_of(self._folder, round_, sealed=True)
+            try:
+                seal, due = read_json(folder / _SEAL), self._seal_of(folder, round_)
+            except (OSError, ValueError) as damage:
+                raise TranscriptError(f"{folder} has no seal that can be read") from damage
+            if seal == due:
+                continue
+            for key in ("host", "run", "round"):
+                if not isinstance(seal, dict) or seal.get(key) != due[key]:
+                    raise TranscriptError(f"{folder} is a recording of another {key}")
+            raise TranscriptError(
+                f"{folder} is not what {self._host} recorded: a file is missing, or another"
+            )
+
+    def _seal_of(self, folder: Path, round_: int) -> dict[str, Any]:
+        files = {path.name: file_digest(path) for path in sorted(folder.glob("*.npz"))}
+        return {"host": self._host, "run": self._run, "round": round_, "files": files}
 
 
 class Record:
@@ -41,6 +96,8 @@ class Record:
 
     Args:
         folder: for its recording; made if it is missing.
+        host: whose it is, such as "client 3".
+        run: 32 bytes that only the hosts of this run have in common.
         policy: what to keep.
         n_clients: clients of the federation.
         n_items: rows of the shared table.
@@ -53,10 +110,18 @@ class Record:
     """
 
     def __init__(
-        self, folder: Path, *, policy: RecordingPolicy, n_clients: int, n_items: int
+        self,
+        folder: Path,
+        *,
+        host: str,
+        run: bytes,
+        policy: RecordingPolicy,
+        n_clients: int,
+        n_items: int,
     ) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.seen, self.truth = BlockStore(folder / "transcript"), BlockStore(folder / "truth")
+        self.seen = HostStore(folder / "transcript", host, run.hex())
+        self.truth = HostStore(folder / "truth", host, run.hex())
         recorder = Recorder(policy=policy, seen=self.seen, truth=self.truth, n_items=n_items)
         self.wire = Wire(meter=Meter(n_clients), recorder=recorder)
 
