@@ -1,7 +1,5 @@
 """Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from attacks.base import (
@@ -12,19 +10,17 @@ from attacks.base import (
     need,
     require_seen,
 )
-from attacks.scoring.links import LinkClaim
+from attacks.families.containment import Containment
+from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, keys_of, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
-
-if TYPE_CHECKING:
-    from scipy import sparse
 
 
 class CollusionLinkage(SuiteAttack):
@@ -66,8 +62,9 @@ class CollusionLinkage(SuiteAttack):
         noise, heard = rows_of(noise.select(full))
         if noise.tags is None:
             raise TypeError("noise carries tags")
-        fits = _containment(sent, heard, int(view.public["n_items"]))
-        evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
+        n_items, ratio = int(view.public["n_items"]), Knowledge.of(view).ratio
+        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=ratio).fits()
+        evidence = dict(zip(("set", "set_and_size"), both, strict=True))
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
         link = LinkClaim(round=round_, tags=noise.tags, senders=uploads.senders.ids, fits=evidence)
@@ -102,38 +99,8 @@ def _claims(
     return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 
-def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:
-    """bool[K, B]: every item of message k is in upload b."""
-    shared = (_incidence(heard, n_items) @ _incidence(sent, n_items).T).toarray()
-    return np.asarray(shared == heard.lengths[:, None])
-
-
-def _incidence(block: RowBlock, n_items: int) -> "sparse.csr_array":
-    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
-
-    ones = np.ones(len(block.rows), dtype=np.int32)
-    return sparse.csr_array((ones, block.rows, block.indptr), shape=(len(block), n_items))
-
-
-def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> BoolArray:
-    """bool[K, B]: of the uploads in ``fits``, those whose size goes with that of the message."""
-    ratio = Knowledge.of(view).ratio
-    rated = sent.lengths[None, :] - heard.lengths[:, None]
-    possible = fits & (rated > 0)
-    if ratio is None:  # the sizes of randomized responses follow no rule
-        return possible
-    asked = np.floor(ratio * np.maximum(rated, 0))
-    room = int(view.public["n_items"]) - rated
-    size = heard.lengths[:, None]
-    exact = possible & (asked <= room) & (asked == size)
-    # The few clients that upload the whole catalogue contain every message and, being capped, fit
-    # every large enough size. They are considered only where no exact size fits.
-    capped = possible & (asked > room) & (room == size)
-    return np.asarray(np.where(exact.any(axis=1, keepdims=True), exact, capped))
-
-
-def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
-    """bool[K, B]: every row of message k occurs, bit for bit, in upload b."""
+def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
+    """Every row of a message occurs, bit for bit, in the upload."""
     ours = fingerprints(words_of(heard), codec) ^ _item_mark(heard.rows)
     theirs = fingerprints(words_of(sent), codec) ^ _item_mark(sent.rows)
     order = np.argsort(theirs, kind="stable")
@@ -143,8 +110,10 @@ def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
     offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
     match = order[np.repeat(first, copies) + offsets]
     upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
-    found = np.bincount(message * len(sent) + upload, minlength=len(heard) * len(sent))
-    return np.asarray(found.reshape(len(heard), len(sent)) == heard.lengths[:, None])
+    pairs, found = np.unique(message * len(sent) + upload, return_counts=True)
+    messages, uploads = np.divmod(pairs, len(sent))
+    whole = found == heard.lengths[messages]
+    return Fits.of_pairs(messages[whole], uploads[whole], len(heard))
 
 
 def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:

@@ -1,6 +1,6 @@
 """Senders of anonymous messages: the claim, its figure, and how it is judged."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,36 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fits:
+    """Which senders fit which message, without a grid of them.
+
+    Args:
+        candidates: int64[K], how many senders fit each message.
+        first: int64[K], the place of the lowest; of no meaning where none does.
+        holds: whether a sender fits, one place per message: int64[K] -> bool[K].
+    """
+
+    candidates: IntArray
+    first: IntArray
+    holds: Callable[[IntArray], BoolArray]
+
+    @classmethod
+    def of_pairs(cls, messages: IntArray, places: IntArray, count: int) -> "Fits":
+        """Listed pairs, ascending by message and place, of ``count`` messages."""
+        candidates = np.bincount(messages, minlength=count)
+        ends = np.cumsum(candidates)
+        first = np.append(places, 0)[ends - candidates]
+        width = int(places.max(initial=0)) + 1
+        keys = messages * width + places
+
+        def holds(asked: IntArray) -> BoolArray:
+            inside = asked < width
+            return inside & np.isin(np.arange(count) * width + asked, keys)
+
+        return cls(candidates=candidates, first=first, holds=holds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkClaim:
     """Senders of the anonymous messages of a round, by several kinds of evidence.
 
@@ -32,24 +62,24 @@ class LinkClaim:
         round: which round.
         tags: uint64[K], the messages.
         senders: int64[B], the clients that could have sent them.
-        fits: evidence -> bool[K, B], which of them fit which message.
+        fits: evidence -> which of them fit which message.
     """
 
     round: int
     tags: WordArray
     senders: IntArray
-    fits: Mapping[str, BoolArray]
+    fits: Mapping[str, Fits]
 
     @property
     def candidates(self) -> dict[str, IntArray]:
         """Evidence -> int64[K], how many clients fit."""
-        return {kind: fit.sum(axis=1) for kind, fit in self.fits.items()}
+        return {kind: fit.candidates for kind, fit in self.fits.items()}
 
     @property
     def guesses(self) -> dict[str, IntArray]:
         """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
         return {
-            kind: np.where(fit.sum(axis=1) == 1, self.senders[fit.argmax(axis=1)], -1)
+            kind: np.where(fit.candidates == 1, self.senders[fit.first], -1)
             for kind, fit in self.fits.items()
         }
 
@@ -85,7 +115,7 @@ def link_figures(
     place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
     known = claim.senders[place] == sender
     for kind, candidates in claim.candidates.items():
-        fits = known & claim.fits[kind][np.arange(len(sender)), place]
+        fits = known & claim.fits[kind].holds(place)
         odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
         figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
         figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))

@@ -18,7 +18,7 @@ from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.histograms import HistogramClaim
 from attacks.scoring.labels import LabelClaim
-from attacks.scoring.links import LinkClaim
+from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.sales import SalesClaim
@@ -85,8 +85,9 @@ class Constant(Wrapped):
             case RatingClaim():
                 return replace(claim, ratings=np.full(len(claim.items), 3.0))
             case LinkClaim():
-                fits = {kind: np.zeros_like(fit) for kind, fit in claim.fits.items()}
-                return replace(claim, fits=fits)
+                nobody = np.zeros(0, dtype=np.int64)
+                none = Fits.of_pairs(nobody, nobody, len(claim.tags))
+                return replace(claim, fits=dict.fromkeys(claim.fits, none))
             case UnmaskedClaim():
                 visible = grid_of(claim.visible)
                 return replace(claim, visible=visible, proven=np.zeros_like(visible))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.scoring.links import LinkClaim
+from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
@@ -239,9 +239,10 @@ def test_vectors_are_scored_by_error_and_direction() -> None:
     assert unrecorded["user_vector_cosine"] is None
 
 
-def fitting(*clients: Iterable[int]) -> BoolArray:
+def fitting(*clients: Iterable[int]) -> Fits:
     """Which of seven clients fit each message."""
-    return np.array([np.isin(np.arange(7), list(some)) for some in clients])
+    messages, places = np.nonzero([np.isin(np.arange(7), list(some)) for some in clients])
+    return Fits.of_pairs(messages, places, len(clients))
 
 
 def test_links_are_scored_by_tag_and_without_the_adversary_himself() -> None:
