@@ -190,22 +190,26 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures
     """Of sets guessed outright: precision and recall per client, averaged, and the exact ones.
 
     Args:
-        predicted: bool, listed as the scores are; what is not listed is not in a set.
+        predicted: bool, listed as the scores are; what is not listed is not in a set, or one row of
+            the catalogue for everybody.
         game: the scores, against the sets.
         exact: name of the share of clients whose guessed set is exactly their true set; it is over
             clients that have pairs, as two empty sets would count as a success.
     """
-    hits, named, wrong = [], [], []
+    hits, named = [], []
     for span in game.spans:
         pairs = game.part(span).pairs
         guess = np.asarray(predicted.of(pairs), dtype=bool)
         hits.append(count_per_client(guess & pairs.labels, pairs.indptr))
-        named.append(count_per_client(guess, pairs.indptr))
-        wrong.append(count_per_client(guess != pairs.labels, pairs.indptr))
-    found, there = np.concatenate(hits), game.table.sizes > 0
+        size = count_per_client(guess, pairs.indptr)
+        if isinstance(predicted.rest, np.ndarray):  # one guess of everybody, of the whole catalogue
+            size = np.full_like(size, np.count_nonzero(predicted.rest))
+        named.append(size)
+    found, sizes, there = np.concatenate(hits), np.concatenate(named), game.table.sizes > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision, recall = found / np.concatenate(named), found / game.labels.lengths
-    whole = int(np.count_nonzero(there & (np.concatenate(wrong) == 0)))
+        precision, recall = found / sizes, found / game.labels.lengths
+    right = (found == sizes) & (found == game.labels.lengths)
+    whole = int(np.count_nonzero(there & right))
     return {
         "precision": nan_mean(precision),
         "recall": nan_mean(recall),

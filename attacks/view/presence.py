@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
 from attacks.view.coalition import others_sum, others_uploads
@@ -80,14 +82,17 @@ def distinct_cohorts(present: BoolArray, counts: IntArray) -> tuple[FloatArray, 
 class Presence:
     """The same as grids, for systems of equations over all clients and items.
 
+    Clients of whom nothing differs, as where all send all rows every time, share one row of a grid.
+
     Args:
         rounds: the rounds, ascending.
         clients: int64[B], who uploaded in any of them, ascending.
-        present: bool[T, B], who uploaded in which.
+        present: bool[T, G], who uploaded in which.
         counts: int64[T, m], counts of the aggregates.
-        visible: bool[B, m], items the adversary saw beside a client's name.
-        possible: bool[B, m], items the client can have rated, judged by its uploads alone: where
+        visible: bool[G, m], items the adversary saw beside a client's name.
+        possible: bool[G, m], items the client can have rated, judged by its uploads alone: where
             rated items are uploaded every time, those in all of its uploads.
+        copies: clients of each row, B = copies G.
     """
 
     rounds: tuple[int, ...]
@@ -96,12 +101,15 @@ class Presence:
     counts: IntArray
     visible: BoolArray
     possible: BoolArray
+    copies: int = 1
 
     @classmethod
     def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Presence":
         """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
         seen = Sightings.read(view, knowledge, rounds)
-        visible = np.ones((len(seen.listed), seen.listed.n_items), dtype=bool)
+        alike = knowledge.dense and not knowledge.virtual_rows and bool(seen.present.all())
+        copies = len(seen.clients) if alike else 1
+        visible = np.ones((len(seen.clients) // max(1, copies), seen.listed.n_items), dtype=bool)
         possible = visible
         if not knowledge.dense:
             visible = seen.listed.grid()
@@ -109,12 +117,24 @@ class Presence:
         return cls(
             rounds=seen.rounds,
             clients=seen.clients,
-            present=seen.present,
+            present=seen.present[:, : len(visible)],
             counts=seen.counts,
             visible=visible,
             possible=possible,
+            copies=copies,
         )
 
+    def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:
+        """What is said of every client: the grid, or one row for everybody.
+
+        Args:
+            grid: [G, m].
+            listed: no pair of anybody.
+        """
+        if self.copies == 1:
+            return grid
+        return Rows(listed=listed, values=np.zeros(0, dtype=grid.dtype), rest=grid[0])
+
     def cohorts(self) -> tuple[FloatArray, FloatArray]:
-        """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m]."""
+        """Distinct cohorts, float64[C, G], and the mean counts of their rounds, float64[C, m]."""
         return distinct_cohorts(self.present, self.counts)

@@ -12,7 +12,12 @@ _RAREST = 1e-3
 
 
 def fit_bits(
-    design: FloatArray, target: FloatArray, *, expected: float, noise: float = 0.0
+    design: FloatArray,
+    target: FloatArray,
+    *,
+    expected: float,
+    noise: float = 0.0,
+    copies: int = 1,
 ) -> FloatArray:
     """Best linear estimate of independent bits b from ``design @ b = target``.
 
@@ -25,6 +30,7 @@ def fit_bits(
         target: float64[E].
         expected: p, mean number of ones over K.
         noise: variance of an equation's error.
+        copies: bits that every column stands for; equations are no more than bits if several.
 
     Returns:
         float64[K], rounded to 6 digits so that solved bits are equal to each other.
@@ -36,13 +42,14 @@ def fit_bits(
     prior = min(max(expected, _RAREST), 1.0 - _RAREST)
     if not equations or not bits:
         return np.full(bits, prior)
-    missing = target - design.sum(axis=1) * prior
+    missing = target - copies * design.sum(axis=1) * prior
     # Of the two forms of the normal equations, the one with fewer unknowns.
-    dual = equations <= bits
+    dual = equations <= copies * bits
     rows = np.ascontiguousarray(design.T if dual else design)
     size = rows.shape[1]
     matrix = np.zeros((size, size))
     add_products(rows, matrix)
+    matrix *= copies
     ridge = _SHARE * float(np.trace(matrix)) + noise / (prior * (1.0 - prior))
     matrix[np.diag_indices(size)] += ridge if ridge > 0.0 else 1.0
     vector = missing.copy() if dual else (design * missing[:, None]).sum(axis=0)

@@ -29,8 +29,8 @@ class Verdicts:
     """What the counts say; grids over clients and items of a ``Presence``.
 
     Args:
-        rated: bool[B, m], proven to be rated.
-        possible: bool[B, m], not proven to be unrated; holds ``rated``.
+        rated: bool[G, m], proven to be rated.
+        possible: bool[G, m], not proven to be unrated; holds ``rated``.
         consistent: whether the counts can all be true; if not, nothing is proven.
     """
 
@@ -41,10 +41,13 @@ class Verdicts:
     def scores(self, presence: Presence, knowledge: Knowledge) -> FloatArray:
         """Rank all pairs: proven rated, what is in question, proven unrated, never seen.
 
-        What is in question is ranked by an estimate of its bit.
+        What is in question is ranked by an estimate of its bit: float64[G, m].
         """
         exact = self.consistent and knowledge.exact and knowledge.constant
-        estimates = _estimate(*presence.cohorts(), self.rated, self.possible, exact=exact)
+        open_, copies = self.possible & ~self.rated, presence.copies
+        cohorts, counts = presence.cohorts()
+        left = counts - copies * (cohorts @ self.rated)
+        estimates = _estimate(cohorts, left, open_, exact=exact, copies=copies)
         between = 1.0 + (np.clip(estimates, -1.0, 2.0) + 1.0) / 3.0
         visible = presence.visible
         scores = np.where(self.possible, between, np.where(visible, 0.5, 0.0))
@@ -64,7 +67,7 @@ def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = N
     Args:
         presence: rounds with their cohorts and counts.
         knowledge: whether the counts are exact and the bits constant; if not, nothing is proven.
-        rated: bool[B, m], pairs known to be rated from elsewhere.
+        rated: bool[G, m], pairs known to be rated from elsewhere.
     """
     cohorts, counts = presence.cohorts()
     nothing = np.zeros(presence.visible.shape, dtype=bool)
@@ -87,7 +90,8 @@ def _prove(
     """Settle what follows for certain, in place; False if the counts contradict each other."""
     if (presence.counts != counts[_cohort_of(presence, cohorts)]).any():
         return False
-    solved, bits = _solve_clients(cohorts, counts)
+    copies = presence.copies
+    solved, bits = _solve_clients(cohorts, counts, copies)
     whole = np.round(bits)
     if (np.abs(bits - whole) > _WHOLE).any() or not np.isin(whole, (0.0, 1.0)).all():
         return False
@@ -95,15 +99,15 @@ def _prove(
     possible[solved] &= whole == 1.0
     if (known & ~possible).any():
         return False
-    return _propagate(cohorts, counts, known, possible)
+    return _propagate(cohorts, counts, known, possible, copies)
 
 
 def _propagate(
-    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
+    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray, copies: int
 ) -> bool:
     """Follow every count to the end, in place; False if two of them contradict each other."""
     while True:
-        least, most = cohorts @ known, cohorts @ possible
+        least, most = copies * (cohorts @ known), copies * (cohorts @ possible)
         if (counts < least).any() or (counts > most).any():
             return False
         convicts = (cohorts.T @ (counts == most) > 0) & possible & ~known
@@ -116,13 +120,15 @@ def _propagate(
         possible &= ~clears
 
 
-def _solve_clients(cohorts: FloatArray, counts: FloatArray) -> tuple[IntArray, FloatArray]:
+def _solve_clients(
+    cohorts: FloatArray, counts: FloatArray, copies: int
+) -> tuple[IntArray, FloatArray]:
     """Clients whose bits follow from the equations alone, and these bits: int64[K], [K, m].
 
     They are those whose unit vector lies in the span of the cohorts; two cohorts that differ in one
     client are the plainest case.
     """
-    values, vectors = np.linalg.eigh(cohorts @ cohorts.T)
+    values, vectors = np.linalg.eigh(copies * (cohorts @ cohorts.T))
     kept = values > _RANK * values.max(initial=0.0)
     reach = cohorts.T @ vectors[:, kept]
     leverage = (reach**2 / values[kept]).sum(axis=1)
@@ -131,19 +137,19 @@ def _solve_clients(cohorts: FloatArray, counts: FloatArray) -> tuple[IntArray, F
 
 
 def _estimate(
-    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray, *, exact: bool
+    cohorts: FloatArray, left: FloatArray, open_: BoolArray, *, exact: bool, copies: int
 ) -> FloatArray:
     """Bits that are still in question, item by item, from the counts that are not explained yet."""
-    estimates = np.zeros(known.shape)
-    left = counts - cohorts @ known
-    for item in range(counts.shape[1]):
-        members = np.flatnonzero(possible[:, item] & ~known[:, item])
+    estimates = np.zeros(open_.shape)
+    for item in range(left.shape[1]):
+        members = np.flatnonzero(open_[:, item])
         design, target = cohorts[:, members], left[:, item]
-        asked = design.sum(axis=1)
+        asked = copies * design.sum(axis=1)
         odds = max(0.0, float(target.sum())) / max(1.0, float(asked.sum()))
         # Of noisy counts, all that a constant share does not explain may be noise.
         noise = 0.0 if exact else float(np.mean((target - odds * asked) ** 2))
-        estimates[members, item] = fit_bits(design, target, expected=odds, noise=noise)
+        found = fit_bits(design, target, expected=odds, noise=noise, copies=copies)
+        estimates[members, item] = found
     return estimates
 
 

@@ -176,11 +176,12 @@ class _Hidden:
             verdicts = further
             owners = [self._owners(tail, verdicts) for tail in tails]
         excluded = presence.visible & ~verdicts.possible
+        nothing = ItemSets.empty(len(presence.clients), presence.visible.shape[1])
         claim = RatedSetClaim(
             clients=presence.clients,
-            scores=verdicts.scores(presence, knowledge),
-            visible=presence.visible,
-            predicted=verdicts.rated,
+            scores=presence.rows(verdicts.scores(presence, knowledge), nothing),
+            visible=presence.rows(presence.visible, nothing),
+            predicted=presence.rows(verdicts.rated, nothing),
         )
         both = zip(tails, owners, strict=True)
         rows = tuple(tail.groups.claim(tail.round, tail.items, whose) for tail, whose in both)
@@ -220,7 +221,7 @@ class _Hidden:
         presence = self._presence
         there = presence.present[presence.rounds.index(tail.round)]
         owners = np.full(len(tail.groups.solved), -1, dtype=np.int64)
-        if not self._knowledge.exact or not verdicts.consistent:
+        if not self._knowledge.exact or not verdicts.consistent or presence.copies > 1:
             return owners
         for group in range(len(owners)):
             items = tail.items[tail.groups.groups == group]
@@ -255,8 +256,8 @@ class _Hidden:
             "groups": sum(int((size > 1).sum()) for size in sizes),
             "ratings_named": sum(int(claim.named.sum()) for claim in rows),
             "groups_attributed": sum(int((claim.owners >= 0).sum()) for claim in rows),
-            "pairs_proven_real": int(verdicts.rated.sum()),
-            "pairs_excluded": int(excluded.sum()),
+            "pairs_proven_real": int(verdicts.rated.sum()) * self._presence.copies,
+            "pairs_excluded": int(excluded.sum()) * self._presence.copies,
             "cohorts": len(np.unique(self._presence.present, axis=0)),
             "counts_exact": self._knowledge.exact,
             "counts_consistent": verdicts.consistent,
