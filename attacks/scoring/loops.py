@@ -43,13 +43,31 @@ def twice_wins(
 
 @compiled_loop
 def count_exceeded(
-    cuts: FloatArray, scores: FloatArray, labels: BoolArray, indptr: IntArray, counts: FloatArray
+    cuts: FloatArray,
+    scores: FloatArray,
+    labels: BoolArray,
+    indptr: IntArray,
+    counts: npt.NDArray[np.unsignedinteger],
 ) -> None:
     """``counts[c, l, k]`` pairs of client c and label l have scores that exceed k of the cuts."""
     for client in range(len(indptr) - 1):
         for pair in range(indptr[client], indptr[client + 1]):
             exceeded = places(cuts, 0, len(cuts), scores[pair], False)
             counts[client, 1 if labels[pair] else 0, exceeded] += 1
+
+
+@compiled_loop
+def add_up_downwards(counts: npt.NDArray[np.unsignedinteger]) -> None:
+    """Replace each row, in bins of rising scores, by the counts of its so many highest bins."""
+    bins = counts.shape[1]
+    for row in range(len(counts)):
+        low, high = 0, bins - 1
+        while low < high:
+            counts[row, low], counts[row, high] = counts[row, high], counts[row, low]
+            low += 1
+            high -= 1
+        for place in range(1, bins):
+            counts[row, place] += counts[row, place - 1]
 
 
 @compiled_loop
@@ -210,7 +228,7 @@ def add_rest(
     row: IntArray,
     taken: IndexArray,
     taken_ends: IntArray,
-    counts: FloatArray,
+    counts: npt.NDArray[np.unsignedinteger],
 ) -> None:
     """Add to ``counts[c, 0, k]`` the pairs that are not listed, in runs that fall into bin k."""
     for client in range(len(row)):

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import add_rest, count_exceeded, cut_at_size
+from attacks.scoring.loops import add_rest, add_up_downwards, count_exceeded, cut_at_size
 from attacks.scoring.tables import (
     Pooled,
     ScoreTable,
@@ -45,8 +45,11 @@ from secure_fedrec.evaluation.intervals import (
 )
 
 _MAX_POINTS = 512
-_DRAWN_ELEMENTS = 1 << 18
-"""Rates of draws that are worked on at once: products of matrices like larger blocks."""
+_STRIDE = 16
+"""Cuts of which the first look at a draw takes one."""
+_ALL = slice(None)
+_DRAWN_ELEMENTS = 1 << 22
+"""Weights of clients in the draws that are worked on at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -167,13 +170,11 @@ def _tpr_at_fpr_interval(
     n_positives = table.positives()
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
-    histograms = _client_histograms(table, _tail_cuts(_both_classes(table)[1], fpr))
-    blocks = resampled(
-        table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=2 * _MAX_POINTS
-    )
-    drawn = np.concatenate([_resampled_tpr(block, histograms, fpr) for block in blocks])
+    above = _pairs_above(table, _tail_cuts(_both_classes(table)[1], fpr))
+    blocks = resampled(table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=_STRIDE)
+    drawn = np.concatenate([_resampled_tpr(block, above, fpr) for block in blocks])
     once = np.ones((1, table.n_clients), dtype=np.uint8)
-    value = float(_resampled_tpr(once, histograms, fpr)[0])
+    value = float(_resampled_tpr(once, above, fpr)[0])
     return percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
 
 
@@ -253,38 +254,66 @@ def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
     return _thinned(negatives, _MAX_POINTS, np.minimum(ranks, size))
 
 
-def _client_histograms(table: Table, cuts: FloatArray) -> FloatArray:
-    """Pairs by number of cuts exceeded: float[n_clients, 2, B], negatives before positives."""
-    # What is drawn is below n times the largest client, a whole number. A product of single floats
-    # takes half the time of one of doubles, and is as exact up to 2^24.
-    most = table.n_clients * int(table.sizes.max(initial=0))
-    exact = np.float32 if most < 2**24 else np.float64
-    counts = np.zeros((table.n_clients, 2, len(cuts) + 1), dtype=exact)
+_Counts = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+
+def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
+    """Pairs above each cut, from the highest down; all at the end.
+
+    Returns:
+        uint[2, n_clients, len(cuts) + 1], negatives before positives.
+    """
+    fits = int(table.sizes.max(initial=0)) < 2**16
+    kind = np.uint16 if fits else np.uint32
+    counts = np.zeros((2, table.n_clients, len(cuts) + 1), dtype=kind)
     first = 0
     for part in table.parts():
-        own = counts[first : first + part.n_clients]
+        own = counts[:, first : first + part.n_clients].transpose(1, 0, 2)
         count_exceeded(cuts, part.scores, part.labels, part.indptr, own)
         if part.rest is not None:
             rest = part.rest
             bins = np.searchsorted(cuts, rest.values, side="left")
             add_rest(bins, rest.sizes, rest.runs, rest.row, rest.taken, part.indptr, own)
         first += part.n_clients
+    add_up_downwards(counts.reshape(-1, len(cuts) + 1))
     return counts
 
 
 def _resampled_tpr(
-    weights: npt.NDArray[np.unsignedinteger], histograms: FloatArray, fpr: float
+    weights: npt.NDArray[np.unsignedinteger], above: _Counts, fpr: float
 ) -> FloatArray:
-    """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
-    # Sums of whole numbers are exact in any order, so a BLAS product is reproducible.
-    flat = histograms.reshape(len(histograms), -1)
-    drawn = (weights.astype(flat.dtype) @ flat).reshape(len(weights), 2, -1)
-    above = drawn[:, :, ::-1].cumsum(axis=2).astype(np.float64)
-    above = above[(above[:, :, -1] > 0).all(axis=1)]
-    # Both rates rise along the cuts: the last cut that is allowed has the largest TPR.
-    allowed = (above[:, 0, :-1] / above[:, 0, -1:] <= fpr).sum(axis=1)
-    hits = above[np.arange(len(above)), 1, np.maximum(allowed, 1) - 1]
-    return np.where(allowed > 0, hits / above[:, 1, -1], 0.0)
+    """TPR at an FPR of each draw; a draw without positives or negatives is left out.
+
+    Rates rise along the cuts: where the FPR passes its limit is told among every ``_STRIDE``-th
+    cut, then among those in between.
+    """
+    # What is drawn is below n times the largest client, a whole number. A product of single floats
+    # takes half the time of one of doubles, and is as exact up to 2^24: any order gives these sums.
+    most = above.shape[1] * int(above[:, :, -1].sum(axis=0, dtype=np.int64).max(initial=0))
+    exact = np.float32 if most < 2**24 else np.float64
+    drawn = weights.astype(exact)
+
+    def sums(label: int, cuts: slice, rows: IntArray | slice = _ALL) -> FloatArray:
+        found = drawn[rows] @ above[label, :, cuts].astype(exact)
+        return np.asarray(found, dtype=np.float64)
+
+    last = above.shape[2] - 1
+    totals = np.concatenate([sums(label, slice(last, None)) for label in (0, 1)], axis=1)
+    there = (totals > 0).all(axis=1)
+    drawn, totals = drawn[there], totals[there]
+    passed = sums(0, slice(_STRIDE - 1, last, _STRIDE)) / totals[:, :1] <= fpr
+    bracket, rates = passed.sum(axis=1), np.zeros(len(drawn))
+    for number in np.unique(bracket).tolist():
+        rows = np.flatnonzero(bracket == number)
+        first = number * _STRIDE
+        own = slice(first, min(first + _STRIDE - 1, last))
+        allowed = (sums(0, own, rows) / totals[rows, :1] <= fpr).sum(axis=1) + first
+        # The last cut that is allowed has the largest TPR.
+        before = max(0, first - 1)
+        hits = sums(1, slice(before, own.stop), rows)
+        found = hits[np.arange(len(rows)), np.maximum(allowed, 1) - 1 - before]
+        rates[rows] = np.where(allowed > 0, found / totals[rows, 1], 0.0)
+    return rates
 
 
 def _both_classes(table: Table) -> tuple[Pooled, Pooled]:
