@@ -8,6 +8,7 @@ first training), the adversary guesses among them, and the odds count.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,8 +44,8 @@ from secure_fedrec.wire import Truth
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
 
-_CELLS = 1 << 26
-"""Cosines that are held at once: half a gigabyte."""
+_CELLS = 1 << 20
+"""Cosines that are held at once: they stay in the cache of a processor."""
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
 
@@ -205,21 +206,17 @@ def _compared(
         float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client
         and a shuffled one.
     """
-    at_once = max(1, _CELLS // max(1, len(actual)))
+    # No block of a single row: that product is another loop of the library, with other last bits.
+    blocks = max(1, min(len(claimed) // 2, len(claimed) * len(actual) // _CELLS))
+    bounds = np.linspace(0, len(claimed), blocks + 1).astype(np.int64).tolist()
     parts = []
-    for start in range(0, len(claimed), at_once):
-        block = slice(start, start + at_once)
+    for block in (slice(*each) for each in pairwise(bounds)):
         cosines = claimed[block] @ actual.T
         # Recorded tables may be of single precision, and rounding alone may reach beyond 1.
         np.clip(cosines, -1.0, 1.0, out=cosines)
         to_own = cosines[np.arange(len(cosines)), own[block]]
-        odds = [_reidentified(cosines, each[block]) for each in (own, shuffled)]
+        closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
+        among = np.count_nonzero(closest, axis=1)
+        odds = [closest[np.arange(len(among)), each[block]] / among for each in (own, shuffled)]
         parts.append((to_own, cosines.sum(axis=1), *odds))
     return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-
-
-def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:
-    """Odds of naming client ``own`` for each claim: float64[B]."""
-    closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
-    hit = closest[np.arange(len(own)), own]
-    return np.asarray(hit / closest.sum(axis=1))

@@ -40,9 +40,6 @@ _AT_ONCE = 1 << 22
 _PAIR, _KEPT_PAIR = 180, 12
 _WORD_COPIES = 3
 _CUTS, _DRAWS = 1026, 2000
-_CELLS = 1 << 26
-"""Vectors of clients that are compared with those of others at once."""
-
 _PAIR_SECONDS = 1e-5
 """Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
 
@@ -124,9 +121,8 @@ def memory_parts(federation: Federation[Task]) -> dict[str, float]:
     real = float(vault.example_counts().sum())
     pairs = _shown_pairs(federation)
     state = 2.0 * sum(values.nbytes for values in vault.tables().values())
-    exact = 4 if facts.clients * facts.items < 2**24 else 8
+    exact = 2 if facts.items < 2**16 else 4
     draws = min(float(_HELD), 2.0 * _DRAWS * facts.clients) + facts.clients * _CUTS * exact
-    compared = 18.0 * min(float(facts.clients) ** 2, float(_CELLS))
     crew = attack_workers(federation)
     blocks = min(_HELD, projection(federation))
     shown = pairs * _KEPT_PAIR + min(pairs, _AT_ONCE) * _PAIR
@@ -135,7 +131,7 @@ def memory_parts(federation: Federation[Task]) -> dict[str, float]:
         "blocks of the recording (recording.payload_rounds, run.workers)": crew * blocks,
         "words of a round (algorithm.rank, recording.payload_senders)": crew * _WORD_COPIES * words,
         "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)": crew * shown,
-        "clients (data)": state + draws + crew * compared + 100.0 * real,
+        "clients (data)": state + draws + 100.0 * real,
     }
 
 
