@@ -22,6 +22,12 @@ def _audit() -> Benchmark:
     return audit.run
 
 
+def _audit_scale() -> Benchmark:
+    from benchmarks import audit_scale  # noqa: PLC0415
+
+    return audit_scale.run
+
+
 def _fedrec() -> Benchmark:
     from benchmarks import fedrec  # noqa: PLC0415
 
@@ -87,6 +93,7 @@ def _scale() -> Benchmark:
 
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "audit": _audit,
+    "audit_scale": _audit_scale,
     "fedrec": _fedrec,
     "files": _files,
     "flower": _flower,
