@@ -209,33 +209,40 @@ class _Puzzle:
             group = self.group_of.get(owner[position])
             if group is not None:
                 candidates[group].setdefault(item, []).append(position)
-        counts, spans = self.sums.counts, starmap(range, pairwise(self.sums.indptr.tolist()))
+        # Lists: so many single numbers are read and written much faster than in arrays.
+        items, verdict = self.sums.rows.tolist(), self.verdict.tolist()
+        counts = [0] * len(items) if self.sums.counts is None else self.sums.counts.tolist()
+        words, totals = words_of(self.sent), words_of(self.sums)
+        spans = starmap(range, pairwise(self.sums.indptr.tolist()))
         for denoiser, cells in zip(self.denoisers.tolist(), spans, strict=True):
             direction = self._own_direction(cells)
-            summed = set(self.sums.rows[cells.start : cells.stop].tolist())
             of_group = candidates.get(denoiser, {})
+            summed = set(items[cells.start : cells.stop])
             for item, members in of_group.items():
                 if item not in summed:
-                    self.verdict[members] = _REAL  # a virtual row would be in the sums
+                    for member in members:
+                        verdict[member] = _REAL  # a virtual row would be in the sums
             for cell in cells:
-                members = of_group.get(int(self.sums.rows[cell]), [])
-                count = 0 if counts is None else int(counts[cell])
+                members = of_group.get(items[cell], [])
                 subset = find_subset(
                     members,
-                    count,
+                    counts[cell],
                     prints=self.sent_prints,
-                    words=words_of(self.sent),
-                    total=words_of(self.sums)[cell],
+                    words=words,
+                    total=totals[cell],
                     target=self.sum_prints[cell],
                     codec=codec,
                     halves=halves,
                 )
                 if subset is None:
-                    subset = self._with_own_row(cell, members, count, direction)
+                    subset = self._with_own_row(cell, members, counts[cell], direction)
                 if subset is not None:
                     self.explained += 1
-                    self.verdict[members] = _REAL
-                    self.verdict[list(subset)] = _VIRTUAL
+                    for member in members:
+                        verdict[member] = _REAL
+                    for member in subset:
+                        verdict[member] = _VIRTUAL
+        self.verdict[:] = verdict
 
     def _own_direction(self, cells: range) -> FloatArray | None:
         """Direction of the denoiser's own vector, from the sums that are its row alone."""
