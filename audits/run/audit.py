@@ -20,14 +20,14 @@ from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
-from audits.run.forecast import attack_workers, memory_parts, require_memory
+from audits.run.forecast import attack_workers, memory_parts, require_memory, training_workers
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
-    check_lossless,
+    Lossless,
     open_run,
     projection,
     repeated_releases,
-    train_folds,
+    train_others,
     train_recorded,
 )
 from audits.run.truth import ground_truth
@@ -87,21 +87,24 @@ def audit(
     dataset = load_dataset(config, data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     projected = projection(federation)
-    require_memory(config, memory_parts(federation))
+    require_memory(config, memory_parts(federation, len(dataset.folds)))
     with one_writer(out, resume=resume):
         run = open_run(federation, out, resume=resume)
         announce(federation, run, projected)
         train_recorded(federation, run, out, progress=progress)
         first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
-        folds = [first, *train_folds(federation, dataset, out, progress=progress)]
+        workers = training_workers(federation, len(dataset.folds))
+        folds, lossless = train_others(
+            federation, dataset, run, out, progress=progress, workers=workers
+        )
         utility = utility_of(
             config.metrics,
-            folds,
+            [first, *folds],
             [dataset.task(fold).facts.baselines for fold in dataset.folds],
             local_only=draws_noise(federation.stack),
         )
         require_complete(out, config.algorithm.rounds)
-        measured = _measured(federation, run, utility, out, progress=progress)
+        measured = _measured(federation, run, utility, lossless, out, progress=progress)
         verdict = decide(measured.gates, measured.findings, measured.controls)
         report = assemble(measured, verdict, command=command, started=started)
         if source is not None:
@@ -115,12 +118,16 @@ def audit(
 
 
 def _measured(
-    federation: Federation[Task], run: RecordedRun, utility: Utility, out: Path, *, progress: bool
+    federation: Federation[Task],
+    run: RecordedRun,
+    utility: Utility,
+    lossless: Lossless | None,
+    out: Path,
+    *,
+    progress: bool,
 ) -> Measured:
-    """Compare a finished run with its plain twin, attack it, price it and judge it."""
-    config, lossless = federation.config, None
-    if config.run.check_lossless:
-        lossless = check_lossless(federation, run, progress=progress)
+    """Attack a finished run, price it and judge it."""
+    config = federation.config
     truth = ground_truth(
         federation.task.secrets(),
         run.truth,
@@ -213,4 +220,4 @@ def attack_all(
         return evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
 
     with tqdm(total=len(pairs), desc="attacking", unit="attack", disable=not bars) as bar:
-        return shared_out(found, len(pairs), workers=workers, done=bar.update)
+        return shared_out(found, len(pairs), workers=workers, done=lambda *_: bar.update())

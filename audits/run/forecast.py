@@ -7,6 +7,7 @@ and laid out over the whole. Nothing of them is kept.
 
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -43,8 +44,11 @@ _CUTS, _DRAWS = 1026, 2000
 _PAIR_SECONDS = 1e-5
 """Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
 
+_ROW_SECONDS = 1e-6
+"""Of a training, for each row that a round's uploads have: measured on ml-100k."""
+
 _LONG = 30.0
-"""Seconds of attacks from which they are shared out."""
+"""Seconds of attacks, or of trainings beside the recorded one, from which they are shared out."""
 
 _SOON = 20.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
@@ -100,7 +104,7 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
         ConfigError: its recording or its memory is above the limit.
     """
     disk = projection(federation) + _beside(federation)
-    parts = memory_parts(federation)
+    parts = memory_parts(federation, len(dataset.folds))
     require_memory(federation.config, parts)
     return Forecast(
         seconds=_seconds(federation, len(dataset.folds), progress=progress),
@@ -113,8 +117,13 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
 # --- memory and disk ------------------------------------------------------------------------------
 
 
-def memory_parts(federation: Federation[Task]) -> dict[str, float]:
-    """Bytes that an audit holds at its peak, by what has to change for them to be fewer."""
+def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, float]:
+    """Bytes that an audit holds at its peak, by what has to change for them to be fewer.
+
+    Args:
+        federation: what is to be run.
+        folds: that are trained, the recorded one included.
+    """
     vault, facts = federation.task.fresh().problem.vault, federation.task.facts
     traffic = federation.stack.traffic(vault.example_counts())
     words = max((part.rows * part.width for part in traffic), default=0) * 8.0
@@ -124,24 +133,23 @@ def memory_parts(federation: Federation[Task]) -> dict[str, float]:
     exact = 2 if facts.items < 2**16 else 4
     draws = min(float(_HELD), 2.0 * _DRAWS * facts.clients) + facts.clients * _CUTS * exact
     crew = attack_workers(federation)
+    held = max(crew, training_workers(federation, folds))
     blocks = min(_HELD, projection(federation))
     shown = pairs * _KEPT_PAIR + min(pairs, _AT_ONCE) * _PAIR
     return {
         "the packages": _LOADED,
         "blocks of the recording (recording.payload_rounds, run.workers)": crew * blocks,
-        "words of a round (algorithm.rank, recording.payload_senders)": crew * _WORD_COPIES * words,
+        "words of a round (algorithm.rank, recording.payload_senders)": held * _WORD_COPIES * words,
         "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)": crew * shown,
-        "clients (data)": state + draws + 100.0 * real,
+        "clients (data)": held * state + draws + 100.0 * real,
     }
 
 
 def _shown_pairs(federation: Federation[Task]) -> float:
     """Pairs of a client and an item that its uploads show, of all rounds together."""
     algorithm, problem, _ = federation.task.fresh()
-    counts, facts = problem.vault.example_counts(), federation.task.facts
-    traffic = federation.stack.traffic(counts)
-    rows = max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
-    real = float(counts.sum())
+    facts, rows = federation.task.facts, _rows_of_round(federation)
+    real = float(problem.vault.example_counts().sum())
     unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
     share = min(0.999, max(0.0, rows - real) / unseen)
     return real - unseen * math.expm1(algorithm.rounds * math.log1p(-share))
@@ -154,6 +162,29 @@ def attack_workers(federation: Federation[Task]) -> int:
         return config.run.workers
     seconds = _PAIR_SECONDS * _shown_pairs(federation) * max(1, len(config.adversaries))
     return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+
+
+def training_workers(federation: Federation[Task], folds: int) -> int:
+    """Processes for the folds beside the recorded one and the twin, as for the attacks.
+
+    One where trainings are PyTorch's: its threads do not outlive a fork.
+    """
+    config = federation.config
+    trainings = folds - 1 + int(config.run.check_lossless)
+    if trainings < 2 or "torch" in sys.modules:
+        return 1
+    if config.run.workers is not None:
+        return config.run.workers
+    seconds = _ROW_SECONDS * _rows_of_round(federation) * config.algorithm.rounds * trainings
+    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+
+
+def _rows_of_round(federation: Federation[Task]) -> float:
+    """Rows of all clients' uploads, virtual ones included."""
+    traffic = federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
+    return float(
+        max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
+    )
 
 
 def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:

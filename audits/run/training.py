@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -24,6 +25,7 @@ from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
 from audits.run.truth import write_secrets
 from audits.run.twin import plain_twin
+from audits.run.workers import shared_out
 from audits.system import Dataset, Task
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import read_json
@@ -161,32 +163,62 @@ def repeated_releases(federation: Federation[Task], run: RecordedRun, out: Path 
     return ReleaseJournal(out).repeated(run.completed)
 
 
-def train_folds(
+def train_others(
     federation: Federation[Task],
     dataset: Dataset,
+    run: RecordedRun,
     out: Path | None,
     *,
     progress: bool = True,
-) -> list[dict[str, float]]:
-    """Utility of the folds after the audited one, unrecorded.
+    workers: int = 1,
+) -> tuple[list[dict[str, float]], Lossless | None]:
+    """Train what is beside the recorded fold: the other folds, unrecorded, and the plain twin.
 
     Finished folds are kept in ``folds.json`` and not trained again on resume.
 
+    Args:
+        federation: of the recorded fold.
+        dataset: with all folds.
+        run: the recorded fold, trained.
+        out: its folder, if any.
+        progress: whether to show progress.
+        workers: processes that share the trainings.
+
+    Returns:
+        Utility of the other folds, and the comparison with the twin where it is asked for.
+
     Raises:
         CheckpointError: that file is damaged.
+        HostError: a worker was killed.
     """
     store = None if out is None else out / "folds.json"
     identity = run_identity(federation)
     folds = [] if store is None else _finished_folds(store, identity)
-    finished = {entry["fold"] for entry in folds}
-    for fold in dataset.folds[1:]:
-        if fold in finished:
-            continue
-        figures = _train_fold(federation, dataset.task(fold), fold, progress)
-        folds.append({"fold": fold, **figures})
-        if store is not None:
-            write_json(store, {"run": identity, "folds": folds})
-    return folds
+    finished, twins = {entry["fold"] for entry in folds}, int(federation.config.run.check_lossless)
+    left = [fold for fold in dataset.folds[1:] if fold not in finished]
+    alone = min(workers, len(left) + twins) < 2
+
+    def train(number: int) -> dict[str, float] | Lossless | None:
+        if number == len(left):
+            return check_lossless(federation, run, progress=progress and alone)
+        fold = left[number]
+        return {
+            "fold": fold,
+            **_train_fold(federation, dataset.task(fold), fold, progress and alone),
+        }
+
+    def done(number: int, figures: Any) -> None:
+        bar.update()
+        if number < len(left):
+            folds.append(figures)
+            folds.sort(key=lambda entry: dataset.folds.index(int(entry["fold"])))
+            if store is not None:
+                write_json(store, {"run": identity, "folds": folds})
+
+    total = len(left) + twins
+    with tqdm(total=total, desc="folds, twin", disable=alone or not progress) as bar:
+        found: list[Any] = shared_out(train, total, workers=workers, done=done)
+    return folds, found[-1] if twins else None
 
 
 def _finished_folds(store: Path, identity: str) -> list[dict[str, float]]:

@@ -27,7 +27,7 @@ def shared_out(
     count: int,
     *,
     workers: int,
-    done: Callable[[], object] = lambda: None,
+    done: Callable[[int, Result], object] = lambda _number, _result: None,
 ) -> list[Result]:
     """The results of ``work(0)`` to ``work(count - 1)``, in that order.
 
@@ -35,7 +35,7 @@ def shared_out(
         work: what is to be done; its results and its errors go through a pipe.
         count: how often.
         workers: processes; with one, or where none can be forked, all is done here.
-        done: called after each.
+        done: called after each, with its number and its result.
 
     Raises:
         HostError: a worker was killed.
@@ -45,7 +45,7 @@ def shared_out(
         found = []
         for number in range(count):
             found.append(work(number))
-            done()
+            done(number, found[-1])
         return found
     with _crew(work, min(workers, count)) as crew:
         return _collected(crew, count, done)
@@ -98,7 +98,7 @@ def _crew(work: Callable[[int], Result], size: int) -> Iterator[list[_Worker[Res
 
 
 def _collected(
-    crew: Sequence[_Worker[Result]], count: int, done: Callable[[], object]
+    crew: Sequence[_Worker[Result]], count: int, done: Callable[[int, Result], object]
 ) -> list[Result]:
     found: dict[int, Any] = {}
     given = 0
@@ -111,7 +111,7 @@ def _collected(
             number, found[number], error = worker.received()
             if error is not None:
                 raise error
-            done()
+            done(number, found[number])
             if given < count:
                 worker.pipe.send(given)
                 given += 1

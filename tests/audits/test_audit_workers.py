@@ -3,12 +3,19 @@
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from audits.commands import _recorded_truth
+from audits.config.audit import parse_config
+from audits.run import audit, training
 from audits.run.audit import attack_all
+from audits.run.build import build_federation, load_dataset
+from audits.run.folder import one_writer
+from audits.run.training import open_run, train_others, train_recorded
 from audits.run.workers import shared_out
 from secure_fedrec.errors import HostError
 from secure_fedrec.wire import Transcript
@@ -35,13 +42,13 @@ def test_any_number_of_workers_finds_the_same(recorded: Path) -> None:
 
 
 def test_results_come_in_order_and_all_that_work_is_elsewhere() -> None:
-    told: list[int] = []
+    told: list[object] = []
     found = shared_out(
-        lambda number: (number, os.getpid()), 20, workers=3, done=lambda: told.append(1)
+        lambda number: (number, os.getpid()), 20, workers=3, done=lambda *each: told.append(each)
     )
     assert [number for number, _ in found] == list(range(20))
     assert os.getpid() not in {process for _, process in found}
-    assert len(told) == 20
+    assert sorted(told, key=repr) == sorted(enumerate(found), key=repr)
 
 
 def test_a_worker_that_is_killed_is_named_and_nobody_is_left() -> None:
@@ -65,9 +72,70 @@ def test_what_a_worker_raises_is_raised_here() -> None:
 
 
 def test_an_interrupt_ends_all_workers() -> None:
-    def stop() -> None:
+    def stop(_number: int, _result: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         shared_out(lambda number: number, 8, workers=2, done=stop)
     assert not multiprocessing.active_children()
+
+
+# --- trainings beside the recorded one ------------------------------------------------------------
+
+
+@pytest.fixture
+def folded(small: dict[str, Any]) -> dict[str, Any]:
+    """Three folds and a twin, with few rounds."""
+    small["data"] |= {"folds": 3, "fold": 0, "utility_folds": 3, "split": "k-fold"}
+    small["algorithm"]["rounds"] = 2
+    small["recording"]["payload_rounds"] = [1]
+    return small | {"attacks": ["direct"], "gates": []}
+
+
+def test_any_number_of_workers_trains_the_same_folds_and_twin(
+    folded: dict[str, Any], tmp_path: Path
+) -> None:
+    config = parse_config(folded)
+    dataset = load_dataset(config, None)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    found = []
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        with one_writer(out, resume=False):
+            run = open_run(federation, out, resume=False)
+            train_recorded(federation, run, out, progress=False)
+            others = train_others(federation, dataset, run, out, progress=False, workers=workers)
+        found.append((others, (out / "folds.json").read_bytes()))
+    assert found[0] == found[1]
+    folds, lossless = found[0][0]
+    assert [fold["fold"] for fold in folds] == list(dataset.folds[1:])
+    assert lossless is not None
+    assert lossless.holds
+    assert not multiprocessing.active_children()
+
+
+def test_a_training_that_is_killed_is_told_and_resumed(
+    folded: dict[str, Any],
+    write_config: Callable[[dict[str, Any]], Path],
+    command: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    config, whole, out = write_config(folded), tmp_path / "whole", tmp_path / "run"
+    expected = command("audit", config, "--out", whole, "--quiet")[0]
+    trained = training._train_fold
+
+    def killed(*arguments: Any) -> dict[str, float]:
+        if arguments[2] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trained(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(audit, "training_workers", lambda *_: 2)
+        patched.setattr(training, "_train_fold", killed)
+        code, _, told = command("audit", config, "--out", out, "--quiet")
+    assert code == 2
+    assert told.splitlines()[-1].startswith("secure-fedrec: a worker was killed (exit code -9)")
+    assert not (out / "report.json").exists()
+    assert command("audit", config, "--out", out, "--quiet", "--resume")[0] == expected
+    assert (out / "folds.json").read_bytes() == (whole / "folds.json").read_bytes()
