@@ -89,7 +89,7 @@ def folded(small: dict[str, Any]) -> dict[str, Any]:
     small["data"] |= {"folds": 3, "fold": 0, "utility_folds": 3, "split": "k-fold"}
     small["algorithm"]["rounds"] = 2
     small["recording"]["payload_rounds"] = [1]
-    return small | {"attacks": ["direct"], "gates": []}
+    return small | {"attacks": ["direct", "intersection"], "gates": []}
 
 
 def test_any_number_of_workers_trains_the_same_folds_and_twin(
@@ -114,7 +114,9 @@ def test_any_number_of_workers_trains_the_same_folds_and_twin(
     assert not multiprocessing.active_children()
 
 
-def test_a_training_that_is_killed_is_told_and_resumed(
+@pytest.mark.parametrize("phase", ["folds and twin", "attacks"])
+def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
+    phase: str,
     folded: dict[str, Any],
     write_config: Callable[[dict[str, Any]], Path],
     command: Callable[..., tuple[int, str, str]],
@@ -125,14 +127,19 @@ def test_a_training_that_is_killed_is_told_and_resumed(
     expected = command("audit", config, "--out", whole, "--quiet")[0]
     trained = training._train_fold
 
-    def killed(*arguments: Any) -> dict[str, float]:
-        if arguments[2] == 2:
+    def killed(*arguments: Any, **_named: Any) -> Any:
+        if phase == "attacks" or arguments[2] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return trained(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(audit, "training_workers", lambda *_: 2)
-        patched.setattr(training, "_train_fold", killed)
+        trainers, attackers = (2, 1) if phase != "attacks" else (1, 2)
+        patched.setattr(audit, "training_workers", lambda *_: trainers)
+        patched.setattr(audit, "attack_workers", lambda *_: attackers)
+        if phase == "attacks":
+            patched.setattr(audit, "evaluate", killed)
+        else:
+            patched.setattr(training, "_train_fold", killed)
         code, _, told = command("audit", config, "--out", out, "--quiet")
     assert code == 2
     assert told.splitlines()[-1].startswith("secure-fedrec: a worker was killed (exit code -9)")
