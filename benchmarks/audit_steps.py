@@ -23,6 +23,8 @@ from audits.run.training import check_lossless, open_run, train_recorded
 from audits.run.truth import ground_truth
 from audits.system import Task
 
+_SPARSE = 10
+
 Steps = dict[str, dict[str, float]]
 
 
@@ -39,6 +41,8 @@ def sized(clients: int, items: int) -> AuditConfig:
     table["algorithm"]["rounds"] = 10
     table["recording"]["payload_rounds"] = [5]
     table["protection"][1]["count"] = clients // 4
+    if items > _SPARSE * clients:  # with few ratings an item, longer steps diverge
+        table["algorithm"]["learning_rate"] = 0.1
     return parse_config(table)
 
 
