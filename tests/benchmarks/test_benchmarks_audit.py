@@ -1,12 +1,14 @@
 """The benchmark of audits: what it compares with, and what it says without a history."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from benchmarks import audit
+from benchmarks import audit, audit_scale, audit_steps
 from benchmarks.federations import Options
+from docs import audit_scale_picture
 
 
 def git(root: Path, *words: str) -> str:
@@ -107,3 +109,25 @@ def test_without_history_the_ratios_are_null(monkeypatch: pytest.MonkeyPatch) ->
         "attacks": {"present": [1.0]},
         "workers": {"one": [6.0], "two": [3.0]},
     }
+
+
+# --- what grows with clients and items ------------------------------------------------------------
+
+
+def test_the_table_of_sizes_is_that_of_the_record_which_keeps_its_bars() -> None:
+    found = json.loads(audit_scale_picture.RESULTS.read_text(encoding="utf-8"))
+    page = (audit_scale_picture.HERE / "how-to" / "plan.md").read_text(encoding="utf-8")
+    assert "\n".join(audit_scale_picture.table(found)) in page
+    by = {(row["clients"], row["items"]): audit_scale.seconds_of(row) for row in found["rows"]}
+    assert found["targets"] == audit_scale.TARGETS
+    most = max(row["clients"] for row in found["rows"])
+    assert found["per_client"] == pytest.approx(1000 * by[most, 1000] / most / by[1000, 1000])
+    assert found["per_item"] == pytest.approx(by[1000, 100_000] / 100 / by[1000, 1000])
+    assert max(found["per_client"], found["per_item"]) <= 1.2
+
+
+def test_every_step_of_a_size_is_measured(tmp_path: Path) -> None:
+    found = audit_steps.steps(audit_steps.sized(80, 120), tmp_path / "run")
+    assert list(found)[:3] == ["data", "training", "plain twin"]
+    assert len(found) == 5
+    assert all(step["seconds"] >= 0 and step["peak_gb"] > 0.05 for step in found.values())
