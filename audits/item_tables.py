@@ -47,7 +47,6 @@ from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.engines.ratings import vault_of
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
@@ -225,8 +224,7 @@ def _device(
     kept_out = Ragged(np.concatenate([[0], np.cumsum(lengths)]), items)
     method = learner(algorithm, facts["n_items"])
     if isinstance(method, MixingMethod):
-        problem = "reads single clients' tables at the server, which hosts of their own do not send"
-        raise ConfigError("algorithm.name", type(method).__name__, problem)
+        return SingleTables(method, facts["n_items"], facts["n_clients"], kept_out=kept_out)
     return ItemTables(method, facts["n_items"], kept_out=kept_out)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.hosting import Desk, NoHelpers, Once, Standing, require_recorded
 from secure_fedrec.protection.plain import ServerSum, accumulate
@@ -32,10 +32,11 @@ from secure_fedrec.protection.routing.hosted import (
     Kind,
     PathEnd,
     cells_for,
-    digest_of_lists,
     mixes_of,
+    require_seen,
+    seen,
 )
-from secure_fedrec.protection.routing.receipts import SentCells, receipt_digest
+from secure_fedrec.protection.routing.receipts import SentCells
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.protection.session import (
     SERVER,
@@ -85,7 +86,7 @@ class RoutedClient:
             raise ProtocolError(f"{self.node} denoises, and sends no rows")
         if self._sent is None:
             return self._upload(self._course.directory(inbox))
-        return [self._seen(self._sent, inbox)]
+        return [seen(self._course, self._sent, inbox, self._identity)]
 
     def _upload(self, directory: Directory) -> list[Parcel]:
         attempt, course, (block, virtual) = self._attempt, self._course, self._rows
@@ -105,19 +106,6 @@ class RoutedClient:
             attempt.named(Named.UPLOAD, block, self._identity),
             Parcel(self.node, first, Kind.CELLS.name, sealed),
         ]
-
-    def _seen(self, sent: SentCells, inbox: Sequence[bytes]) -> Parcel:
-        course = self._course
-        lists = list(course.open_each(inbox, Kind.RECEIPT, course.recipients).values())
-        signers = [course.roster.key_of(node) for node in course.recipients]
-        # Whether all clients hold these lists, denoisers see by what the clients sign.
-        published = [receipt_digest(each) for each in lists]
-        try:
-            sent.require_received(lists, signers=signers, published=published)
-        except WireError as damage:
-            raise ProtocolError(f"a list of receipts is refused: {damage}") from None
-        data = course.seal(Kind.SEEN, digest_of_lists(lists), self._identity)
-        return Parcel(self.node, SERVER, Kind.SEEN.name, data)
 
 
 class RoutedDenoiser(PathEnd):
@@ -177,16 +165,7 @@ class RoutedDenoiser(PathEnd):
 
     def _release(self, inbox: Sequence[bytes]) -> Parcel:
         """The sums, once every client has found its cells in the very lists of this attempt."""
-        course = self._course
-        lists = [data for data in inbox if self._is_list(data)]
-        words = [data for data in inbox if data not in lists]
-        found = course.open_each(lists, Kind.RECEIPT, course.recipients)
-        if found[self.node] != self._list:
-            raise ProtocolError(f"{self.node} signed another list")
-        clients = [Node(Role.CLIENT, number) for number in course.senders]
-        seen = course.open_each(words, Kind.SEEN, clients)
-        if set(seen.values()) != {digest_of_lists(list(found.values()))}:
-            raise ProtocolError("clients have seen other lists than these")
+        require_seen(self._course, inbox, self.node, self._list)
         rows = np.flatnonzero(self._touched).astype(np.int32)
         block = RowBlock(
             indptr=np.array([0, len(rows)]),
@@ -195,13 +174,6 @@ class RoutedDenoiser(PathEnd):
             counts=self._counts[rows],
         )
         return self._attempt.named(Named.SUMS, block, self._identity)
-
-    def _is_list(self, data: bytes) -> bool:
-        try:
-            self._course.open(data, Kind.RECEIPT)
-        except (ProtocolError, WireError):
-            return False
-        return True
 
     def _add(self, block: RowBlock, *, sign: int) -> None:
         accumulate(self._values, self._counts, block.rows, block, sign=sign)

@@ -1,5 +1,6 @@
 """Clients that give each other rows before they work, on hosts of their own."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,28 @@ def test_boxes_that_are_swapped_are_refused(
         ran.rounds(1)
     refused = {why for _, why in ran.transport.log}
     assert refused == {f"what client {n} gives is for somebody else" for n in (0, 1)}
+
+
+def test_what_does_not_fit_halts_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gives rows which nobody awaits costs the round, and ends nobody's part."""
+    ran = deployed(tmp_path, attempts=1)
+    opened = PeerParty._opened
+
+    def fewer(self: PeerParty, inbox: Any, key: Any) -> Any:
+        given = opened(self, inbox, key)
+        assert given.block.values is not None
+        return replace(given, block=replace(given.block, values=given.block.values[:, :-1]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PeerParty, "_opened", fewer)
+        with pytest.raises(ProtocolError, match="no client was heard"):
+            ran.rounds(1)
+    assert {why.partition(":")[0] for _, why in ran.transport.log} == {
+        "what others gave does not fit"
+    }
+    assert not list(tmp_path.rglob("halted"))
+    ran.rounds(1)
+    ran.require_equal()
 
 
 def test_a_round_is_of_everybody_or_of_nobody(tmp_path: Path) -> None:

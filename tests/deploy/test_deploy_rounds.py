@@ -60,6 +60,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), FEDDMF),
         ((), EXCHANGED),
         ((MASKS,), EXCHANGED),
+        ((), {"algorithm": {"name": "gpfedrec", "rounds": 2}}),
+        ((), {"algorithm": {"name": "perfedrec", "rounds": 2}}),
     ],
     ids=[
         "plain",
@@ -74,6 +76,8 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         "feddmf",
         "exchanged",
         "exchanged, masked",
+        "gpfedrec",
+        "perfedrec",
     ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
@@ -395,9 +399,9 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
     [
         (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
         (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
-        (settings(algorithm={"name": "gpfedrec"}), "algorithm.name"),
+        (settings(MASKS, **HPFL, bag_protection=[{"layer": "routing"}]), "bag_protection"),
     ],
-    ids=["hidden from the server", "no channel", "single tables"],
+    ids=["hidden from the server", "no channel", "bags behind mixes"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

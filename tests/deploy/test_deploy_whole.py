@@ -111,6 +111,21 @@ def test_without_its_helper_no_round_is_begun(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+def test_too_few_that_are_there_halt_nobody(tmp_path: Path) -> None:
+    """Nor does a server that names too few: that is its word, and no matter of a client's data."""
+    ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
+    for client in (0, 1):
+        ran.kill(client)
+    with pytest.raises(ProtocolError, match="2 clients are there, a sum needs at least 3"):
+        ran.rounds(1)
+    assert not list(tmp_path.rglob("halted"))
+    for client in (0, 1):
+        ran.restart(client)
+    ran.rounds(1)
+    assert len(ran.last.clients) == 4
+    ran.require_equal()
+
+
 def test_a_client_answers_an_attempt_once(tmp_path: Path) -> None:
     """A server that has forgotten all, and begins the same number again."""
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)

@@ -1,7 +1,7 @@
 """The channel between the server's hub and parties at sites, over any carrier of bytes."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
@@ -110,7 +110,7 @@ class SitesChannel:
         self._late: dict[Node, list[Parcel]] = {}
         self._told: set[Node] = set()
         self._anew: set[Node] = set()
-        self._attempt = (0, 0, b"")
+        self._attempt: tuple[int, int, Callable[[int], bytes]] = (0, 0, lambda _: b"")
         self._ahead = (0, 0)
         self._chosen = nobody()
         self.stage = ""
@@ -176,7 +176,7 @@ class SitesChannel:
         self,
         round_: int,
         serial: int,
-        state: bytes,
+        state: Callable[[int], bytes],
         settled: Mapping[int, int],
         ahead: tuple[int, int] = (0, 0),
         clients: IntArray | None = None,
@@ -186,7 +186,8 @@ class SitesChannel:
         Args:
             round_: its round.
             serial: its number.
-            state: the public state, encoded; each site is sent it once.
+            state: gives the public state as a client is sent it, encoded; -1 for who is none. Each
+                site is sent it once.
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
             ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
                 none.
@@ -217,7 +218,7 @@ class SitesChannel:
 
     def finish(self, round_: int, serial: int, timeout: float | None = None) -> None:
         """Tell every site how the last attempt ended."""
-        self.begin(round_, serial, b"", self._settled)
+        self.begin(round_, serial, lambda _: b"", self._settled)
         for _ in self._asked("finish", {node: [] for node in self._lines}, timeout):
             pass
 
@@ -281,7 +282,7 @@ class SitesChannel:
             serial=serial,
             settled=self._settled.get(node.number, 0) if node.role is Role.CLIENT else 0,
             ahead=self._ahead,
-            state=b"" if node in self._told else state,
+            state=b"" if node in self._told else state(_client(node)),
             clients=self._chosen,
             parcels=parcels,
             late=() if node in self._told else self._late.pop(node, []),
@@ -312,3 +313,7 @@ class SitesChannel:
 
     def _host(self, node: Node) -> Node:
         return self._hosts.get(node, node)
+
+
+def _client(node: Node) -> int:
+    return node.number if node.role is Role.CLIENT else -1

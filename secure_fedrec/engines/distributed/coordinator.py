@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Addressed, Exchanging, PublicState
+from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.distributed.ahead import Lookahead
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
-from secure_fedrec.engines.distributed.learner import TABLE, Learner
-from secure_fedrec.engines.distributed.messages import Agreement, encode_state
+from secure_fedrec.engines.distributed.learner import Learner
+from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.recorded import table_digest
@@ -236,8 +236,8 @@ class Coordinator:
         at = learner.standing(self._agreement, round_, serial, public, chosen)
         total, hub = self._lookahead.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
-        state = encode_state({TABLE: public.table, **public.extras})
-        channel.begin(round_, serial, state, self._settled, following, chosen)
+        sent = learner.sent(public)
+        channel.begin(round_, serial, sent, self._settled, following, chosen)
         try:
             aggregate = self._summed(at, total, hub)
         finally:
@@ -329,13 +329,10 @@ def require_carried(learner: Learner) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
-        ConfigError: some clients are sent a part of the state, or they keep it from the server; or
-            a layer's parties cannot be elsewhere.
+        ConfigError: clients keep the public state from the server, or a layer's parties cannot be
+            elsewhere.
     """
     _ = hosting_of(learner.stack), bags_of(learner.stack.bags)
-    algorithm, name = learner.algorithm, type(learner.algorithm).__name__
-    if isinstance(algorithm, Addressed):
-        raise ConfigError("algorithm", name, "sends parts of its state to some clients only")
     if "server" in learner.stack.collector.model_hidden_from:
         described = learner.stack.describe()["layers"]
         problem = "clients keep the public state from the server, which hands it out here"

@@ -1,14 +1,19 @@
 """What every host of a federation computes, the same on each but for its data."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
+from secure_fedrec.algorithms.base import Addressed, Algorithm, Exchanging, PublicState
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.engines.distributed.messages import Agreement, Request, decode_state
+from secure_fedrec.engines.distributed.messages import (
+    Agreement,
+    Request,
+    decode_state,
+    encode_state,
+)
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.hosting import Standing, hosting_of, require_recorded
@@ -18,6 +23,8 @@ from secure_fedrec.streams import Streams
 
 TABLE = ""
 """Name of the public table among the arrays of a state."""
+
+_NONE: FloatArray = np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +56,8 @@ class Learner:
             ConfigError: messages of which hosts cannot say who sent them, or that they do not show.
         """
         require_recorded(hosting_of(self.stack))
+        if isinstance(self.algorithm, Addressed):
+            raise ConfigError("--record", True, "hosts do not show what one client alone is sent")
         if isinstance(self.algorithm, Exchanging):
             raise ConfigError("--record", True, "hosts do not show what clients give each other")
 
@@ -78,10 +87,11 @@ class Learner:
             agreement: with all hosts.
             round_: its round.
             serial: its number.
-            public: the public state that it is computed from; None where it is not known yet.
+            public: the public state that it is computed from, of which what is sent to some clients
+                only does not count; None where it is not known yet.
             clients: int64[k], who takes part; None for all who are invited.
         """
-        known = {} if public is None else {"table": public.table, **public.extras}
+        known = {} if public is None else {"table": public.table, **self.common(public)}
         return Standing(
             round=round_,
             serial=serial,
@@ -92,22 +102,53 @@ class Learner:
             keys=agreement.keys,
         )
 
-    def read(self, agreement: Agreement, request: Request) -> tuple[PublicState, Standing]:
+    def common(self, public: PublicState) -> dict[str, FloatArray]:
+        """The extras that everybody is sent."""
+        parts = self._addressed(public)
+        return {name: values for name, values in public.extras.items() if name not in parts}
+
+    def sent(self, public: PublicState) -> Callable[[int], bytes]:
+        """The public state as each client is sent it, encoded; -1 for who is none."""
+        parts, common = self._addressed(public), self.common(public)
+        whole = encode_state({TABLE: public.table, **common})
+
+        def with_parts(client: int) -> bytes:
+            own = {name: public.extras[name] for name, who in parts.items() if client in who}
+            return encode_state({TABLE: public.table, **common, **own})
+
+        return with_parts if parts else lambda _: whole
+
+    def _addressed(self, public: PublicState) -> Mapping[str, IntArray]:
+        algorithm = self.algorithm
+        return algorithm.addressed(public) if isinstance(algorithm, Addressed) else {}
+
+    def read(
+        self, agreement: Agreement, request: Request, client: int = -1
+    ) -> tuple[PublicState, Standing]:
         """The public state and the attempt that a request begins.
+
+        Args:
+            agreement: with all hosts.
+            request: it.
+            client: at whose host; -1 at a helper's own.
 
         Raises:
             WireError: a state of other arrays or shapes than the algorithm's, or no round.
             ProtocolError: other clients are named than could take part.
         """
         arrays, due = decode_state(request.state), self._shapes
-        if request.round < 1 or _shapes(arrays) != due:
+        table = arrays.pop(TABLE, _NONE)
+        public = PublicState(round=request.round - 1, table=table, extras=arrays)
+        found = _shapes({TABLE: table, **self.common(public)})
+        if request.round < 1 or found != due:
             # A client's items are rows of the table, in compiled loops too.
             raise WireError(
-                f"a public state of {_shapes(arrays)} in round {request.round}; it has {due}, and "
-                "a round a number from 1"
+                f"a public state of {found} in round {request.round}; it has {due}, and a round a "
+                "number from 1"
             )
-        table = arrays.pop(TABLE)
-        public = PublicState(round=request.round - 1, table=table, extras=arrays)
+        for name, who in self._addressed(public).items():
+            if client not in who or arrays[name].shape != table.shape:
+                raise WireError(f"{name} is for other clients, or of another shape than the table")
         chosen = request.clients if len(request.clients) else None
         if chosen is not None and not (
             hosting_of(self.stack).whole

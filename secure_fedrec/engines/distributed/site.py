@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.distributed.halves import ClientHalves
 from secure_fedrec.engines.distributed.home import Home, Kept
 from secure_fedrec.engines.distributed.learner import Learner
@@ -177,7 +178,7 @@ class Site:
 
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
-        public, at = self._learner.read(self._agreement, request)
+        public, at = self._learner.read(self._agreement, request, self.client)
         wire = self._recorded(public)
         invited, algorithm = self.client in at.clients, self._learner.algorithm
         exchanging = isinstance(algorithm, Exchanging)
@@ -254,7 +255,7 @@ class Site:
         vault.begin(2**28)
         try:
             if given is not None and isinstance(algorithm, Exchanging):
-                algorithm.take(clients, given, vault)
+                _taken(algorithm, clients, given, vault)
             step = algorithm.client_step(clients, public, vault, learner.streams)
             StackSession(learner.stack, own, at.round, wire, bags).submit(step)
             step.commit(vault)
@@ -293,6 +294,18 @@ class Site:
         for refused in refusals + told:
             log.warning("refused: %s", refused)
         return answers
+
+
+def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
+    """Keep what others gave; what does not fit is a matter of theirs, and halts nothing here.
+
+    Raises:
+        ProtocolError: it does not fit.
+    """
+    try:
+        algorithm.take(clients, given, vault)
+    except (ConfigError, ValueError) as other:
+        raise ProtocolError(f"what others gave does not fit: {other}") from None
 
 
 def _required(

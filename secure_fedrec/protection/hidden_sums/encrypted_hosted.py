@@ -162,6 +162,11 @@ class HostedEncryption(NoHelpers):
 
     def _plan(self, at: Standing) -> Plan:
         collector = self._collector
+        if len(at.clients) < collector.min_survivors:  # by the server's word
+            raise ProtocolError(
+                f"{len(at.clients)} clients are there, a sum needs at least "
+                f"{collector.min_survivors}"
+            )
         attempt = at.series + at.serial.to_bytes(8, "little") + at.state
         try:
             key = PublicKey.from_bytes(at.keys)

@@ -21,6 +21,7 @@ from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
+from secure_fedrec.protection.linkage_hardened.hosted import HostedLinkage
 from secure_fedrec.protection.linkage_hardened.real import RealRound
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.linkage_hardened.tally import FakeTally
@@ -86,6 +87,10 @@ class LinkageHardened(RecruitedDenoisers):
         """
         self.require_round(round_, participants)
         return LinkageSession(self, round_, participants, wire)
+
+    def hosting(self) -> HostedLinkage:
+        """Halves of rounds whose parties are elsewhere."""
+        return HostedLinkage(self)
 
     def real_round(self, round_: int, wire: Wire) -> tuple[RealRound, OverWire]:
         """The real halves of a round, behind a mix cascade with keys of its own."""

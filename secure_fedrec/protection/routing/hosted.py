@@ -24,6 +24,7 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
 from secure_fedrec.protection.routing.mix import MixNode, node_of
 from secure_fedrec.protection.routing.onions import address_of
+from secure_fedrec.protection.routing.receipts import SentCells, receipt_digest
 from secure_fedrec.protection.routing.sealing import OpeningKey, SealingKey
 from secure_fedrec.protection.session import (
     SERVER,
@@ -221,6 +222,55 @@ class PathEnd:
                 raise ProtocolError(f"{sender} has signed no cells for {self.node}")
             found += [cells[at : at + size] for at in range(0, len(cells), size)]
         return found
+
+
+def seen(course: Course, sent: SentCells, inbox: Sequence[bytes], identity: Identity) -> Parcel:
+    """What a sender signs once it has found its cells in the lists of all recipients.
+
+    Raises:
+        ProtocolError: a list is missing or refused, or a cell of this sender is in none.
+    """
+    lists = list(course.open_each(inbox, Kind.RECEIPT, course.recipients).values())
+    signers = [course.roster.key_of(node) for node in course.recipients]
+    # Whether all senders hold these lists, recipients see by what the senders sign.
+    published = [receipt_digest(each) for each in lists]
+    try:
+        sent.require_received(lists, signers=signers, published=published)
+    except WireError as damage:
+        raise ProtocolError(f"a list of receipts is refused: {damage}") from None
+    data = course.seal(Kind.SEEN, digest_of_lists(lists), identity)
+    return Parcel(identity.node, SERVER, Kind.SEEN.name, data)
+
+
+def require_seen(course: Course, inbox: Sequence[bytes], own: Node, signed: bytes) -> None:
+    """Check that every sender has found its cells in one and the same lists.
+
+    Args:
+        course: the attempt.
+        inbox: every recipient's RECEIPT and every sender's SEEN.
+        own: the recipient that checks.
+        signed: its own list.
+
+    Raises:
+        ProtocolError: they have not, or its own is another one.
+    """
+
+    def is_list(data: bytes) -> bool:
+        try:
+            course.open(data, Kind.RECEIPT)
+        except (ProtocolError, WireError):
+            return False
+        return True
+
+    lists = [data for data in inbox if is_list(data)]
+    words = [data for data in inbox if data not in lists]
+    found = course.open_each(lists, Kind.RECEIPT, course.recipients)
+    if found[own] != signed:
+        raise ProtocolError(f"{own} signed another list")
+    senders = [Node(Role.CLIENT, number) for number in course.senders]
+    told = course.open_each(words, Kind.SEEN, senders)
+    if set(told.values()) != {digest_of_lists(list(found.values()))}:
+        raise ProtocolError("clients have seen other lists than these")
 
 
 def cells_for(receiver: Node, cells: Sequence[bytes]) -> bytes:
