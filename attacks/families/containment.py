@@ -11,7 +11,7 @@ import numpy as np
 
 from attacks.scoring.links import Fits
 from attacks.scoring.loops import places
-from secure_fedrec.core.arrays import IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.uploads import RowBlock
@@ -133,12 +133,12 @@ class Containment:
         by_set = Fits(
             candidates=counts[:, 0],
             first=firsts[:, 0],
-            holds=lambda uploads: self._kinds(uploads) > _OUTSIDE,
+            relation=Contained(within=self, kinds=None),
         )
         by_size = Fits(
             candidates=counts[every, kind],
             first=firsts[every, kind],
-            holds=lambda uploads: self._kinds(uploads) == kind,
+            relation=Contained(within=self, kinds=kind),
         )
         return by_set, by_size
 
@@ -168,9 +168,23 @@ class Containment:
         )
         return counts, firsts
 
-    def _kinds(self, uploads: IntArray) -> IntArray:
+    def kinds(self, uploads: IntArray) -> IntArray:
+        """Class of size of one upload per message, -1 outside: int64[K] -> int64[K]."""
         kinds = np.empty(len(uploads), dtype=np.int64)
         sent, heard = self.sent, self.heard
         ends, rows = (heard.indptr, sent.indptr), (heard.rows, sent.rows)
         class_of_pairs(ends[0], rows[0], ends[1], rows[1], uploads, self._rule, self.n_items, kinds)
         return kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contained:
+    """Uploads that contain a message; given ``kinds`` int64[K], of the message's class of size."""
+
+    within: Containment
+    kinds: IntArray | None
+
+    def holds(self, places: IntArray) -> BoolArray:
+        """Whether an upload does, one place per message: int64[K] -> bool[K]."""
+        found = self.within.kinds(places)
+        return found > _OUTSIDE if self.kinds is None else found == self.kinds

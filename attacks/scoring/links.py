@@ -1,7 +1,8 @@
 """Senders of anonymous messages: the claim, its figure, and how it is judged."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,29 @@ MEASURES = records(
 )
 
 
+class Relation(Protocol):
+    """Which senders fit which message; of data alone, as all that is claimed."""
+
+    def holds(self, places: IntArray) -> BoolArray:
+        """Whether a sender fits, one place per message: int64[K] -> bool[K]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Listed:
+    """A relation of few pairs: messages of ``count`` and places, ascending by both."""
+
+    messages: IntArray
+    places: IntArray
+    count: int
+
+    def holds(self, places: IntArray) -> BoolArray:
+        """Whether the pair is listed."""
+        width = 1 + max(int(self.places.max(initial=0)), int(places.max(initial=0)))
+        asked = np.arange(self.count) * width + places
+        return np.isin(asked, self.messages * width + self.places)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fits:
     """Which senders fit which message, without a grid of them.
@@ -31,27 +55,20 @@ class Fits:
     Args:
         candidates: int64[K], how many senders fit each message.
         first: int64[K], the place of the lowest; of no meaning where none does.
-        holds: whether a sender fits, one place per message: int64[K] -> bool[K].
+        relation: whether one of them does.
     """
 
     candidates: IntArray
     first: IntArray
-    holds: Callable[[IntArray], BoolArray]
+    relation: Relation
 
     @classmethod
     def of_pairs(cls, messages: IntArray, places: IntArray, count: int) -> "Fits":
         """Listed pairs, ascending by message and place, of ``count`` messages."""
         candidates = np.bincount(messages, minlength=count)
-        ends = np.cumsum(candidates)
-        first = np.append(places, 0)[ends - candidates]
-        width = int(places.max(initial=0)) + 1
-        keys = messages * width + places
-
-        def holds(asked: IntArray) -> BoolArray:
-            inside = asked < width
-            return inside & np.isin(np.arange(count) * width + asked, keys)
-
-        return cls(candidates=candidates, first=first, holds=holds)
+        first = np.append(places, 0)[np.cumsum(candidates) - candidates]
+        listed = Listed(messages=messages, places=places, count=count)
+        return cls(candidates=candidates, first=first, relation=listed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,7 +132,7 @@ def link_figures(
     place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
     known = claim.senders[place] == sender
     for kind, candidates in claim.candidates.items():
-        fits = known & claim.fits[kind].holds(place)
+        fits = known & claim.fits[kind].relation.holds(place)
         odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
         figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
         figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
