@@ -288,7 +288,7 @@ def test_consents_cannot_be_forged_repeated_or_left_out() -> None:
     forged = sign(Kind.CONSENT, 2, digest, context=party.context, identity=KEYS.server)
     for wrong, match in (
         ([consents[0], consents[1], forged], "2 has a bad signature"),
-        ([consents[0], consents[1], consents[1]], "CONSENT of denoiser 2, not of 1"),
+        ([consents[0], consents[1], consents[1]], "two CONSENT messages of denoiser 1"),
         ([consents[0], consents[1]], "does not hold 3 consents"),
     ):
         agreement = party.signed(Kind.AGREEMENT, b"".join(wrong))

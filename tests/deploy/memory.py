@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class MemoryTransport:
         out, back: what stands between; by default everything arrives.
         log: why sites gave no answer, as only they know it.
         labels: of all exchanges.
+        order: sites answer in an order that it shuffles; None as they are numbered.
     """
 
     sites: dict[int, Any]
@@ -38,6 +40,7 @@ class MemoryTransport:
     back: Relay = lambda label, client, data: [data]
     log: list[tuple[int, str]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    order: Random | None = field(default_factory=lambda: Random(1))
 
     def addresses(self) -> list[int]:
         return [1000 + client for client in self.sites]
@@ -46,7 +49,11 @@ class MemoryTransport:
         self, label: str, messages: Mapping[int, bytes], timeout: float | None
     ) -> Iterator[tuple[int, bytes]]:
         self.labels.append(label)
-        for address, sent in messages.items():
+        addresses = list(messages)
+        if self.order is not None:
+            self.order.shuffle(addresses)
+        for address in addresses:
+            sent = messages[address]
             client = address - 1000
             for data in self.out(label, client, sent):
                 if client not in self.sites:

@@ -22,6 +22,8 @@ from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.engines.flower.messages import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
+from secure_fedrec.engines.flower.records import model_hash, moved
+from secure_fedrec.engines.flower.records import moved_by as moved_model
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
@@ -555,3 +557,19 @@ def test_an_app_that_is_served_here_tells_nothing_of_a_failure(
     message = Message(RecordDict(), dst_node_id=1, message_type="evaluate")
     reply = served[0](message, context_of(1, keys / "1", {}, CLIENTS))
     assert reply.error.reason == "client failed"
+
+
+def test_a_model_that_a_mean_of_floats_would_change_is_refused() -> None:
+    """Before anything is computed, by server and clients alike; a mean that leaves float16 too."""
+    for sent in (2**53 + 1, -(2**53) - 1, np.iinfo(np.uint64).max):
+        with pytest.raises(EncodingError, match="integers beyond"):
+            model_hash(ArrayRecord({"steps": Array(np.array([sent]))}))
+    whole = ArrayRecord({"steps": Array(np.array([2**53, -(2**53)]))})
+    assert len(model_hash(whole)) == 32
+    with pytest.raises(EncodingError, match="integers beyond"):
+        moved(whole, ArrayRecord({"steps": Array(np.array([2**53 + 1, 0]))}))
+    small = ArrayRecord({"w": Array(np.array([65504.0], dtype=np.float16))})
+    assert moved_model(small, np.array([-30.0]))["w"].numpy()[0] == np.float16(65474.0)
+    for step in (30.0, np.inf, np.nan):
+        with pytest.raises(EncodingError, match="leaves float16"):
+            moved_model(small, np.array([step]))

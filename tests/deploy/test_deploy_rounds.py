@@ -1,7 +1,8 @@
 """Rounds whose clients are on hosts of their own come to the embedded engine's bits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -89,17 +90,23 @@ def test_public_and_private_state_are_the_embedded_engines(
     ran.require_equal()
 
 
-def test_the_order_of_answers_changes_no_bit(tmp_path: Path) -> None:
-    ran = Deployment.of(settings(MASKS), tmp_path)
-    exchange = ran.transport.exchange
+@pytest.mark.parametrize("layers", [(MASKS,), SHARED], ids=["masked", "shared"])
+def test_the_order_of_answers_changes_no_bit(
+    layers: tuple[Mapping[str, Any], ...], tmp_path: Path
+) -> None:
+    """All that runs in memory answers in shuffled orders; here backwards, and by others."""
+    ran = Deployment.of(settings(*layers), tmp_path)
 
-    def turned(
-        label: str, messages: Mapping[int, bytes], timeout: float | None
-    ) -> Iterator[tuple[int, bytes]]:
-        return reversed(list(exchange(label, messages, timeout)))
+    def backwards(addresses: list[int]) -> None:
+        addresses.reverse()
 
-    ran.transport.exchange = turned  # type: ignore[method-assign]
+    shuffled = Random(2)
+    ran.transport.order = Random(0)
+    ran.transport.order.shuffle = backwards  # type: ignore[method-assign, assignment]
+    ran.rounds(1)
+    ran.transport.order = shuffled
     ran.rounds(2)
+    assert ran.transport.log == []
     ran.require_equal()
 
 
@@ -304,6 +311,23 @@ def test_a_copy_of_private_state_is_refused(tmp_path: Path) -> None:
     ran.rounds(1)
     assert 2 not in ran.clients[3]
     assert "is older: an old copy" in ran.transport.log[1][1]
+
+
+def test_a_server_that_goes_on_from_an_old_checkpoint_is_told_so(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    ran.coordinator.finish()
+    old = ran.layout.checkpoint.read_bytes()
+    ran.rounds(1)
+    ran.coordinator.finish()
+    ran.layout.checkpoint.write_bytes(old)
+    ran.coordinator = open_coordinator(ran.layout, ran.transport)
+    ran.coordinator.resume()
+    ran.transport.log.clear()
+    with pytest.raises(ProtocolError):
+        ran.rounds(1)
+    assert {client for client, _ in ran.transport.log} == set(ran.layout.sites())
+    assert all("went on from an old checkpoint" in why for _, why in ran.transport.log)
 
 
 def test_private_state_is_sealed(tmp_path: Path) -> None:

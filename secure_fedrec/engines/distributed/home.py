@@ -80,6 +80,12 @@ class Kept:
             return replace(self, pending=0, next={})
         if settled == self.pending:
             return Kept(round=completed, settled=settled, tables=self.next)
+        if settled < self.settled:
+            raise ProtocolError(
+                f"the server knows of attempt {settled}, and this client's upload was summed in "
+                f"attempt {self.settled}: the server went on from an old checkpoint. It must go on "
+                "from its last one, or the federation begin anew"
+            )
         raise ProtocolError(
             f"attempt {settled} was summed with this client's upload, and its private state, of "
             f"attempt {self.settled}, is older: an old copy, or the server's word is wrong"

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
+from numpy.typing import NDArray
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import EncodingError, ProtocolError
 from secure_fedrec.protection.masking import state_hash
 
 _LABEL = b"secure-fedrec|v1|flower|task|"
+_WHOLE = 2**53
+"""Up to here every integer is a float64."""
 
 
 def task_digest(message_type: str, content: RecordDict) -> bytes:
@@ -46,8 +49,12 @@ def model_hash(arrays: ArrayRecord) -> bytes:
 
     Raises:
         ConfigError: it is empty, or holds what are no numbers.
+        EncodingError: an integer has no float64 of its own.
     """
-    return state_hash({name: array.numpy() for name, array in arrays.items()})
+    found = {name: array.numpy() for name, array in arrays.items()}
+    for values in found.values():
+        _require_exact(values)
+    return state_hash(found)
 
 
 def length_of(arrays: ArrayRecord) -> int:
@@ -60,6 +67,7 @@ def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:
 
     Raises:
         ProtocolError: the arrays are not those that were sent.
+        EncodingError: an integer has no float64 of its own.
     """
     if set(sent) != set(found):
         raise ProtocolError("the arrays of a reply have other names than those that were sent")
@@ -68,7 +76,7 @@ def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:
         before, after = array.numpy(), found[name].numpy()
         if before.shape != after.shape:
             raise ProtocolError(f"array {name} of a reply has another shape than the one sent")
-        parts.append((after.astype(np.float64) - before.astype(np.float64)).reshape(-1))
+        parts.append((_exact(after) - _exact(before)).reshape(-1))
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
@@ -77,15 +85,38 @@ def moved_by(sent: ArrayRecord, values: FloatArray) -> ArrayRecord:
 
     An array of floats keeps its type, one of integers becomes float64: so it is in a weighted mean
     of Flower's own.
+
+    Raises:
+        EncodingError: an integer has no float64 of its own, or a value leaves the array's type.
     """
     arrays, start = {}, 0
     for name, array in sent.items():
         before = array.numpy()
         part = values[start : start + before.size].reshape(before.shape)
         kind = before.dtype if before.dtype.kind == "f" else np.float64
-        arrays[name] = Array(np.asarray((before.astype(np.float64) + part).astype(kind)))
+        there = _exact(before) + part
+        if not np.all(np.abs(there) <= np.finfo(kind).max):
+            raise EncodingError(f"the mean of array {name} leaves {np.dtype(kind).name}")
+        arrays[name] = Array(np.asarray(there.astype(kind)))
         start += before.size
     return ArrayRecord(arrays)
+
+
+def _exact(array: NDArray[Any]) -> FloatArray:
+    _require_exact(array)
+    return array.astype(np.float64)
+
+
+def _require_exact(array: NDArray[Any]) -> None:
+    """Refuse integers that would be rounded on their way into a mean of floats.
+
+    Raises:
+        EncodingError: there are such.
+    """
+    if array.dtype.kind not in "iu" or not array.size:
+        return
+    if not -_WHOLE <= int(array.min()) <= int(array.max()) <= _WHOLE:
+        raise EncodingError(f"integers beyond {_WHOLE} in a model have no float64 of their own")
 
 
 def _parts(content: RecordDict) -> Iterable[bytes]:

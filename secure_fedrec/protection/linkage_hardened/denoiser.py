@@ -129,7 +129,7 @@ class LinkageDenoiser(SigningHalf):
         """Sums of the shares by row, if all denoisers hold shares of the same rows.
 
         Args:
-            sets: ROW_SET of every denoiser, in order.
+            sets: ROW_SET of every denoiser, in any order.
 
         Raises:
             ProtocolError: a denoiser holds other rows: this one aborts. Or a message is missing,

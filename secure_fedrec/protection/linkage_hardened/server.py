@@ -89,7 +89,7 @@ class LinkageServer(HubHalf):
         """Take the fakes off.
 
         Args:
-            sums: FAKES of every denoiser, in order.
+            sums: FAKES of every denoiser, in any order.
 
         Raises:
             ProtocolError: fewer clients were heard than the floor, denoisers disagree on rows and

@@ -94,7 +94,7 @@ class SharingClient(SigningHalf):
         ]
 
     def accept(self, adverts: Sequence[bytes]) -> None:
-        """Take the denoisers' keys of this round, one message from each, in order.
+        """Take the denoisers' keys of this round, one message from each, in any order.
 
         Raises:
             ProtocolError: one is missing, repeated, unsigned, or of another round.

@@ -42,7 +42,7 @@ class Half:
         """Drop what was held; Python offers no way to wipe the memory it lay in."""
 
     def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
-        """Bodies of one message of every denoiser, in order.
+        """Bodies of one message of every denoiser, by their numbers; they come in any order.
 
         Raises:
             ProtocolError: one is missing, repeated, unsigned, or of another round.
@@ -51,15 +51,13 @@ class Half:
         count = self._context.denoisers
         if len(messages) != count:
             raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
-        bodies = []
-        for number, message in enumerate(messages):
+        bodies: dict[int, bytes] = {}
+        for message in messages:
             signed = open_envelope(message, kind, context=self._context)
-            if signed.sender.number != number:
-                raise ProtocolError(
-                    f"expected {kind.name} of denoiser {number}, not of {signed.sender.number}"
-                )
-            bodies.append(signed.body)
-        return bodies
+            if signed.sender.number in bodies:
+                raise ProtocolError(f"two {kind.name} messages of denoiser {signed.sender.number}")
+            bodies[signed.sender.number] = signed.body
+        return [bodies[number] for number in range(count)]
 
 
 class SigningHalf(Half):

@@ -7,7 +7,7 @@
     HELD       u32 n | (u32 client | 32 bytes support digest) [n]               denoiser to server
     PROPOSAL   as HELD: the set of clients to sum over                          server to denoisers
     CONSENT    32 bytes digest of the proposal's body                           denoiser to server
-    AGREEMENT  the CONSENT messages of all denoisers, in order                  server to denoisers
+    AGREEMENT  the CONSENT messages of all denoisers, one each                 server to denoisers
     SUMS       as SHARES: sums of a denoiser's shares over the agreed set       denoiser to server
 
 and in the linkage-hardened form

@@ -114,7 +114,7 @@ class SharingServer(SigningHalf, HubHalf):
         """The set of clients that server and denoisers all heard, with the same rows.
 
         Args:
-            held: what each denoiser holds, in order.
+            held: what each denoiser holds, in any order.
 
         Raises:
             ProtocolError: fewer clients than the floor: the round is aborted. Or a message is
