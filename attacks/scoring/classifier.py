@@ -8,9 +8,9 @@ examples by leave-one-out errors, which have a closed form.
 from collections.abc import Iterator
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.threads import one_thread
 
 _FOLDS = 5
 _PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
@@ -40,7 +40,7 @@ def cross_validated_scores(
     for train, test in _folds(classes, rng):
         chosen = train if known is None else rng.permutation(train)[:known]
         targets = np.eye(n_classes)[classes[chosen]]
-        with threadpool_limits(limits=1):  # sums split among threads would round differently
+        with one_thread():  # sums split among threads would round differently
             found = _ridge(*_standardised(features[chosen], features[test]), targets)
         spread = found.std(axis=0)
         scores[test] = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

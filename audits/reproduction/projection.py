@@ -7,6 +7,7 @@ import numpy as np
 
 from audits.report.svg import INK, MUTED, canvas, finish
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.threads import one_thread
 from secure_fedrec.errors import brought_by
 
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ def embed(points: FloatArray, *, seed: int) -> FloatArray:
     """t-SNE into the plane, on one thread: float64[n, 2]."""
     with brought_by("torch", "the t-SNE of a reproduction"):
         from sklearn.manifold import TSNE  # noqa: PLC0415  slow to import
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     perplexity = min(_PERPLEXITY, (len(points) - 1) / 3)
     model = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-    with threadpool_limits(limits=1):
+    with one_thread():
         return np.asarray(model.fit_transform(points), dtype=np.float64)
 
 

@@ -12,10 +12,10 @@ import warnings
 from typing import Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from secure_fedrec.core.arrays import FloatArray, IndexArray
 from secure_fedrec.core.kernels import scatter_add
+from secure_fedrec.core.threads import one_thread
 from secure_fedrec.errors import EncodingError, brought_by
 
 with brought_by("torch", "the clustering of HPFL's drafts"):
@@ -77,7 +77,7 @@ def cluster_centres(
         max_iter=_MAX_ITERATIONS,
         random_state=seed,
     )
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         # Points that differ in their last bits become equal inside: clusters without a member.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(single)
