@@ -4,6 +4,8 @@ import gc
 import sys
 from pathlib import Path
 
+import pytest
+
 # Some installed packages ship a ``benchmarks`` too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -16,3 +18,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture
+def one_paillier_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Federations under Paillier share one key (``tests.paillier_key``)."""
+    from tests.paillier_key import share
+
+    share(monkeypatch)

@@ -1,7 +1,6 @@
 """Stacks whose sums are of every client of an attempt, and of helpers with hosts of their own."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +9,18 @@ import pytest
 
 from audits.deploy.homes import Layout, open_coordinator, open_lone
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.hidden_sums import encrypted_hosted
-from secure_fedrec.protection.paillier import Encryptor, generate_key
 from secure_fedrec.protection.paillier.authority import AUTHORITY
 from secure_fedrec.protection.session import Identity
 from tests.deploy.memory import LONE, Deployment
 from tests.deploy.test_deploy_rounds import settings
+
+pytestmark = pytest.mark.usefixtures("one_paillier_key")
 
 PAILLIER: dict[str, Any] = {"layer": "paillier", "key_bits": 2048}
 FEW: dict[str, Any] = {
     "data": {"name": "synthetic", "clients": 4, "items": 12, "mean_ratings": 5.0},
     "algorithm": {"rounds": 3, "rank": 1},
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys and tables of powers are made once for all deployments here; it is theirs that last."""
-    monkeypatch.setattr(encrypted_hosted, "generate_key", KEY)
-    monkeypatch.setattr(encrypted_hosted, "Encryptor", TABLE)
-
-
-KEY, TABLE = cache(generate_key), cache(Encryptor)
 
 
 def test_an_authority_opens_the_sums_of_all_who_are_there(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from secure_fedrec.protection import RECORDS, Sizes, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, Parcels, RecordingPolicy, Step
 
+pytestmark = pytest.mark.usefixtures("one_paillier_key")
+
 N, ITEMS, RANK = 5, 12, 2
 TABLE = generate(SyntheticConfig(clients=N, items=ITEMS, mean_ratings=5.0, seed=2))
 REAL: dict[str, dict[str, dict[str, Any]]] = {

@@ -24,6 +24,8 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Alter, Meter, Step, Wire
 
+pytestmark = pytest.mark.usefixtures("one_paillier_key")
+
 N_CLIENTS, N_ITEMS, RANK = 10, 24, 3
 HOLDERS = ("authority", "clients")
 Run = Callable[..., RecordedRun]

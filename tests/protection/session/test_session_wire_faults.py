@@ -46,6 +46,8 @@ from secure_fedrec.wire import (
     Wire,
 )
 
+pytestmark = pytest.mark.usefixtures("one_paillier_key")
+
 N_CLIENTS, N_ITEMS, RANK = 6, 12, 2
 TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=5.0, seed=2))
 STICKY = VirtualRatingsConfig(sticky=True)
