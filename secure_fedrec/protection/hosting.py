@@ -241,7 +241,8 @@ class Once:
         journal: on disk before the first answer is given.
         number: of what is answered once, greater than that of what was before.
         roster: keys of all parties.
-        same: 8 bytes of what may be answered again under that number; None for nothing.
+        same: what an answer says, in 8 bytes: what says the same may be given again under that
+            number; None where nothing may.
     """
 
     def __init__(
@@ -251,13 +252,13 @@ class Once:
         number: int,
         roster: Roster,
         *,
-        same: bytes | None = None,
+        same: Callable[[Sequence[Parcel]], bytes] | None = None,
     ) -> None:
         self.node = half.node
         self._half = half
         self._journal = journal
-        self._round_id = number.to_bytes(8, "little") + (bytes(8) if same is None else same)
-        self._again = same is not None
+        self._number = number
+        self._same = same
         self._roster = roster
         self._begun = False
 
@@ -269,11 +270,13 @@ class Once:
             CheckpointError: the journal cannot be written; nothing is sent.
         """
         answers = self._half.step(inbox)
-        if self._again and self._journal.begun_last(self._round_id):
+        said = bytes(8) if self._same is None or not answers else self._same(answers)
+        round_id = self._number.to_bytes(8, "little") + said
+        if self._same is not None and answers and self._journal.begun_last(round_id):
             return answers
-        if answers and not self._begun:
+        if answers and (self._same is not None or not self._begun):
             self._journal.begin(
-                self._round_id,
+                round_id,
                 roster_version=self._roster.version,
                 epoch=0,
                 round_floor=self._roster.round_floor,

@@ -55,6 +55,7 @@ class App:
         trained: clients that have trained, in order.
         failing: clients whose training fails, evaluation too.
         times: what each client's update is multiplied with.
+        failure: how training fails.
     """
 
     terms: ProtectedMean = TERMS
@@ -62,6 +63,7 @@ class App:
     failing: set[int] = field(default_factory=set)
     times: float = 1.0
     only: tuple[str, ...] = ("w", "steps")
+    failure: type[BaseException] = ValueError
 
     def updates(self, name: str) -> list[np.ndarray]:
         return [self.times * moved_by(client)[name] for client in range(CLIENTS)]
@@ -79,7 +81,7 @@ class App:
             client = int(context.node_config["partition-id"])
             self.trained.append(client)
             if client in self.failing:
-                raise ValueError(CANARY)
+                raise self.failure(CANARY)
             assert RECORD not in message.content
             sent = message.content.array_records["arrays"]
             arrays = {
@@ -235,10 +237,13 @@ def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFi
     assert "ValueError on this client's own data" in caplog.text
 
 
-def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(keys: Path) -> None:
+@pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit])
+def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(
+    failure: type[BaseException], keys: Path
+) -> None:
     """Whose update leaves the clip, or whose app fails, is silent from then on: a server that tries
     one model after the other hears nothing new, until the client's owner has looked."""
-    app, inside = App(failing={2}), fedavg(fraction_evaluate=0.0)
+    app, inside = App(failing={2}, failure=failure), fedavg(fraction_evaluate=0.0)
 
     def took_part(rounds: int) -> list[list[int]]:
         strategy, other = protected(app, keys, inside), len(app.trained)  # no model comes twice
@@ -250,7 +255,7 @@ def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(keys: Path) 
     assert took_part(2) == [[0, 1, 3]] * 2
     assert app.trained.count(2) == 1
     mark = keys / "2" / "state" / "halted"
-    assert f"ValueError: {CANARY}" in mark.read_text()
+    assert f"{failure.__name__}: {CANARY}" in mark.read_text()
     assert mark.stat().st_mode & 0o077 == 0
     mark.unlink()
     assert took_part(1) == [[0, 1, 2, 3]]

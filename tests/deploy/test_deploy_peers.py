@@ -10,9 +10,10 @@ import pytest
 from secure_fedrec.engines.distributed.peers import PeerHub, PeerParty
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.routing import KEMS, OpeningKey
+from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import encode_rows
 from tests.deploy.memory import Deployment
-from tests.deploy.test_deploy_rounds import EXCHANGED, settings
+from tests.deploy.test_deploy_rounds import EXCHANGED, MASKS, settings
 
 
 def deployed(folder: Path, **options: Any) -> Deployment:
@@ -132,3 +133,40 @@ def test_a_round_is_of_everybody_or_of_nobody(tmp_path: Path) -> None:
 def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="what clients give each other"):
         deployed(tmp_path, record=True)
+
+
+@pytest.mark.parametrize("adversary", ["active", "curious"])
+def test_masked_rounds_go_on(adversary: str, tmp_path: Path) -> None:
+    """Their public state, who took part, is the same after every round."""
+    ran = Deployment.of(settings({**MASKS, "adversary": adversary}, **EXCHANGED), tmp_path)
+    ran.rounds(4)
+    assert ran.transport.log == []
+    ran.require_equal()
+
+
+@pytest.mark.parametrize("columns", [-1, 1])
+def test_rows_of_another_width_halt_nobody(
+    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that gives such rows costs the attempt."""
+    ran = deployed(tmp_path, attempts=1)
+    ran.transport.order = None
+    given = []
+
+    def other(block: RowBlock, **named: Any) -> bytes:
+        given.append(block)
+        assert block.values is not None
+        if len(given) <= 2:  # of the first client alone
+            wide = np.concatenate([block.values, block.values[:, :1]], axis=1)
+            values = wide if columns > 0 else block.values[:, :columns]
+            block = replace(block, values=np.ascontiguousarray(values))
+        return encode_rows(block, **named)
+
+    monkeypatch.setattr("secure_fedrec.engines.distributed.peers.encode_rows", other)
+    with pytest.raises(ProtocolError):
+        ran.rounds(1)
+    assert len(given) == 6
+    assert any("width" in why or "do not fit" in why for _, why in ran.transport.log)
+    assert not list(tmp_path.rglob("halted"))
+    ran.rounds(1)
+    ran.require_equal()

@@ -14,7 +14,7 @@ from secure_fedrec.protection.routed_hosted import RoutedServer
 from secure_fedrec.protection.routing.directory import NEXT_HOP
 from secure_fedrec.protection.routing.endpoint import Endpoint
 from secure_fedrec.protection.routing.fragments import cut, encode_fragment
-from secure_fedrec.protection.routing.hosted import HostedMix, Kind, cells_for
+from secure_fedrec.protection.routing.hosted import HostedMix, Kind, PathEnd, cells_for
 from secure_fedrec.protection.routing.onions import forward
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, encode_rows
@@ -238,3 +238,29 @@ def test_an_attempt_is_answered_once(tmp_path: Path) -> None:
 def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="who sent what came through mixes"):
         deployed(tmp_path, record=True)
+
+
+def test_a_mix_mixes_once_and_no_few_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked batch by batch, it would tell the mix before it whose cells come out."""
+    ran, _, _ = deployed(tmp_path, attempts=1)
+    answer, cells = HostedMix._answer, PathEnd._cells
+    again: list[int] = []
+
+    def twice(self: HostedMix, inbox: Any) -> Any:
+        sent = answer(self, inbox)
+        with pytest.raises(ProtocolError, match="has mixed in attempt"):
+            answer(self, inbox)
+        again.append(self._layer)
+        return sent
+
+    monkeypatch.setattr(HostedMix, "_answer", twice)
+    ran.rounds(1)
+    assert again == [0, 1]
+
+    def few(self: PathEnd, inbox: Any, layer: int, due: Any) -> list[bytes]:
+        return cells(self, inbox, layer, due)[: 3 if layer == 1 else None]
+
+    monkeypatch.setattr(PathEnd, "_cells", few)
+    with pytest.raises(ProtocolError, match="mix 65536 gave no answer"):
+        ran.rounds(1)
+    assert "3 cells of 4 senders" in {why for _, why in ran.transport.log}

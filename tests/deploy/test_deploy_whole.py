@@ -9,7 +9,10 @@ import pytest
 
 from audits.deploy.homes import Layout, open_coordinator, open_lone
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.authority import AUTHORITY
+from secure_fedrec.protection.paillier import Encryptor
+from secure_fedrec.protection.paillier.authority import AUTHORITY, UploadingServer
+from secure_fedrec.protection.paillier.envelopes import Kind
+from secure_fedrec.protection.paillier.vectors import RunningSum, encrypt_vector
 from secure_fedrec.protection.session import Identity
 from tests.deploy.memory import LONE, Deployment
 from tests.deploy.test_deploy_rounds import settings
@@ -182,3 +185,41 @@ def test_hosts_of_helpers_are_not_taken_for_clients(tmp_path: Path) -> None:
     ran.kill(0)
     with pytest.raises(ConfigError, match="'client 0': has no host of its own here"):
         open_lone(ran.layout.agreement, ran.layout.site(0))
+
+
+def test_ciphertexts_of_the_servers_choice_are_not_opened_beside_the_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is opened first in a round is all that is opened, however often."""
+    ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path, attempts=1)
+    sums, told = UploadingServer.sums, ran.transport.log
+    kept: list[bytes] = []
+
+    def lost(label: str, client: int, data: bytes) -> list[bytes]:
+        return [] if label == "RESULT" else [data]
+
+    def zeros(self: UploadingServer) -> bytes:
+        """What an honest authority would open as well, were it asked first."""
+        kept.append(sums(self))
+        plan = self._plan
+        nothing = np.zeros(plan.layouts[0].length, plan.layouts[0].codec.dtype)
+        total = RunningSum(key=plan.key, layout=plan.layouts[0])
+        for _ in plan.clients:
+            total.add(encrypt_vector(nothing, plan.layouts[0], Encryptor(plan.key)))
+        return self._seal(Kind.SUMS, total.vector().to_bytes())
+
+    ran.transport.back = lost
+    with pytest.raises(ProtocolError):
+        ran.rounds(1)
+    told.clear()
+    ran.transport.back = lambda label, client, data: [data]
+    monkeypatch.setattr(UploadingServer, "sums", zeros)
+    with pytest.raises(ProtocolError):
+        ran.rounds(1)
+    assert kept
+    assert {why for who, why in told if who == LONE} == {
+        "round 1 is not beyond round 1, the last one begun"
+    }
+    monkeypatch.setattr(UploadingServer, "sums", sums)
+    ran.rounds(1)
+    ran.require_equal()

@@ -20,7 +20,7 @@ from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.recorded import table_digest
-from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
 from secure_fedrec.protection.hosting import (
     HostedSum,
@@ -182,13 +182,15 @@ class Coordinator:
                 public state is as before.
             OSError: the checkpoint cannot be written.
         """
-        before, failures = self.channel.exchanges, []
+        before, failures, revealed = self.channel.exchanges, [], False
         for attempt in range(1, self._attempts + 1):
             try:
                 clients, invited = self._run(more=more)
-            except ProtocolError as aborted:
+            except (ProtocolError, WireError) as aborted:
                 failures.append(self._explained(aborted))
-                if self.channel.stage and self.channel.stage == self._hosting.last_stage:
+                last = self._hosting.last_stage
+                revealed = bool(last) and self.channel.stage == last
+                if revealed:
                     break
                 continue
             clients_refused = self.channel.refused.items()
@@ -206,7 +208,7 @@ class Coordinator:
                 left_out=left_out,
             )
         number = self.public.round + 1
-        if attempt < self._attempts:
+        if revealed:
             raise ProtocolError(
                 f"round {number} was aborted after clients had revealed: over one public state "
                 "they do so once, so it is not summed again, and the model stays that of round "
@@ -302,7 +304,7 @@ class Coordinator:
         self._serial += 1
         return self._serial
 
-    def _explained(self, aborted: ProtocolError) -> str:
+    def _explained(self, aborted: Exception) -> str:
         why = "".join(f"; {node} {reason}" for node, reason in self.channel.refused.items())
         return f"{aborted}{why}"
 

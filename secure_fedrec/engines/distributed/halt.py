@@ -12,7 +12,7 @@ from pathlib import Path
 from traceback import format_exception
 
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.errors import CheckpointError, HaltedError
+from secure_fedrec.errors import HaltedError
 
 
 class Halt:
@@ -24,15 +24,17 @@ class Halt:
 
     def __init__(self, folder: Path) -> None:
         self._mark = folder / "halted"
-        self._halted = False
+        self._unwritten: bytes | None = None
 
     def require_none(self) -> None:
         """Check that the part goes on.
 
         Raises:
             HaltedError: it does not.
+            OSError: nor can it be written down.
         """
-        if self._halted or self._mark.exists():
+        self._write()
+        if self._mark.exists():
             raise HaltedError(
                 f"this client's part was halted, {self._mark} says why; remove it to go on"
             )
@@ -42,22 +44,28 @@ class Halt:
         """Around what is computed from the client's own data.
 
         Args:
-            passed: exceptions that follow from messages alone, and halt nothing.
+            passed: exceptions that come from elsewhere, and halt nothing: of messages, of a disk;
+                where the computation itself can raise none such.
 
         Raises:
             HaltedError: in the place of any other exception.
-            CheckpointError, OSError: state could not be written.
+            OSError: it could not be written down why the part is halted; it is.
         """
         try:
             yield
-        except Exception as failure:
-            if isinstance(failure, (CheckpointError, OSError, *passed)):
+        except (Exception, SystemExit) as failure:
+            if isinstance(failure, passed):
                 raise
-            self._halted = True
-            why = "".join(format_exception(failure))
-            replace_file(self._mark, why.encode(), private=True, durable=True)
+            self._unwritten = "".join(format_exception(failure)).encode()
+            self._write()
             raise HaltedError(
                 f"{type(failure).__name__} on this client's own data: its part is halted, or the "
                 f"server would learn from every such silence; {self._mark} says why, remove it to "
                 "go on"
             ) from failure
+
+    def _write(self) -> None:
+        """Write the mark, if there is one that could not be written yet."""
+        if self._unwritten is not None:
+            replace_file(self._mark, self._unwritten, private=True, durable=True)
+            self._unwritten = None

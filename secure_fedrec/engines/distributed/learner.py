@@ -92,6 +92,9 @@ class Learner:
             clients: int64[k], who takes part; None for all who are invited.
         """
         known = {} if public is None else {"table": public.table, **self.common(public)}
+        if known and isinstance(self.algorithm, Exchanging):
+            # All that is summed is who took part, so states repeat, and no sum tells anything else.
+            known["round"] = np.array([float(round_)])
         return Standing(
             round=round_,
             serial=serial,

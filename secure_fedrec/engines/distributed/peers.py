@@ -249,9 +249,15 @@ class PeerParty:
 def _joined(
     senders: IntArray, receiver: int, blocks: Sequence[RowBlock], peers: Peers
 ) -> PeerBlock:
-    """What senders gave, in their order; rows of none have no width that counts."""
+    """What senders gave, in their order; rows of none have no width that counts.
+
+    Raises:
+        WireError: their rows are not of one width.
+    """
     words = [peers.codec.decode(each.values) for each in blocks if each.values is not None]
     filled = [each for each in words if len(each)] or words[:1]
+    if len({each.shape[1:] for each in filled}) > 1:
+        raise WireError("clients give rows of unequal width")
     block = RowBlock(
         indptr=np.cumsum([0, *(len(each.rows) for each in blocks)]),
         rows=np.concatenate([each.rows for each in blocks]),

@@ -46,6 +46,9 @@ from secure_fedrec.wire import Meter, Wire
 
 log = logging.getLogger("secure-fedrec")
 
+_DISK = (CheckpointError, OSError)
+"""What journal and private state raise; no algorithm of ours does."""
+
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
@@ -184,7 +187,7 @@ class Site:
         exchanging = isinstance(algorithm, Exchanging)
         own = None
         if invited and not exchanging:
-            with self._home.halt.on_own_data():
+            with self._home.halt.on_own_data(*_DISK):
                 own = self._trained(public, at, wire)
         desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
         parties: dict[Node, Party] = {
@@ -194,7 +197,7 @@ class Site:
         if self._record is not None and not parties:
             self._record.end(at.round)
         if own is not None:
-            with self._home.halt.on_own_data(ProtocolError):
+            with self._home.halt.on_own_data(ProtocolError, *_DISK):
                 parties[self.identity.node] = self._half(at, own)
         elif invited and isinstance(algorithm, Exchanging):
             parties[self.identity.node] = self._exchanging(algorithm, public, at)
@@ -283,7 +286,7 @@ class Site:
         for node, inbox in inboxes.items():
             party = attempt.parties[node]
             try:
-                with self._home.halt.on_own_data(ProtocolError, WireError):
+                with self._home.halt.on_own_data(ProtocolError, WireError, *_DISK):
                     answers += party.step([data for data in inbox if data])
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)

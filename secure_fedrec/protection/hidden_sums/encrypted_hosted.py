@@ -1,12 +1,14 @@
 """Encrypted rounds whose parties are elsewhere (``protection.hosting``).
 
 The authority has a host of its own, and the private key is on no other. It opens one sum of a
-round: its journal holds clients and state before the sum leaves. A sum over the same clients and
-state is the same sum, so one that was lost on its way is opened again in a later attempt; over
-others it would show, as a difference, who is in one of the two alone.
+round: its journal holds clients, state and what it opened before the sum leaves. One that was lost
+on its way is opened again in a later attempt if it is the same to the last word; another would
+show, as a difference, who is in one of the two alone. Which ciphertexts it is sent is the server's
+word: that they are the sum of all is what an honest-but-curious server keeps to.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,7 @@ from secure_fedrec.protection.paillier import (
 from secure_fedrec.protection.paillier.authority import AUTHORITY
 from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.plain import aggregate_note
-from secure_fedrec.protection.session import Identity, Node, Role
+from secure_fedrec.protection.session import Identity, Node, Parcel, Role
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
@@ -155,10 +157,16 @@ class HostedEncryption(NoHelpers):
             private = PrivateKey.from_bytes(desk.secret)
         except WireError as damage:
             raise ProtocolError(f"{identity.node} has no private key: {damage}") from None
-        half = Authority(self._plan(at), identity, private, last_round=at.round - 1)
+        plan = self._plan(at)
+        half = Authority(plan, identity, private, last_round=at.round - 1)
         clients = at.clients.astype("<u4").tobytes()
-        same = sha256(_DOMAIN + b"sum|" + at.state + clients).digest()[:8]
-        return Once(half, desk.journal, at.round, at.roster, same=same)
+
+        def opened(answers: Sequence[Parcel]) -> bytes:
+            read = partial(plan.read, round_=at.round, awaits=Kind.RESULT, sender=Role.AUTHORITY)
+            words = b"".join(read(parcel.data).body for parcel in answers)
+            return sha256(_DOMAIN + b"sum|" + at.state + clients + words).digest()[:8]
+
+        return Once(half, desk.journal, at.round, at.roster, same=opened)
 
     def _plan(self, at: Standing) -> Plan:
         collector = self._collector

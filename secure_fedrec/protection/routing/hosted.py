@@ -286,19 +286,33 @@ class HostedMix(PathEnd):
         identity: its signing key.
     """
 
+    _done = False
+
     def _begin(self, directory: Directory, key: OpeningKey) -> None:
         self._layer = self._course.mixes.index(self.node)
         self._mix = MixNode(layer=self._layer, node=0)
         self._mix.rotate(directory, key)
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """All cells, in an order of this mix's own, to where they go next."""
+        """All cells, in an order of this mix's own, to where they go next: once an attempt.
+
+        Batch by batch of few cells, whoever hands them in would see which come out.
+
+        Raises:
+            ProtocolError: they have gone already, or there are fewer cells than senders.
+        """
         course, layer = self._course, self._layer
+        if self._done:
+            raise ProtocolError(f"{self.node} has mixed in attempt {course.serial}")
         due = [Node(Role.CLIENT, number) for number in course.senders]
         if layer:
             due = [course.mixes[layer - 1]]
         groups: dict[Node, list[bytes]] = {}
-        why = refusals_of(self._cells(inbox, layer, due), self._mix.receive)
+        cells = self._cells(inbox, layer, due)
+        if len(cells) < len(course.senders):
+            raise ProtocolError(f"{len(cells)} cells of {len(course.senders)} senders")
+        self._done = True
+        why = refusals_of(cells, self._mix.receive)
         if why:  # a sender would miss it in the receipts, a batch of others would go on before
             raise ProtocolError(f"not every cell can be mixed{why}")
         last = layer + 1 == course.config.layers
