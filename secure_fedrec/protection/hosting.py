@@ -269,12 +269,12 @@ class Once:
             ProtocolError: an answer was given already, in this process or in another one.
             CheckpointError: the journal cannot be written; nothing is sent.
         """
-        answers = self._half.step(inbox)
-        said = bytes(8) if self._same is None or not answers else self._same(answers)
-        round_id = self._number.to_bytes(8, "little") + said
-        if self._same is not None and answers and self._journal.begun_last(round_id):
+        answers, same = self._half.step(inbox), self._same
+        if not answers:
             return answers
-        if answers and (self._same is not None or not self._begun):
+        said = bytes(8) if same is None else same(answers)
+        round_id = self._number.to_bytes(8, "little") + said
+        if not (self._begun if same is None else self._journal.begun_last(round_id)):
             self._journal.begin(
                 round_id,
                 roster_version=self._roster.version,

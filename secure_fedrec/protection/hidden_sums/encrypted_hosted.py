@@ -1,7 +1,7 @@
 """Encrypted rounds whose parties are elsewhere (``protection.hosting``).
 
 The authority has a host of its own, and the private key is on no other. It opens one sum of a
-round: its journal holds clients, state and what it opened before the sum leaves. One that was lost
+round: its journal holds what it opened before the sum leaves. One that was lost
 on its way is opened again in a later attempt if it is the same to the last word; another would
 show, as a difference, who is in one of the two alone. Which ciphertexts it is sent is the server's
 word: that they are the sum of all is what an honest-but-curious server keeps to.
@@ -159,12 +159,11 @@ class HostedEncryption(NoHelpers):
             raise ProtocolError(f"{identity.node} has no private key: {damage}") from None
         plan = self._plan(at)
         half = Authority(plan, identity, private, last_round=at.round - 1)
-        clients = at.clients.astype("<u4").tobytes()
 
         def opened(answers: Sequence[Parcel]) -> bytes:
             read = partial(plan.read, round_=at.round, awaits=Kind.RESULT, sender=Role.AUTHORITY)
             words = b"".join(read(parcel.data).body for parcel in answers)
-            return sha256(_DOMAIN + b"sum|" + at.state + clients + words).digest()[:8]
+            return sha256(_DOMAIN + b"sum|" + words).digest()[:8]
 
         return Once(half, desk.journal, at.round, at.roster, same=opened)
 
