@@ -75,7 +75,8 @@ class Intersection(SuiteAttack):
         rounds = rounds[: self._max_rounds]
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = counts.highest()
-        always = counts.values == np.repeat(uploads, counts.listed.lengths)
+        kind = counts.values.dtype  # that of counts up to all rounds: small, as there are many
+        always = counts.values == np.repeat(uploads.astype(kind), counts.listed.lengths)
         claim = RatedSetClaim(
             clients=clients,
             scores=counts.divided(uploads),

@@ -349,7 +349,7 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
     found: dict[str, Figures] = {}
     for rounds, scores_then in history.items():
         aucs, inside, sizes, hits, whole = ([] for _ in range(5))
-        game = CatalogueGame(scores_then, labels)
+        game = CatalogueGame(scores_then.telling(), labels)
         for span in game.spans:
             part = game.part(span)
             scores, indptr = part.table.scores, part.pairs.indptr

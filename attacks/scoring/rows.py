@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.loops import count_members, join_sets, unite_sets
+from attacks.scoring.tables import count_per_client
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
 from secure_fedrec.uploads import RowBlock
 
-_PAIRS_AT_ONCE = 1 << 22
-"""Pairs that are held in all their columns; columns of one pair take some 50 bytes."""
+_PAIRS_AT_ONCE = 1 << 21
+"""Pairs that are held in all their columns, which take some 180 bytes of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,6 +76,10 @@ class ItemSets:
     def owners(self) -> IntArray:
         """int64[K], the place of each item's client."""
         return np.repeat(np.arange(len(self)), self.lengths)
+
+    def owners_of(self, pairs: IntArray) -> IntArray:
+        """The places of the clients of some of the pairs: int64[N] -> int64[N]."""
+        return np.searchsorted(self.indptr, pairs, side="right") - 1
 
     def grid(self) -> BoolArray:
         """bool[B, m]; for tests and small catalogues."""
@@ -192,6 +197,17 @@ class Rows:
         by = np.broadcast_to(np.asarray(over, dtype=np.int64), len(self.listed))
         return Rows(listed=self.listed, values=self.values, rest=self.rest, over=by)
 
+    def telling(self) -> "Rows":
+        """The same, without listed pairs that have the value of all others."""
+        told = self.values != self.rest
+        if isinstance(self.rest, np.ndarray) or self.over is not None or told.all():
+            return self
+        sizes = count_per_client(told, self.listed.indptr)
+        sets = ItemSets(
+            indptr=bounds_of(sizes), items=self.listed.items[told], n_items=self.listed.n_items
+        )
+        return Rows(listed=sets, values=self.values[told], rest=self.rest)
+
     def highest(self) -> IntArray:
         """int64[B], the largest of each client's counts; 1 at least."""
         highest = np.ones(len(self.listed), dtype=np.int64)
@@ -297,15 +313,21 @@ def touches(
         rounds: one at least.
         at: told the counts after so many rounds; they go on changing.
     """
-    listed = uploaded(rounds[0])
-    for round_ in rounds[1:]:
-        listed = listed.united(uploaded(round_))
+    listed = _all_of(uploaded, rounds)
     counts = np.zeros(len(listed.items), dtype=np.min_scalar_type(len(rounds)))
     for number, round_ in enumerate(rounds, start=1):
         listed.count_in(uploaded(round_), counts)
         if at is not None:
             at(number, Rows(listed=listed, values=counts))
     return Rows(listed=listed, values=counts)
+
+
+def _all_of(uploaded: Callable[[int], ItemSets], rounds: Sequence[int]) -> ItemSets:
+    """Each client's items of any round; halves are united, so that few sets are walked often."""
+    if len(rounds) == 1:
+        return uploaded(rounds[0])
+    half = len(rounds) // 2
+    return _all_of(uploaded, rounds[:half]).united(_all_of(uploaded, rounds[half:]))
 
 
 def sets_of_keys(keys: IntArray, clients: int, n_items: int) -> ItemSets:

@@ -199,9 +199,11 @@ def _summed(train: RatingTable, cohort: IntArray, recorded: Truth, round_: int) 
     columns = recorded.columns(round_, "own")
     if columns is None:
         return np.isin(train.clients, cohort)
-    sent = np.zeros((train.n_clients, train.n_items), dtype=bool)
-    sent[np.repeat(columns["senders"], columns["lengths"]), columns["rows"]] = True
-    return np.asarray(sent[train.clients, train.items])
+    sent = (
+        np.repeat(columns["senders"].astype(np.int64), columns["lengths"]) * train.n_items
+        + columns["rows"]
+    )
+    return np.isin(train.clients.astype(np.int64) * train.n_items + train.items, sent)
 
 
 def _vector_truths(

@@ -51,7 +51,7 @@ class Sightings:
         touched = Rows.marked(ItemSets.empty(len(clients), n_items))
         if not knowledge.dense:
             touched = touches(partial(_uploaded, view, clients, n_items), rounds)
-        uploads_of = present[:, clients].sum(axis=0)
+        uploads_of = present[:, clients].sum(axis=0).astype(np.min_scalar_type(len(rounds)))
         every_time = touched.values == np.repeat(uploads_of, touched.listed.lengths)
         return cls(
             rounds=tuple(rounds),

@@ -29,6 +29,7 @@ from audits.run.training import Lossless, run_identity
 from audits.run.utility import Utility
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun
+from secure_fedrec.wire import Transcript
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
@@ -41,6 +42,7 @@ class Measured:
     Args:
         federation: what was asked and run.
         run: the recorded run.
+        transcript: its messages, as they were attacked.
         utility: over all folds, beside trivial rules.
         lossless: comparison with the plain twin; None if it was not made.
         findings: of all attacks.
@@ -51,6 +53,7 @@ class Measured:
 
     federation: Federation[Task]
     run: RecordedRun
+    transcript: Transcript
     utility: Utility
     lossless: Lossless | None
     findings: Sequence[Finding]
@@ -268,7 +271,7 @@ def _manifest(
         "platform": f"{platform.system()} {platform.machine()}",
         "config_sha256": config.digest(),
         "data_fingerprint": measured.federation.task.facts.fingerprint,
-        "transcript_sha256": measured.run.transcript.digest(),
+        "transcript_sha256": measured.transcript.digest(),
         "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
         "command": shlex.join(_without_folders(word) for word in command),
         "rerun": _rerun(config),

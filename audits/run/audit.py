@@ -134,8 +134,9 @@ def _measured(
         name=config.data.name,
         denoisers=federation.denoiser_clients,
     )
+    transcript = run.transcript.held()
     findings = attack_all(
-        run.transcript,
+        transcript,
         truth,
         config.adversaries,
         config.attacks,
@@ -163,6 +164,7 @@ def _measured(
     return Measured(
         federation=federation,
         run=run,
+        transcript=transcript,
         utility=utility,
         lossless=lossless,
         findings=findings,

@@ -35,7 +35,7 @@ _LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
 
 _HELD = 2**28
-_AT_ONCE = 1 << 22
+_AT_ONCE = 1 << 21
 """Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
 
 _PAIR, _KEPT_PAIR = 180, 12

@@ -24,6 +24,11 @@ _BLOCK_ELEMENTS = 1 << 15
 _DRAWN_AT_ONCE = 1 << 21
 _KEPT_BYTES = 256 * 2**20
 _DRAWN: Bounded[npt.NDArray[np.unsignedinteger]] = Bounded(_KEPT_BYTES, lambda kept: kept.nbytes)
+_HALF = 15
+"""The largest count that half a byte holds."""
+_PACKED_FROM = 2**25
+"""Counts from which two are kept in a byte: figures of some clients and of nearly all of them have
+draws of their own, and both have room."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,11 +59,36 @@ def resampled(
         raise ValueError(f"draws must be at least 100, not {draws}")
     per_block = max(1, elements // max(1, n_clients, width))
     blocks = _draw(n_clients, draws, seed)
-    if n_clients * draws <= _KEPT_BYTES:
-        blocks = iter([_DRAWN.get((n_clients, draws, seed), lambda: np.concatenate([*blocks]))])
+    if n_clients * draws <= 2 * _KEPT_BYTES:
+        blocks = iter([_DRAWN.get((n_clients, draws, seed), lambda: _kept(n_clients, draws, seed))])
     for block in blocks:
         for start in range(0, len(block), per_block):
-            yield block[start : start + per_block]
+            part = block[start : start + per_block]
+            yield part if part.shape[1] == n_clients else _one_in_a_byte(part, n_clients)
+
+
+def _kept(n_clients: int, draws: int, seed: int) -> npt.NDArray[np.unsignedinteger]:
+    """All draws; two counts in a byte where they are many, and none is too large."""
+    if n_clients * draws <= _PACKED_FROM:
+        return np.concatenate([*_draw(n_clients, draws, seed)])
+    packed = []
+    for block in _draw(n_clients, draws, seed):
+        if block.max(initial=0) > _HALF:  # one of 10^13 draws of a client
+            return np.concatenate([*_draw(n_clients, draws, seed)])
+        both = block[:, ::2].astype(np.uint8)
+        both[:, : n_clients // 2] |= block[:, 1::2].astype(np.uint8) << np.uint8(4)
+        packed.append(both)
+    return np.concatenate(packed)
+
+
+def _one_in_a_byte(
+    packed: npt.NDArray[np.unsignedinteger], n_clients: int
+) -> npt.NDArray[np.unsignedinteger]:
+    """uint8[N, n_clients] of what was packed."""
+    counts = np.empty((len(packed), n_clients), dtype=np.uint8)
+    np.bitwise_and(packed, _HALF, out=counts[:, ::2])
+    np.right_shift(packed[:, : n_clients // 2], 4, out=counts[:, 1::2])
+    return counts
 
 
 def _draw(n_clients: int, draws: int, seed: int) -> Iterator[npt.NDArray[np.unsignedinteger]]:

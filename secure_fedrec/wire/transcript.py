@@ -270,7 +270,9 @@ class View:
             what = "payload" if payload else "message"
             kind = kind_of(step, bag).upper()
             raise TranscriptError(f"no {what} of step {kind} was recorded in round {round_}")
-        found = self._visible(self._build(step, round_, concatenate_columns(parts), bag))
+        columns = concatenate_columns(parts)
+        del parts  # a round's payloads are large: nothing is held twice for longer than it takes
+        found = self._visible(self._build(step, round_, columns, bag))
         return found if self.block is None else self.block.cut(found)
 
     def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
@@ -340,7 +342,7 @@ class View:
         values = columns.get("values")
         payload: RowBlock | SetBlock = SetBlock(indptr=indptr, values=values)
         if step is not Step.BAG:
-            rows, counts = columns["rows"].astype(np.int32), columns.get("counts")
+            rows, counts = columns["rows"].astype(np.int32, copy=False), columns.get("counts")
             payload = RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
         return Messages(
             round=round_,
@@ -364,6 +366,8 @@ class View:
         # In the order of arrival, by name or by random tag: as recorded within a block, not across
         # blocks with and without payloads.
         order = messages.senders.ids if messages.tags is None else messages.tags
+        if keep.all() and (order[1:] >= order[:-1]).all():
+            return messages
         visible = np.flatnonzero(keep)
         return messages.select(visible[np.argsort(order[visible], kind="stable")])
 

@@ -19,6 +19,8 @@ from attacks.scoring.statistics import (
     tpr_at_fpr_interval,
 )
 from attacks.scoring.tables import ScoreTable
+from secure_fedrec.core.bounded import Bounded
+from secure_fedrec.evaluation import intervals
 from secure_fedrec.evaluation.intervals import check_share
 from tests.attacks.made import mean_auc_interval
 
@@ -381,3 +383,14 @@ def test_a_table_of_a_million_pairs_is_ordinary() -> None:
         rate = tpr_at_fpr_interval(table, fpr=fpr, seed=1)
         assert rate is not None
         assert rate.low < tpr_at_fpr(table, fpr) == rate.value < rate.high
+
+
+def test_draws_that_are_kept_two_in_a_byte_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = np.concatenate([*intervals.resampled(1001, 200, 5)])
+    monkeypatch.setattr(intervals, "_DRAWN", Bounded(2**20, lambda kept: kept.nbytes))
+    monkeypatch.setattr(intervals, "_PACKED_FROM", 0)
+    packed = np.concatenate([*intervals.resampled(1001, 200, 5)])
+    np.testing.assert_array_equal(packed, plain)
+    monkeypatch.setattr(intervals, "_HALF", 2)  # what no half byte holds
+    monkeypatch.setattr(intervals, "_DRAWN", Bounded(2**20, lambda kept: kept.nbytes))
+    np.testing.assert_array_equal(np.concatenate([*intervals.resampled(1001, 200, 5)]), plain)

@@ -114,7 +114,7 @@ def test_any_number_of_workers_trains_the_same_folds_and_twin(
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("phase", ["folds and twin", "attacks"])
+@pytest.mark.parametrize("phase", ["folds", "twin", "attacks"])
 def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
     phase: str,
     folded: dict[str, Any],
@@ -125,21 +125,23 @@ def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
 ) -> None:
     config, whole, out = write_config(folded), tmp_path / "whole", tmp_path / "run"
     expected = command("audit", config, "--out", whole, "--quiet")[0]
-    trained = training._train_fold
+    home, name = {
+        "folds": (training, "_train_fold"),
+        "twin": (training, "check_lossless"),
+        "attacks": (audit, "evaluate"),
+    }[phase]
+    plain = getattr(home, name)
 
-    def killed(*arguments: Any, **_named: Any) -> Any:
-        if phase == "attacks" or arguments[2] == 2:
+    def killed(*arguments: Any, **named: Any) -> Any:
+        if phase != "folds" or arguments[2] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        return trained(*arguments)
+        return plain(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        trainers, attackers = (2, 1) if phase != "attacks" else (1, 2)
+        trainers, attackers = (1, 2) if phase == "attacks" else (2, 1)
         patched.setattr(audit, "training_workers", lambda *_: trainers)
         patched.setattr(audit, "attack_workers", lambda *_: attackers)
-        if phase == "attacks":
-            patched.setattr(audit, "evaluate", killed)
-        else:
-            patched.setattr(training, "_train_fold", killed)
+        patched.setattr(home, name, killed)
         code, _, told = command("audit", config, "--out", out, "--quiet")
     assert code == 2
     assert told.splitlines()[-1].startswith("secure-fedrec: a worker was killed (exit code -9)")

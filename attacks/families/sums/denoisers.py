@@ -7,8 +7,9 @@ the virtual rows of all clients, and who sent a cell does not matter any more.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise, starmap
+from itertools import combinations, pairwise
 from math import comb
 
 import numpy as np
@@ -28,7 +29,7 @@ from attacks.scoring.rows import Rows, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -159,12 +160,11 @@ class _Puzzle:
 
     senders: IntArray
     sent: RowBlock
-    sent_rows: FloatArray
-    sent_prints: list[int]
+    sent_prints: WordArray
     denoisers: IntArray
     sums: RowBlock
-    sum_rows: FloatArray
-    sum_prints: list[int]
+    sum_prints: WordArray
+    codec: FixedPoint
     pull: FloatArray
     verdict: IntArray
     group_of: dict[int, int] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class _Puzzle:
         """Match sums of a single row; each match binds a sender to a denoiser."""
         sent = len(self.sent_prints)
         items = np.concatenate([self.sent.rows, self.sums.rows])
-        marks = np.array([*self.sent_prints, *self.sum_prints], dtype=np.uint64)
+        marks = np.concatenate([self.sent_prints, self.sum_prints])
         order = np.lexsort((marks, items))
         new = (np.diff(items[order]) != 0) | (np.diff(marks[order]) != 0)
         kind = np.empty(len(order), dtype=np.int64)  # rows and sums of one item and fingerprint
@@ -203,55 +203,80 @@ class _Puzzle:
         A search by halves is for groups of which all members are known (``whole``).
         """
         halves = whole and self.bits_per_row(codec) >= MOST_ROWS + _FEWEST_BITS
-        candidates: dict[int, dict[int, list[int]]] = defaultdict(dict)
-        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths).tolist()
-        for position, item in enumerate(self.sent.rows.tolist()):
-            group = self.group_of.get(owner[position])
-            if group is not None:
-                candidates[group].setdefault(item, []).append(position)
-        # Lists: so many single numbers are read and written much faster than in arrays.
-        items, verdict = self.sums.rows.tolist(), self.verdict.tolist()
-        counts = [0] * len(items) if self.sums.counts is None else self.sums.counts.tolist()
+        counts = np.zeros(len(self.sums.rows), dtype=np.int64)
+        if self.sums.counts is not None:
+            counts = self.sums.counts
+        # One byte a row, and lists of one group at a time: numbers of Python take 36 bytes each.
+        verdict = bytearray(self.verdict.astype(np.uint8).tobytes())
         words, totals = words_of(self.sent), words_of(self.sums)
-        spans = starmap(range, pairwise(self.sums.indptr.tolist()))
-        for denoiser, cells in zip(self.denoisers.tolist(), spans, strict=True):
-            direction = self._own_direction(cells)
-            of_group = candidates.get(denoiser, {})
-            summed = set(items[cells.start : cells.stop])
+        members_of = self._members()
+        for denoiser, (start, stop) in zip(
+            self.denoisers.tolist(), pairwise(self.sums.indptr.tolist()), strict=True
+        ):
+            direction = self._own_direction(range(start, stop))
+            of_group, prints = self._candidates(members_of.get(denoiser, []))
+            items = self.sums.rows[start:stop].tolist()
+            told = zip(
+                range(start, stop),
+                items,
+                counts[start:stop].tolist(),
+                self.sum_prints[start:stop].tolist(),
+                strict=True,
+            )
+            summed = set(items)
             for item, members in of_group.items():
                 if item not in summed:
                     for member in members:
                         verdict[member] = _REAL  # a virtual row would be in the sums
-            for cell in cells:
-                members = of_group.get(items[cell], [])
+            for cell, item, count, target in told:
+                members = of_group.get(item, [])
                 subset = find_subset(
                     members,
-                    counts[cell],
-                    prints=self.sent_prints,
+                    count,
+                    prints=prints,
                     words=words,
                     total=totals[cell],
-                    target=self.sum_prints[cell],
+                    target=target,
                     codec=codec,
                     halves=halves,
                 )
                 if subset is None:
-                    subset = self._with_own_row(cell, members, counts[cell], direction)
+                    subset = self._with_own_row(cell, members, count, direction)
                 if subset is not None:
                     self.explained += 1
                     for member in members:
                         verdict[member] = _REAL
                     for member in subset:
                         verdict[member] = _VIRTUAL
-        self.verdict[:] = verdict
+        self.verdict[:] = np.frombuffer(verdict, dtype=np.uint8)
+
+    def _members(self) -> dict[int, list[int]]:
+        """Places of the senders that are known to be a denoiser's, ascending."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for sender in sorted(self.group_of):
+            found[self.group_of[sender]].append(sender)
+        return found
+
+    def _candidates(self, senders: Sequence[int]) -> tuple[dict[int, list[int]], dict[int, int]]:
+        """Rows of some senders by their items, ascending, and the fingerprint of each."""
+        of_item: dict[int, list[int]] = {}
+        prints: dict[int, int] = {}
+        for sender in senders:
+            start, stop = self.sent.indptr[sender : sender + 2].tolist()
+            for position, item in enumerate(self.sent.rows[start:stop].tolist(), start):
+                of_item.setdefault(item, []).append(position)
+            own = self.sent_prints[start:stop].tolist()
+            prints.update(zip(range(start, stop), own, strict=True))
+        return of_item, prints
 
     def _own_direction(self, cells: range) -> FloatArray | None:
         """Direction of the denoiser's own vector, from the sums that are its row alone."""
-        if self.sums.counts is None or self.sum_rows.shape[1] < 2:
+        if self.sums.counts is None or words_of(self.sums).shape[1] < 2:
             return None  # with a single dimension every row lies along every vector
-        alone = np.asarray([cell for cell in cells if self.sums.counts[cell] == -1], dtype=np.int64)
+        alone = cells.start + np.flatnonzero(self.sums.counts[cells.start : cells.stop] == -1)
         if not len(alone):
             return None
-        own = -self.sum_rows[alone] - self.pull[self.sums.rows[alone]]
+        own = -self.codec.decode(words_of(self.sums)[alone]) - self.pull[self.sums.rows[alone]]
         return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
 
     def _with_own_row(
@@ -271,7 +296,8 @@ class _Puzzle:
         return fits[0] if len(fits) == 1 else None
 
     def _is_own_row(self, cell: int, subset: tuple[int, ...], direction: FloatArray) -> bool:
-        own = self.sent_rows[list(subset)].sum(axis=0) - self.sum_rows[cell]
+        rows = self.codec.decode(words_of(self.sent)[list(subset)])
+        own = rows.sum(axis=0) - self.codec.decode(words_of(self.sums)[cell])
         own = own - self.pull[self.sums.rows[cell]]
         off = own - (own @ direction) * direction
         size = float(np.linalg.norm(own))
@@ -289,12 +315,11 @@ def _read(view: View, round_: int) -> _Puzzle:
     return _Puzzle(
         senders=uploads.senders.ids,
         sent=sent,
-        sent_rows=view.codec.decode(words),
-        sent_prints=fingerprints(words, view.codec).tolist(),
+        sent_prints=fingerprints(words, view.codec),
         denoisers=denoisers,
         sums=told,
-        sum_rows=view.codec.decode(totals),
-        sum_prints=fingerprints(totals, view.codec).tolist(),
+        sum_prints=fingerprints(totals, view.codec),
+        codec=view.codec,
         pull=regularization * view.table(round_),
         verdict=np.full(len(sent.rows), _UNKNOWN, dtype=np.int64),
     )

@@ -19,12 +19,13 @@ import numpy.typing as npt
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Rows, keys_of
+from attacks.scoring.rows import ItemSets, Rows, keys_of, listed_rows, pieces
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Sightings, distinct_cohorts
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View
 
@@ -119,10 +120,13 @@ class _Fit:
     def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
         """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
         own = self.presence.listed
-        rows = np.searchsorted(clients, self.presence.clients)
-        keys = rows[own.owners] * own.n_items + own.items
+        sizes = np.zeros(len(clients), dtype=np.int64)
+        sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
+        mine = ItemSets(indptr=bounds_of(sizes), items=own.items, n_items=own.n_items)
         values = np.zeros(len(listed.items))
-        values[np.searchsorted(keys_of(listed), keys)] = self.scores
+        for pairs in pieces(listed, mine):
+            at = slice(*mine.indptr[[pairs.span.start, pairs.span.stop]])
+            values[pairs.source[pairs.labels]] = self.scores[at]
         return Rows(listed=listed, values=values)
 
 
@@ -218,7 +222,7 @@ def _systems(
     listed = presence.listed
     asked = np.flatnonzero(presence.possible)
     asked = asked[np.argsort(listed.items[asked], kind="stable")]
-    items, owners = listed.items[asked], listed.owners[asked]
+    items, owners = listed.items[asked], listed.owners_of(asked)
     width = _sums(view, rounds[0]).shape[1]
     per_pair = len(rounds) * width * 8
     starts = np.searchsorted(items, np.arange(listed.n_items + 1))
@@ -241,19 +245,21 @@ def _rows(
     view: View, presence: Sightings, rounds: Sequence[int], pairs: IntArray, width: int
 ) -> IntArray:
     """Ring integers of some of the listed pairs, int64[N], in some rounds: int64[T, d, N]."""
-    listed = presence.listed
+    listed, n_items = presence.listed, presence.listed.n_items
+    asked = listed.owners_of(pairs) * n_items + listed.items[pairs]
     found: IntArray = np.zeros((len(rounds), width, len(pairs)), dtype=np.int64)
-    place: npt.NDArray[np.int64] = np.empty(len(listed.items), dtype=np.int64)
     for position, round_ in enumerate(rounds):
         uploads, block = others_uploads(view, round_, payload=True)
-        words = words_of(block)
-        owners = np.searchsorted(presence.clients, uploads.senders.ids)
-        place.fill(-1)
-        keys = np.repeat(owners, block.lengths) * listed.n_items + block.rows
-        place[np.searchsorted(keys_of(listed), keys)] = np.arange(len(keys))
-        where = place[pairs]
-        there = where >= 0
-        found[position][:, there] = view.codec.to_integers(words[where[there]]).T
+        if not len(block.rows):
+            continue
+        words, ids = words_of(block), uploads.senders.ids
+        sent, place = listed_rows(presence.clients, ids, block, n_items)
+        row = np.empty(len(sent.items), dtype=np.int64)
+        row[place] = np.arange(len(place))
+        keys = keys_of(sent)
+        where = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+        there = keys[where] == asked
+        found[position][:, there] = view.codec.to_integers(words[row[where[there]]]).T
     return found
 
 

@@ -4,7 +4,7 @@ Small ones are tried one by one; up to ``MOST_ROWS`` rows, the sums of two halve
 (Horowitz and Sahni 1974). A match of fingerprints is checked in the words themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import comb
 
@@ -24,7 +24,7 @@ def find_subset(
     members: Sequence[int],
     count: int,
     *,
-    prints: Sequence[int],
+    prints: Sequence[int] | Mapping[int, int],
     words: RingArray,
     total: RingArray,
     target: int,
@@ -36,7 +36,7 @@ def find_subset(
     Args:
         members: positions of the candidate rows.
         count: how many of them stand behind the sum.
-        prints: linear fingerprint of every row.
+        prints: linear fingerprint of each row, by its position.
         words: [N, d] ring words of every row.
         total: [d] ring words of the sum.
         target: fingerprint of the sum.
