@@ -1,35 +1,40 @@
 """The report's charts, as inline SVG, small enough for a phone.
 
-Every chart repeats its numbers in words for screen readers, tells series apart by dash as well as
-by hue, and returns an empty string where there is nothing to draw: the page then says so in text
-instead of showing an empty frame.
+Every chart repeats its numbers in words for screen readers, tells series apart by dash and marker
+as well as by hue, and returns an empty string where there is nothing to draw: the page then says
+so in text instead of showing an empty frame.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from audits.report.curves import FPR_FLOOR, resolution, tpr_at
-from audits.report.frame import Axis, Frame, fitted, stroke
-from audits.report.svg import MUTED, SERIES
+from audits.report.svg import MUTED, RULE, SERIES, canvas, finish
 from audits.report.text import decimal, interval, measure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _WIDTH = 4.9
 """Inches: a phone shows it in its own size, a screen two beside each other."""
-_DASHES = ((), (5, 1.6), (1.2, 1.4), (6, 1.5, 1.2, 1.5))
-_DOTTED = 25
-"""Points up to which each is marked."""
-_ROW = 0.16
-"""Inches of a row of the legend."""
-_RATES = tuple(
-    zip((1e-4, 1e-3, 1e-2, 1e-1, 1.0), ("0.01%", "0.1%", "1%", "10%", "100%"), strict=True)
-)
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+_MARKERS = ("o", "s", "^", "D")
 
 
-def _line(place: int) -> str:
+def _axes(figure: "Figure", left: float, bottom: float, right: float, top: float) -> "Axes":
+    """Adds axes by margins in inches, so text keeps its room whatever the figure's height."""
+    width, height = figure.get_size_inches()
+    inside = (width - left - right) / width, (height - bottom - top) / height
+    return figure.add_axes((left / width, bottom / height, *inside))
+
+
+def _line(place: int) -> dict[str, Any]:
     """How the line of a series looks."""
-    return stroke(SERIES[place % len(SERIES)], 1.7, _DASHES[place % len(_DASHES)])
+    colour, dash = SERIES[place % len(SERIES)], _DASHES[place % len(_DASHES)]
+    return {"color": colour, "linestyle": dash, "linewidth": 1.7}
 
 
 def _shorten(name: str, limit: int) -> str:
@@ -55,27 +60,30 @@ def roc_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     drawn.sort(key=lambda finding: -(finding.get("auc") or 0.0))
     several = len({finding["adversary"] for finding in drawn}) > 1
     legend = [_roc_label(finding, name_adversary=several) for finding in drawn]
-    below = 0.64 + _ROW * (len(drawn) + 1)
-    across, up = (
-        Axis(low=FPR_FLOOR, high=1.0, ticks=_RATES, name=f"{name}-positive rate (log)", log=True)
-        for name in ("False", "True")
-    )
-    frame = Frame((_WIDTH, 3.3 + below), (0.66, below, 0.2, 0.1), across, up)
-    frame.grid(across=True)
-    frame.axes()
-    guessing, ends = stroke(MUTED, 0.8), np.array([FPR_FLOOR, 1.0])
-    frame.line(ends, ends, guessing)
-    for place, finding in enumerate(drawn):
-        start = max(FPR_FLOOR, min(resolution(finding), 1.0))
-        rates = np.geomspace(start, 1.0, 160)
-        hits = tpr_at(finding["roc"], rates.tolist())
-        frame.line(rates, np.where(hits >= FPR_FLOOR, hits, np.nan), _line(place))
-    looks = [*(_line(place) for place in range(len(drawn))), guessing]
-    for row, (look, words) in enumerate(zip(looks, [*legend, "Guessing"], strict=True)):
-        frame.sample(frame.bottom + 46 + row * _ROW * 72, look, words)
-    who = ", ".join(dict.fromkeys(str(finding["adversary"]) for finding in drawn))
-    told = "; ".join(legend)
-    return frame.finish("roc", f"Log-log ROC curves, adversary: {who}", f"{told}.")
+    below = 0.7 + 0.19 * (len(drawn) + 1)
+    with canvas(_WIDTH, 3.3 + below) as figure:
+        axes = _axes(figure, 0.66, below, 0.2, 0.1)
+        guessing = axes.plot([FPR_FLOOR, 1], [FPR_FLOOR, 1], color=MUTED, linewidth=0.8)
+        lines = []
+        for place, finding in enumerate(drawn):
+            start = max(FPR_FLOOR, min(resolution(finding), 1.0))
+            rates = np.geomspace(start, 1.0, 160)
+            hits = tpr_at(finding["roc"], rates.tolist())
+            shown = np.where(hits >= FPR_FLOOR, hits, np.nan)
+            lines += axes.plot(rates, shown, **_line(place), clip_on=False)
+        _log_log(axes)
+        axes.legend(
+            [*lines, *guessing],
+            [*legend, "Guessing"],
+            loc="upper left",
+            bbox_to_anchor=(-0.02, -0.15),
+            frameon=False,
+            handlelength=2.8,
+            labelspacing=0.35,
+        )
+        who = ", ".join(dict.fromkeys(str(finding["adversary"]) for finding in drawn))
+        told = "; ".join(legend)
+        return finish(figure, "roc", f"Log-log ROC curves, adversary: {who}", f"{told}.")
 
 
 def _roc_label(finding: Mapping[str, Any], *, name_adversary: bool) -> str:
@@ -83,6 +91,23 @@ def _roc_label(finding: Mapping[str, Any], *, name_adversary: bool) -> str:
     name = f"{finding['attack']}, {finding['adversary']}" if name_adversary else finding["attack"]
     span = interval(finding.get("auc_low"), finding.get("auc_high"))
     return f"{_shorten(name, 30)}: AUC {decimal(finding.get('auc'))} {span}".rstrip()
+
+
+def _log_log(axes: "Axes") -> None:
+    """Sets both axes to 0.01 % .. 100 % with plain percentages instead of powers of ten."""
+    ticks = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    names = ["0.01%", "0.1%", "1%", "10%", "100%"]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(FPR_FLOOR, 1)
+    axes.set_ylim(FPR_FLOOR, 1)
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
+    axes.minorticks_off()
+    axes.grid(color=RULE, linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("False-positive rate (log)")
+    axes.set_ylabel("True-positive rate (log)")
 
 
 def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
@@ -99,25 +124,33 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
     everywhere = set(rounds[0]).intersection(*rounds) - {"round"}
     names = sorted(everywhere, key=lambda name: (-rounds[-1][name], name))
     steps = [int(row["round"]) for row in rounds]
-    values = [float(row[name]) for row in rounds for name in names]
-    across = fitted(steps, "Round", margin=0.02, most=5, whole=True)
-    up = fitted(values or [0.0], "On held-out examples", margin=0.12, most=7)
-    frame = Frame((_WIDTH, 2.6), (0.62, 0.5, 1.6, 0.12), across, up)
-    frame.grid(across=False)
-    frame.axes()
-    for place, name in enumerate(names):
-        line = np.array([float(row[name]) for row in rounds])
-        dots = SERIES[place % len(SERIES)] if len(steps) <= _DOTTED else None
-        frame.line(np.array(steps, dtype=np.float64), line, _line(place), dots)
+    with canvas(_WIDTH, 2.6) as figure:
+        axes = _axes(figure, 0.62, 0.5, 1.6, 0.12)
+        for place, name in enumerate(names):
+            line = [float(row[name]) for row in rounds]
+            marker = _MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None
+            axes.plot(steps, line, **_line(place), marker=marker, markersize=3.6)
+        axes.margins(x=0.02, y=0.12)
+        _label_ends(
+            axes, [(f"{measure(name)} {rounds[-1][name]:.4f}", rounds[-1][name]) for name in names]
+        )
+        axes.locator_params(axis="x", integer=True)
+        axes.grid(axis="y", color=RULE, linewidth=0.5)
+        axes.set_xlabel("Round")
+        axes.set_ylabel("On held-out examples")
+        told = "; ".join(
+            f"{measure(name)} from {rounds[0][name]:.4f} in round {steps[0]} "
+            f"to {rounds[-1][name]:.4f} in round {steps[-1]}"
+            for name in names
+        )
+        return finish(figure, "utility", "Utility by round", f"{told}.")
+
+
+def _label_ends(axes: "Axes", ends: Sequence[tuple[str, float]]) -> None:
+    """Names lines at their ends, highest first, each clear of the one above."""
+    low, high = axes.get_ylim()
     free = 1.0
-    for name in names:  # highest first, each clear of the one above
-        last = float(rounds[-1][name])
-        at = min(float(up.share(last)), free)
-        frame.beside(at, f"{measure(name)} {last:.4f}")
-        free = at - 0.1
-    told = "; ".join(
-        f"{measure(name)} from {rounds[0][name]:.4f} in round {steps[0]} "
-        f"to {rounds[-1][name]:.4f} in round {steps[-1]}"
-        for name in names
-    )
-    return frame.finish("utility", "Utility by round", f"{told}.")
+    for words, value in ends:
+        place = min((value - low) / (high - low), free)
+        axes.text(1.02, place, words, transform=axes.transAxes, va="center", clip_on=False)
+        free = place - 0.1

@@ -55,7 +55,7 @@ def _environment() -> Environment:
 
 
 def _trusted(svg: str) -> Markup:
-    """Marks a chart as HTML; :class:`audits.report.frame.Frame` escapes its text."""
+    """Marks a chart as HTML; :func:`audits.report.svg.finish` and matplotlib escape its text."""
     return Markup(svg)  # noqa: S704
 
 

@@ -1,10 +1,9 @@
-"""Small, theme-aware, accessible pieces of inline SVG: what all have, and what matplotlib's need.
+"""Turning a matplotlib figure into a small, theme-aware, accessible piece of inline SVG.
 
-Reports draw their own (``frame``); reproductions, whose pictures are richer, use matplotlib. That
-writes a stand-alone file: XML prolog, RDF metadata, one ``id`` per element, fixed colours and
-fonts. Inline in a page that is noise, and duplicate ids make the page invalid, so :func:`finish`
-strips it and binds colours and the font to the page's CSS variables. Each variable carries the
-print colour as its fallback, so a chart also survives being copied out of the page.
+Matplotlib writes a stand-alone file: XML prolog, RDF metadata, one ``id`` per element, fixed
+colours and fonts. Inline in a page that is noise, and duplicate ids make the page invalid, so
+:func:`finish` strips it and binds colours and the font to the page's CSS variables. Each variable
+carries the print colour as its fallback, so the chart also survives being copied out of the page.
 """
 
 import hashlib
@@ -79,33 +78,15 @@ def finish(figure: "Figure", kind: str, title: str, description: str) -> str:
         raise RuntimeError("matplotlib wrote an SVG without a viewBox")
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", drawing[opening.end() :], flags=re.S)
     body = _local_ids(body.replace("xlink:href", "href"), kind)
-    for colour in _VARIABLES:
-        body = body.replace(colour, variable(colour))
+    for colour, name in _VARIABLES.items():
+        body = body.replace(colour, f"var(--{name}, {colour})")
     body = body.replace("'DejaVu Sans'", "var(--sans, sans-serif)")
     body = re.sub(r"\n\s*", "\n", body)
-    return inline(kind, opening[1], title, description, body.strip())
-
-
-def inline(kind: str, box: str, title: str, description: str, body: str) -> str:
-    """One ``<svg>`` element with a name and a description for screen readers.
-
-    Args:
-        kind: short name, for style sheets.
-        box: what of the drawing is shown.
-        title: what it is.
-        description: what it shows, in words and numbers.
-        body: the drawing, to the end of the element.
-    """
     label = escape(f"{title}. {description}")
     return (
-        f'<svg class="chart chart-{kind}" viewBox="{box}" role="img" aria-label="{label}">'
-        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body}"
+        f'<svg class="chart chart-{kind}" viewBox="{opening[1]}" role="img" aria-label="{label}">'
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{body.strip()}"
     )
-
-
-def variable(colour: str) -> str:
-    """A colour as the page's variable, itself as the fallback."""
-    return f"var(--{_VARIABLES[colour]}, {colour})"
 
 
 def _local_ids(body: str, kind: str) -> str:
