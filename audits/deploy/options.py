@@ -35,11 +35,11 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     new = actions.add_parser(
         "new", help="make a key; its public half goes to FILE.pub and is printed"
     )
-    new.add_argument("party", help="operator, server, client:N or denoiser:N")
+    new.add_argument("party", help="operator, server, authority, client:N, denoiser:N or mix:N")
     new.add_argument("file", type=Path, help="for the key; it must not be there yet")
     add = actions.add_parser("add", help="list a party")
     add.add_argument("list", type=Path, help="the list; made where it is missing")
-    add.add_argument("party", help="server, client:N or denoiser:N")
+    add.add_argument("party", help="server, authority, client:N, denoiser:N or mix:N")
     add.add_argument("key", help="its public key, or the .pub file with it")
     add.add_argument("--replace", action="store_true", help="the party has a new key")
     sign = actions.add_parser("sign", help="sign the list")
@@ -54,6 +54,11 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     beacon.add_argument("agreement", type=Path, help="folder of what all hosts are given")
     beacon.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
     beacon.add_argument("--out", type=Path, required=True, metavar="DIR", help="of all values")
+    layer = actions.add_parser(
+        "layer-key", help="make a layer's own key, such as Paillier's; its public half: FILE.pub"
+    )
+    layer.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    layer.add_argument("file", type=Path, help="for the key; it must not be there yet")
     show = actions.add_parser("show", help="check a roster and list its parties")
     show.add_argument("roster", type=Path)
     show.add_argument("--operator", required=True, metavar="KEY", help="its public key, or file")

@@ -4,19 +4,23 @@ Every party makes its own key (``new``) and tells the operator the public half, 
 neither SuperLink nor server controls. The operator lists it (``add``), signs all of them
 (``sign``), and hands the roster out; everybody holds it against the operator's public key
 (``show``). Where rounds take public randomness, it publishes one value an epoch (``beacon``), by a
-way of the same kind.
+way of the same kind. Where a layer has a key of its own, such as Paillier's, the host that is to
+hold it makes it (``layer-key``), and its public half is handed out like the operator's.
 """
 
 import argparse
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from audits.deploy.blueprint import Blueprint
 from audits.deploy.homes import load_agreement
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon, publish
 from secure_fedrec.protection.session.operator import (
@@ -33,15 +37,25 @@ _OPERATOR = "operator"
 
 
 def roster(arguments: argparse.Namespace) -> int:
-    """``roster new|add|sign|show|beacon``."""
+    """``roster new|add|sign|show|beacon|layer-key``."""
     actions = {"new": _new, "add": _add, "sign": _sign, "show": _show, "beacon": _beacon}
+    actions["layer-key"] = _layer_key
     print(actions[arguments.action](arguments))
     return 0
 
 
+def _require_new(file: Path) -> None:
+    if file.exists():
+        raise ConfigError("file", str(file), "is there already: keys are not replaced")
+
+
+def _public(file: Path) -> Path:
+    """Where the public half of a key in a file goes."""
+    return file.with_name(f"{file.name}.pub")
+
+
 def _new(arguments: argparse.Namespace) -> str:
-    if arguments.file.exists():
-        raise ConfigError("file", str(arguments.file), "is there already: keys are not replaced")
+    _require_new(arguments.file)
     if arguments.party == _OPERATOR:
         key = Ed25519PrivateKey.generate()
         save_operator(key, arguments.file)
@@ -50,9 +64,20 @@ def _new(arguments: argparse.Namespace) -> str:
         identity = Identity.generate(node_named(arguments.party))
         identity.save(arguments.file)
         public = identity.public.hex()
-    beside = arguments.file.with_name(f"{arguments.file.name}.pub")
-    replace_file(beside, f"{public}\n".encode())
+    replace_file(_public(arguments.file), f"{public}\n".encode())
     return public
+
+
+def _layer_key(arguments: argparse.Namespace) -> str:
+    _require_new(arguments.file)
+    stack = Blueprint.load(arguments.agreement / "blueprint.json").learner().stack
+    keys = hosting_of(stack).shared_keys()
+    if len(keys.private) != 1:
+        raise ConfigError("agreement", str(arguments.agreement), "no layer has a key of its own")
+    ((node, secret),) = keys.private.items()
+    replace_file(arguments.file, secret, private=True, durable=True)
+    replace_file(_public(arguments.file), keys.public)
+    return f"{node}: {sha256(keys.public).hexdigest()}"
 
 
 def _key(text: str) -> bytes:

@@ -40,6 +40,8 @@ class Standing:
         roster: keys of all parties.
         keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
+        there: int64[k], ascending: who takes part, by the server's word, of those who are invited;
+            None where whoever is heard does.
     """
 
     round: int
@@ -50,6 +52,12 @@ class Standing:
     roster: Roster
     keys: bytes = b""
     epoch: int = 0
+    there: IntArray | None = None
+
+    @property
+    def present(self) -> IntArray:
+        """int64[k], ascending: who takes part, as far as it is settled."""
+        return self.clients if self.there is None else self.there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,16 +117,23 @@ class Hosting(Protocol):
     """Halves of a collector's rounds.
 
     Attributes:
+        uploads: stage in which clients send what is summed.
+        opens: first stage in which a sum can be read.
         last_stage: of which clients give an answer over one public state once, in whatever attempt;
             empty where every attempt is like the first.
         whole: whether no sum is formed without every client of an attempt; one that is begun anew
             is of those that are there.
+        drops: whether, where that is so, the sums' own rules reckon with invited clients that are
+            not there: to them it is an attempt of all who are invited.
         recorded: whether hosts can take down what they see, so that it comes to a run.
         takes_beacons: whether rounds may be drawn by public randomness.
     """
 
+    uploads: str
+    opens: str
     last_stage: str
     whole: bool
+    drops: bool
     recorded: bool
     takes_beacons: bool
 
@@ -204,11 +219,26 @@ class Hosted(Protocol):
         """
 
 
+@runtime_checkable
+class HostedBags(Protocol):
+    """Capability of bags (``base.BagChannel``): clients elsewhere can give to them."""
+
+    def hosting(self, sums: Hosting) -> Hosting:
+        """Halves of rounds of sums and bags.
+
+        Args:
+            sums: halves of the sums alone.
+        """
+
+
 class NoHelpers:
     """Base of a ``Hosting`` whose only parties are clients and server."""
 
+    uploads = "UPLOAD"
+    opens = "DONE"
     last_stage = ""
     whole = False
+    drops = False
     recorded = True
     takes_beacons = False
 
@@ -231,59 +261,6 @@ class NoHelpers:
             ConfigError: always.
         """
         raise ConfigError("node", str(identity.node), "has no part in these rounds")
-
-
-class Once:
-    """A half that answers in a round once, whatever becomes of its host (a ``Party``).
-
-    Args:
-        half: the half.
-        journal: on disk before the first answer is given.
-        number: of what is answered once, greater than that of what was before.
-        roster: keys of all parties.
-        same: what an answer says, in 8 bytes: what says the same may be given again under that
-            number; None where nothing may.
-    """
-
-    def __init__(
-        self,
-        half: Party,
-        journal: "Journal",
-        number: int,
-        roster: Roster,
-        *,
-        same: Callable[[Sequence[Parcel]], bytes] | None = None,
-    ) -> None:
-        self.node = half.node
-        self._half = half
-        self._journal = journal
-        self._number = number
-        self._same = same
-        self._roster = roster
-        self._begun = False
-
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """As the half (``Party.step``).
-
-        Raises:
-            ProtocolError: an answer was given already, in this process or in another one.
-            CheckpointError: the journal cannot be written; nothing is sent.
-        """
-        answers, same = self._half.step(inbox), self._same
-        if not answers:
-            return answers
-        said = bytes(8) if same is None else same(answers)
-        round_id = self._number.to_bytes(8, "little") + said
-        if not (self._begun if same is None else self._journal.begun_last(round_id)):
-            self._journal.begin(
-                round_id,
-                roster_version=self._roster.version,
-                epoch=0,
-                round_floor=self._roster.round_floor,
-                owner=self.node.number,
-            )
-            self._begun = True
-        return answers
 
 
 class Overheard:
@@ -354,7 +331,8 @@ def hosting_of(stack: "Stack") -> Hosting:
         raise ConfigError(
             "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
         )
-    return collector.hosting()
+    sums, bags = collector.hosting(), stack.bags
+    return bags.hosting(sums) if isinstance(bags, HostedBags) else sums
 
 
 def require_recorded(hosting: Hosting) -> None:

@@ -22,7 +22,8 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.group_sums import pick
-from secure_fedrec.protection.hosting import Desk, NoHelpers, Once, Standing, require_recorded
+from secure_fedrec.protection.hosting import Desk, NoHelpers, Standing, require_recorded
+from secure_fedrec.protection.once import Once
 from secure_fedrec.protection.plain import ServerSum, accumulate
 from secure_fedrec.protection.routed_attempt import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory

@@ -93,6 +93,12 @@ def test_a_damaged_or_open_key_of_an_operator_is_refused(tmp_path: Path) -> None
         load_operator(key)
 
 
+def test_a_stack_without_a_key_of_its_own_makes_none(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    run("roster", "layer-key", ran.layout.agreement, tmp_path / "key", code=2)
+    assert not (tmp_path / "key").exists()
+
+
 def test_nodes_of_a_roster_are_in_order(tmp_path: Path) -> None:
     key = tmp_path / "operator.key"
     run("roster", "new", "operator", key)

@@ -423,9 +423,8 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
     [
         (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
         (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
-        (settings(MASKS, **HPFL, bag_protection=[{"layer": "routing"}]), "bag_protection"),
     ],
-    ids=["hidden from the server", "no channel", "bags behind mixes"],
+    ids=["hidden from the server", "no channel"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

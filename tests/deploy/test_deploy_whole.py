@@ -1,15 +1,18 @@
 """Stacks whose sums are of every client of an attempt, and of helpers with hosts of their own."""
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from audits import cli
 from audits.deploy.homes import Layout, open_coordinator, open_lone
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier import Encryptor
+from secure_fedrec.protection.hidden_sums import encrypted_hosted
+from secure_fedrec.protection.paillier import Encryptor, keys
 from secure_fedrec.protection.paillier.authority import AUTHORITY, UploadingServer
 from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.vectors import RunningSum, encrypt_vector
@@ -62,6 +65,35 @@ def test_the_private_key_is_on_one_host_alone(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError, match="was begun 3 times"):
         ran.rounds(1)
     assert "has no private key" in ran.transport.log[0][1]
+
+
+def test_an_authority_makes_its_own_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where folders were prepared elsewhere; who was not given its public half is refused."""
+    ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
+    monkeypatch.setattr(encrypted_hosted, "generate_key", keys.generate_key)
+    own, public = ran.layout.host(AUTHORITY) / "layer.key", ran.layout.agreement / "layer.pub"
+    words = ["roster", "layer-key", str(ran.layout.agreement), str(own)]
+    assert cli.main(words) == 2  # it is there already
+    own.unlink()
+    assert cli.main(words) == 0
+    made = own.with_name("layer.key.pub").read_bytes()
+    assert sha256(made).hexdigest() in capsys.readouterr().out
+    assert made != public.read_bytes()
+    assert own.stat().st_mode & 0o077 == 0
+    public.write_bytes(made)
+    for host in (0, 1, 2, LONE):  # the last client is not started anew
+        ran.kill(host)
+        ran.restart(host)
+    ran.coordinator = open_coordinator(ran.layout, ran.transport)
+    ran.rounds(1)
+    assert ran.last.clients.tolist() == [0, 1, 2]
+    ran.kill(3)
+    ran.restart(3)
+    ran.rounds(1)
+    assert len(ran.last.clients) == 4
+    ran.require_equal()
 
 
 def test_an_authority_opens_one_sum_a_round(tmp_path: Path) -> None:

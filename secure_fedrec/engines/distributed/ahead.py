@@ -72,12 +72,15 @@ class Lookahead:
         """How many clients have keys for the next attempt."""
         return 0 if self._kept is None else len(self._kept.server.sharers)
 
-    def take(self, invited: IntArray, sessions: Mapping[int, bytes]) -> Ahead | None:
+    def take(
+        self, invited: IntArray, sessions: Mapping[int, bytes], there: IntArray | None = None
+    ) -> Ahead | None:
         """What was kept, if it serves an attempt: once, whether it does or not.
 
         Args:
             invited: int64[P], the attempt's clients.
             sessions: of clients that are there, by client.
+            there: int64[k], whom a sum has to be of; None for as many as it takes.
         """
         kept, self._kept, self.late = self._kept, None, frozenset()
         if kept is None:
@@ -85,10 +88,11 @@ class Lookahead:
         here = [who for who, session in sessions.items() if session == kept.sessions.get(who)]
         present = np.array(sorted(here), dtype=np.int64)
         same = np.array_equal(kept.at.clients, invited)
-        if not same or not kept.server.could_sum(present):
+        shared = np.intersect1d(kept.server.sharers, present)
+        some_late = there is not None and not np.isin(there, shared).all()
+        if not same or some_late or not kept.server.could_sum(present):
             kept.server.abort("too few clients are left that have keys, or others are invited")
             return None
-        shared = np.intersect1d(kept.server.sharers, present)
         self.late = frozenset(np.setdiff1d(invited, shared).tolist())
         return kept
 

@@ -21,7 +21,7 @@ from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.bags.hosted import BagHub, bags_of
+from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
 from secure_fedrec.protection.hosting import (
     HostedSum,
     Overheard,
@@ -230,11 +230,12 @@ class Coordinator:
         self._begun += 1
         channel.greet(self._timeout)
         invited = learner.invited(round_)
-        taken = self._lookahead.take(invited, channel.sessions())
+        chosen = self._there(round_) if self._hosting.whole else None
+        clients = invited if chosen is None or self._hosting.drops else chosen
+        taken = self._lookahead.take(clients, channel.sessions(), chosen)
         serial = self._next_serial() if taken is None else taken.at.serial
         more = more and not isinstance(learner.algorithm, Exchanging)  # its halves come later
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
-        chosen = self._there(round_) if self._hosting.whole else None
         at = learner.standing(self._agreement, round_, serial, public, chosen)
         total, hub = self._lookahead.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
@@ -279,7 +280,9 @@ class Coordinator:
             record.model(at.round, learner.algorithm, self.public)
         overheard = None if record is None else Overheard(hub)
         hub = hub if overheard is None else overheard
-        bags = None if self._bags is None else BagHub(hub, at, self._bags)
+        bags = None
+        if self._bags is not None:
+            bags = bag_hub(hub, at, self._identity, self._bags, self._hosting)
         between, driven = self._lookahead.publish, hub if bags is None else bags
         exchanging = isinstance(learner.algorithm, Exchanging)
         if exchanging:

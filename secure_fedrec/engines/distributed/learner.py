@@ -95,10 +95,14 @@ class Learner:
         if known and isinstance(self.algorithm, Exchanging):
             # All that is summed is who took part, so states repeat, and no sum tells anything else.
             known["round"] = np.array([float(round_)])
+        invited = clients
+        if invited is None or hosting_of(self.stack).drops:
+            invited = self.invited(round_)
         return Standing(
             round=round_,
             serial=serial,
-            clients=self.invited(round_) if clients is None else clients,
+            clients=invited,
+            there=clients,
             state=state_hash(known) if known else b"",
             series=agreement.series,
             roster=agreement.roster,

@@ -27,7 +27,7 @@ from secure_fedrec.engines.distributed.peers import PeerParty, Peers
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.bags.hosted import Giver, bags_of
+from secure_fedrec.protection.bags.hosted import bags_of, giver_of
 from secure_fedrec.protection.hosting import (
     Desk,
     Hosting,
@@ -183,7 +183,7 @@ class Site:
         """Train, and make this attempt's halves."""
         public, at = self._learner.read(self._agreement, request, self.client)
         wire = self._recorded(public)
-        invited, algorithm = self.client in at.clients, self._learner.algorithm
+        invited, algorithm = self.client in at.present, self._learner.algorithm
         exchanging = isinstance(algorithm, Exchanging)
         own = None
         if invited and not exchanging:
@@ -209,7 +209,7 @@ class Site:
         """The client's half, loaded with what it sends."""
         half = self._halves.begin(at, own.block, own.virtual)
         if self._bags is not None:
-            half = Giver(half, at, self.identity, self._bags, own.bags)
+            half = giver_of(half, at, self.identity, self._bags, own.bags)
         return half
 
     def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:

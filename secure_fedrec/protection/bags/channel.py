@@ -21,10 +21,12 @@ from secure_fedrec.protection.bags.local_noise import (
     NoisyVectors,
 )
 from secure_fedrec.protection.bags.mixed import BAG_ROUTING, Mixes
+from secure_fedrec.protection.bags.mixed_hosting import mixed_hosting
 from secure_fedrec.protection.bags.named import Line, NamedLine
 from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.base import BagShape, Released, Withstood
 from secure_fedrec.protection.dp import explained
+from secure_fedrec.protection.hosting import Hosting
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import BARE, Traits
@@ -115,6 +117,10 @@ class LayeredBags:
             alone=cohort - 2,
             reason="mixes hide among the vectors of others, and the coalition knows its own",
         )
+
+    def hosting(self, sums: Hosting) -> Hosting:
+        """Halves of rounds whose clients are elsewhere (``hosting.HostedBags``)."""
+        return sums if self.mixes is None else mixed_hosting(self.mixes, sums)
 
     def bare(self) -> "LayeredBags":
         """The same bags without any layer."""

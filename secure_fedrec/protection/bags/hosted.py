@@ -17,9 +17,10 @@ from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.arrivals import Arrivals
 from secure_fedrec.protection.bags.channel import LayeredBags
+from secure_fedrec.protection.bags.mixed_hosted import BagAttempt, MixedBagHub, MixedGiver
 from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.base import BagChannel
-from secure_fedrec.protection.hosting import Standing
+from secure_fedrec.protection.hosting import Hosting, Standing
 from secure_fedrec.protection.plain import client_messages
 from secure_fedrec.protection.session import SERVER, Hub, Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
@@ -38,14 +39,12 @@ def bags_of(channel: BagChannel | None) -> LayeredBags | None:
     """The bags of a stack, where clients elsewhere can give to them.
 
     Raises:
-        ConfigError: they travel through mixes, or are somebody's own.
+        ConfigError: they are somebody's own.
     """
-    if channel is None:
-        return None
-    if not isinstance(channel, LayeredBags) or channel.mixes is not None:
-        problem = "runs in the embedded engine only: hosts of their own send vectors under names"
-        raise ConfigError("bag_protection", "routing", problem)
-    return channel
+    if channel is None or isinstance(channel, LayeredBags):
+        return channel
+    problem = "runs in the embedded engine only: clients elsewhere cannot give to it"
+    raise ConfigError("bag_protection", type(channel).__name__, problem)
 
 
 class Giver:
@@ -185,6 +184,44 @@ class BagHub:
         if found.sender != Node(Role.CLIENT, number) or number not in self._at.clients:
             raise ProtocolError(f"{found.sender} gives to no bag")
         self._given.setdefault(number, _decoded(self._channel, found.body))
+
+
+def giver_of(
+    half: Party,
+    at: Standing,
+    identity: Identity,
+    channel: LayeredBags,
+    given: Mapping[str, SetBlock],
+) -> Party:
+    """A client's half that gives to the bags as well, under its name or through mixes.
+
+    Args:
+        half: the half.
+        at: the attempt.
+        identity: the client's key.
+        channel: the bags.
+        given: float64 vectors by bag, one segment.
+    """
+    if channel.mixes is None:
+        return Giver(half, at, identity, channel, given)
+    return MixedGiver(half, BagAttempt(channel.mixes, at), identity, channel, given)
+
+
+def bag_hub(
+    hub: Hub, at: Standing, identity: Identity, channel: LayeredBags, hosting: Hosting
+) -> BagHub | MixedBagHub:
+    """A hub that collects what clients give beside what they send to another one.
+
+    Args:
+        hub: the other one.
+        at: the attempt.
+        identity: the server's key.
+        channel: the bags.
+        hosting: of the round.
+    """
+    if channel.mixes is None:
+        return BagHub(hub, at, channel)
+    return MixedBagHub(hub, BagAttempt(channel.mixes, at), identity, hosting)
 
 
 def _context(at: Standing) -> bytes:

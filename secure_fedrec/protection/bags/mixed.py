@@ -10,7 +10,7 @@ are of one client.
 keys of their own as one batch, and requires that the same bags come out, bit for bit.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -122,6 +122,38 @@ class Mixes:
         """Sizes of the mix network; no batch is one client's alone."""
         return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
 
+    def messages(self, blocks: Mapping[str, SetBlock], round_: int) -> list[list[bytes]]:
+        """What each of some clients sends to all bags: a message per vector, of ring words."""
+        each: list[list[bytes]] = [[] for _ in next(iter(blocks.values())).lengths]
+        for number, name in enumerate(self.bags):
+            block = blocks[name]
+            owners = np.repeat(np.arange(len(each)), block.lengths)
+            vectors = np.empty((0, 0)) if block.values is None else block.values
+            for owner, vector in zip(owners.tolist(), vectors, strict=True):
+                one = SetBlock(indptr=np.array([0, 1]), values=vector[None])
+                message = encode_set(one, round_=round_, bag=number, codec=self.codec)
+                each[owner].append(message)
+        return each
+
+    def read(self, messages: Iterable[bytes], round_: int) -> dict[str, RingArray]:
+        """Inverse of ``messages`` without owners: [N, d] ring words by bag, in canonical order.
+
+        Raises:
+            ProtocolError: a vector of another round.
+            WireError: no vector.
+        """
+        codec, widths = self.codec, [shape.width for shape in self.bags.values()]
+        found: list[list[RingArray]] = [[np.empty((0, w), dtype=codec.dtype)] for w in widths]
+        for message in messages:
+            stated, number, block = decode_set(message, codec=codec, widths=widths)
+            if stated != round_ or block.values is None:
+                raise ProtocolError(f"round {round_}: a vector of round {stated} arrived")
+            found[number].append(block.values)
+        return {
+            name: canonical_order(np.concatenate(parts), codec)
+            for name, parts in zip(self.bags, found, strict=True)
+        }
+
     def open(self, *, round_: int, participants: IntArray, wire: Wire | None = None) -> "MixedLine":
         """Begin a round.
 
@@ -205,17 +237,7 @@ class MixedLine:
 
     def _wrap(self, network: MixNetwork, blocks: Mapping[str, SetBlock]) -> None:
         """Make the cells of some clients; they wait for those of the other clients."""
-        codec, clients = self._mixes.codec, len(next(iter(blocks.values())))
-        each: list[list[bytes]] = [[] for _ in range(clients)]
-        for number, name in enumerate(self._mixes.bags):
-            block = blocks[name]
-            owners = np.repeat(np.arange(clients), block.lengths)
-            vectors = np.empty((0, 0)) if block.values is None else block.values
-            for owner, vector in zip(owners.tolist(), vectors, strict=True):
-                one = SetBlock(indptr=np.array([0, 1]), values=vector[None])
-                message = encode_set(one, round_=self._round, bag=number, codec=codec)
-                each[owner].append(message)
-        for messages in each:
+        for messages in self._mixes.messages(blocks, self._round):
             self._sent.append(SentCells(network.directory, batch=self._round))
             self._cells += send(
                 messages,
@@ -227,18 +249,6 @@ class MixedLine:
 
     def _open(self, network: MixNetwork) -> dict[str, RingArray]:
         """What the server finds at the end of the paths, in canonical order."""
-        codec, bags = self._mixes.codec, self._mixes.bags
-        widths = [shape.width for shape in bags.values()]
-        found: list[list[RingArray]] = [[np.empty((0, w), dtype=codec.dtype)] for w in widths]
-        for cell in network.carry(self._cells):
-            whole = network.ends[_SERVER].receive(cell)
-            if whole is None:
-                continue
-            round_, number, block = decode_set(whole, codec=codec, widths=widths)
-            if round_ != self._round or block.values is None:
-                raise ProtocolError(f"round {self._round}: a vector of round {round_} arrived")
-            found[number].append(block.values)
-        return {
-            name: canonical_order(np.concatenate(parts), codec)
-            for name, parts in zip(bags, found, strict=True)
-        }
+        end = network.ends[_SERVER]
+        arrived = (end.receive(cell) for cell in network.carry(self._cells))
+        return self._mixes.read((each for each in arrived if each is not None), self._round)

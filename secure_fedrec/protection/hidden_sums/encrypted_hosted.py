@@ -21,11 +21,11 @@ from secure_fedrec.protection.hidden_sums.encrypted_rounds import uploaded_words
 from secure_fedrec.protection.hosting import (
     Desk,
     NoHelpers,
-    Once,
     SharedKeys,
     Standing,
     read_each,
 )
+from secure_fedrec.protection.once import Once
 from secure_fedrec.protection.paillier import (
     Authority,
     Encryptor,
@@ -107,6 +107,7 @@ class HostedEncryption(NoHelpers):
         collector: whose rounds they are.
     """
 
+    uploads, opens = "UPLOADS", "RESULT"
     whole = True
 
     def __init__(self, collector: "EncryptedSum") -> None:

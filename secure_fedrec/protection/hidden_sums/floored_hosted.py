@@ -291,7 +291,7 @@ class HostedFloor(NoHelpers):
         floor: the floor.
     """
 
-    last_stage = Kind.REVEAL.name
+    opens = last_stage = Kind.REVEAL.name
 
     def __init__(self, collector: "MaskedSum", floor: TailFloor) -> None:
         self._collector = collector

@@ -83,7 +83,7 @@ class HostedMasks(NoHelpers):
         collector: whose rounds they are.
     """
 
-    last_stage = Kind.REVEAL.name
+    opens = last_stage = Kind.REVEAL.name
 
     def __init__(self, collector: "MaskedSum") -> None:
         self._collector = collector

@@ -18,7 +18,6 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.hosting import (
     Desk,
     NoHelpers,
-    Once,
     Standing,
     joined_clients,
     require_recorded,
@@ -26,6 +25,7 @@ from secure_fedrec.protection.hosting import (
 from secure_fedrec.protection.linkage_hardened.client import LinkageClient
 from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
+from secure_fedrec.protection.once import Once
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint
 from secure_fedrec.protection.routing.hosted import (

@@ -86,6 +86,11 @@ def seal(
     return head + body + key.sign(_DOMAIN + head + body)
 
 
+def is_of(data: bytes, family: Family) -> bool:
+    """Whether bytes claim to be a message of a protocol."""
+    return data[:2] == bytes([_VERSION, family])
+
+
 def open_envelope(
     data: bytes,
     *,
