@@ -8,6 +8,7 @@ import pytest
 
 # Some installed packages ship a ``benchmarks`` too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+gc.disable()  # until all is collected: what is imported stays
 
 
 def pytest_collection_finish() -> None:
@@ -18,6 +19,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture
