@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tqdm import tqdm
 
 from audits.config.audit import parse_config
 from audits.deploy.homes import (
@@ -30,16 +31,17 @@ from audits.run.releases import ReleaseJournal
 from audits.run.training import open_run, run_identity
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines import RecordedRun, RoundReport
+from secure_fedrec.engines import LocalEngine, RecordedRun, RoundReport
 from secure_fedrec.engines.distributed import Coordinator, Home
 from secure_fedrec.engines.distributed.learner import TABLE
 from secure_fedrec.engines.distributed.messages import encode_state
 from secure_fedrec.engines.distributed.record import LINE, SUMMED, Record
+from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import ProtocolError, TranscriptError
 from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import BlockStore, Step
+from secure_fedrec.wire import BlockStore, Meter, Step, Wire
 from secure_fedrec.wire.recording import OWN
 from secure_fedrec.wire.spool import concatenate_columns
 
@@ -114,6 +116,7 @@ class _Hosts:
 
     def __init__(self, federation: Federation[Task], layout: Layout) -> None:
         self.rounds = federation.config.algorithm.rounds
+        self._federation = federation
         self._layout = layout
         self._blueprint, self._agreed = load_agreement(layout.agreement)
         self.authority = Node(Role.AUTHORITY) in self._agreed.roster
@@ -192,6 +195,28 @@ class _Hosts:
                 columns["lengths"] = self.scratch.lengths(name)
             yield f"{_PRIVATE}{name}", columns
 
+    def measured(self) -> dict[int, Mapping[str, float] | None]:
+        """What clients measure of what they trained, by round, in the embedded engine.
+
+        No host has it. Nothing where that engine comes to another state, as with noise.
+        """
+        fresh, federation = self._federation.fresh(), self._federation
+        engine = LocalEngine(
+            algorithm=fresh.algorithm,
+            stack=federation.stack,
+            vault=fresh.problem.vault,
+            n_rows=fresh.problem.n_rows,
+            streams=federation.streams,
+            wire=Wire(meter=Meter(fresh.problem.vault.n_clients)),
+            participants=lambda round_: self.summed(round_)["clients"],
+        )
+        found: dict[int, Mapping[str, float] | None] = {}
+        for round_ in tqdm(range(1, self.rounds + 1), desc="measuring", unit="round", disable=None):
+            found[round_] = engine.run_round().metrics
+            if table_digest(engine.public) != str(self.summed(round_)["digest"][0]):
+                return {}
+        return found
+
     def final(self, client: int) -> Columns:
         """A client's private tables after the last round.
 
@@ -252,6 +277,7 @@ def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
     run.engine.public = hosts.coordinator.public
     run.engine.wire.meter.restore(_meter(hosts, run.engine.stack.denoisers))
     last = run.engine.evaluate()
+    measured = {hosts.rounds: last} if last is not None else hosts.measured()
     for round_ in rounds:
         summed = hosts.summed(round_)
         run.table_digests.append(str(summed["digest"][0]))
@@ -260,7 +286,7 @@ def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
         report = RoundReport(
             round=round_,
             participants=len(summed["clients"]),
-            metrics=last if round_ == hosts.rounds else None,
+            metrics=measured.get(round_),
         )
         run.history.append(report)
 

@@ -1,11 +1,13 @@
 """HPFL's drafts through mixes on hosts of their own, beside sums under any protection."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from audits.deploy.homes import open_coordinator
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.bags.mixed import Mixes
@@ -151,6 +153,62 @@ def test_a_mix_forwards_the_cells_of_no_other_clients(tmp_path: Path) -> None:
     ran.restart(2)
     ran.rounds(1)
     assert len(ran.last.clients) == 4
+    ran.require_equal()
+
+
+@pytest.mark.parametrize("resumed", [False, True], ids=["same server", "resumed"])
+@pytest.mark.parametrize("late", [3, 0])
+def test_who_comes_late_waits_for_the_next_round(late: int, resumed: bool, tmp_path: Path) -> None:
+    """What mixes have forwarded they forward again for the same clients: the round is theirs."""
+    ran = deployed(tmp_path)
+    ran.kill(late)
+    others = [number for number in range(4) if number != late]
+
+    def losing(label: str, who: int, data: bytes) -> list[bytes]:
+        if label == "SEEN" and who == others[-1]:
+            if late not in ran.transport.sites:
+                ran.restart(late)
+            return []
+        return [data]
+
+    ran.transport.back = losing
+    with pytest.raises(
+        ProtocolError, match=rf"handed in .* in this round: {re.escape(str(others))}"
+    ):
+        ran.rounds(1)
+    assert ran.transport.labels.count("SEEN") == 3  # by the same clients, thrice
+    ran.transport.back = lambda label, who, data: [data]
+    if resumed:
+        ran.coordinator = open_coordinator(ran.layout, ran.transport)
+        ran.coordinator.resume()
+    ran.rounds(2)
+    assert ran.clients[1].tolist() == others
+    assert ran.clients[2].tolist() == [0, 1, 2, 3]
+    ran.require_equal()
+
+
+def test_of_two_sets_the_one_that_was_forwarded_is_found(tmp_path: Path) -> None:
+    """A mix that was asked for both says not which one it has taken."""
+    ran = deployed(tmp_path, attempts=1)
+    asked = 0
+
+    def losing(label: str, who: int, data: bytes) -> list[bytes]:
+        nonlocal asked
+        asked += label == "MIX-0"
+        return [] if (label, asked) in {("MIX-0", 1), ("SEEN", 3)} else [data]
+
+    ran.transport.out = losing
+    for gone in ((), (3,), ()):  # whom the server misses in the attempt after
+        for number in gone:
+            ran.kill(number)
+        with pytest.raises(ProtocolError, match="round 1 was begun 1 times"):
+            ran.rounds(1)
+    assert asked == 3
+    ran.restart(3)
+    with pytest.raises(ProtocolError, match=re.escape("round: [0, 1, 2, 3] or [0, 1, 2]")):
+        ran.rounds(1)
+    ran.rounds(1)
+    assert (asked, ran.clients[1].tolist()) == (5, [0, 1, 2])
     ran.require_equal()
 
 

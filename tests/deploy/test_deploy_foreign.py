@@ -237,7 +237,7 @@ def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFi
     assert "ValueError on this client's own data" in caplog.text
 
 
-@pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit])
+@pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit, GeneratorExit])
 def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(
     failure: type[BaseException], keys: Path
 ) -> None:

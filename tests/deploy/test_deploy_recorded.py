@@ -105,6 +105,27 @@ def test_an_audit_finds_what_it_finds_locally(
         assert distributed["bytes_up_per_round"] > local["bytes_up_per_round"]
 
 
+@pytest.mark.parametrize("noise", [False, True], ids=["exact", "noised"])
+def test_what_clients_alone_measure_is_measured_again(noise: bool, tmp_path: Path) -> None:
+    """In the embedded engine, for all rounds; where noise makes other states, it is left out."""
+    noised = ({"layer": "clip", "norm": 1.0}, {"layer": "skellam", "noise_multiplier": 0.5})
+    layers = (*noised, {"layer": "masking"}) if noise else ()
+    raw = settings(*layers, clients=10, attacks=["table-steps"])
+    raw["algorithm"] |= {"name": "fedmf"}
+    ran, out = deployed(raw, tmp_path / "hosts"), tmp_path / "gathered"
+    ran.rounds(ROUNDS)
+    gather(ran, out)
+    there, here = (
+        audited(raw, folder, resume=folder is out) for folder in (out, tmp_path / "local")
+    )
+    assert here["utility"]["final"].keys() >= {"ndcg_at_10"}
+    if noise:
+        assert there["utility"]["final"] == {}
+    else:
+        assert there["utility"] == here["utility"]
+        assert there["verdict"] == here["verdict"]
+
+
 def test_who_was_not_there_is_in_no_view(tmp_path: Path) -> None:
     """The twin of the audit trains without that client as well."""
     raw, out = settings(MASKS, clients=10, attacks=["table-steps"]), tmp_path / "gathered"

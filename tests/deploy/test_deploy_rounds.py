@@ -356,6 +356,34 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.parametrize("layers", [(), (MASKS,)], ids=["plain", "masks"])
+@pytest.mark.parametrize("completed", [0, 1])
+@pytest.mark.parametrize("finished", [False, True], ids=["middle", "end"])
+def test_a_server_that_lost_its_state_costs_no_private_table(
+    layers: Any, completed: int, finished: bool, tmp_path: Path
+) -> None:
+    """One of before round 1 (or none) knows of no sum, as a site without an attempt does not."""
+    ran = Deployment.of(settings(*layers), tmp_path)
+    ran.rounds(completed)
+    old = ran.layout.checkpoint.read_bytes() if completed else None
+    ran.rounds(2)
+    if finished:
+        ran.coordinator.finish()
+    before = {name: values.copy() for name, values in ran.site(2).tables().items()}
+    ran.layout.checkpoint.unlink()
+    ran.coordinator = open_coordinator(ran.layout, ran.transport)
+    if old is not None:
+        ran.layout.checkpoint.write_bytes(old)
+        ran.coordinator.resume()
+    with pytest.raises(ProtocolError, match="was begun 3 times"):
+        ran.rounds(1)
+    assert any("went on from an old checkpoint" in why for _, why in ran.transport.log)
+    ran.kill(2)
+    ran.restart(2)
+    for name, values in ran.site(2).tables().items():
+        assert np.array_equal(values, before[name])
+
+
 class _Killed(BaseException):
     """Nobody handles it."""
 

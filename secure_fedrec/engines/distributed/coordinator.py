@@ -39,6 +39,9 @@ _LOST = (
     "state they do so once, and what they revealed is lost"
 )
 _LATE = "took no part when keys of this round were agreed on"
+_HANDED = (
+    "; what these clients handed in may be forwarded already, and no others' is in this round: "
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,6 +116,7 @@ class Coordinator:
         self._begun = 0
         self._taken_up = 0  # the round that this server went on with
         self._settled: dict[int, int] = {}
+        self._handed: list[IntArray] = []  # in this round, the clients whose cells mixes have
         self._generations: dict[bytes, int] = {}
         self._lookahead = Lookahead(
             self._hosting,
@@ -160,6 +164,8 @@ class Coordinator:
             "serial": np.array(self._serial),
             "epoch": np.array(self._lookahead.epoch),
             "begun": np.array(self._begun),
+            "handed.sizes": np.array([len(each) for each in self._handed], dtype=np.int64),
+            "handed.clients": np.array([i for each in self._handed for i in each], dtype=np.int64),
             "settled.clients": np.array(sorted(self._settled), dtype=np.int64),
             "settled.serials": np.array(
                 [self._settled[client] for client in sorted(self._settled)], dtype=np.int64
@@ -215,7 +221,10 @@ class Coordinator:
                 f"{number - 1}: {failures[-1]}"
             )
         lost = _LOST if number == self._taken_up and self._hosting.last_stage else ""
+        handed = _HANDED + " or ".join(str(each.tolist()) for each in self._handed)
         problem = f"round {number} was begun {self._attempts} times: {failures[-1]}{lost}"
+        if self._handed:
+            problem += handed
         raise ProtocolError(problem)
 
     def finish(self) -> None:
@@ -249,6 +258,7 @@ class Coordinator:
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), serial)
         attempts, self._begun = self._begun, 0
+        self._handed.clear()
         if self._record is not None:
             self._record.result(round_, learner.algorithm, self.public)
             left_out = np.setdiff1d(invited, clients)
@@ -262,6 +272,8 @@ class Coordinator:
     def _there(self, round_: int) -> IntArray:
         """int64[P]: clients that take part, of a round without drop-outs: those that are there.
 
+        Once mixes have cells in this round, it is the clients whose they are, if they are there.
+
         Raises:
             ProtocolError: a helper with a host of its own is not.
         """
@@ -270,7 +282,19 @@ class Coordinator:
             if node == host and host not in here:
                 raise ProtocolError(f"{node} is not there")
         numbers = [node.number for node in here if node.role is Role.CLIENT]
+        handed = [each for each in self._handed if np.isin(each, numbers).all()]
+        if handed:  # of several sets the mixes have taken one, which they do not say
+            return handed[self._begun % len(handed)]
         return self._learner.invited(round_, np.array(sorted(numbers), dtype=np.int64))
+
+    def _heard(self, at: Standing, stage: str) -> None:
+        """What is done before answers are passed on."""
+        mixed = self._bags is not None and self._bags.mixes is not None
+        if mixed and stage == self._hosting.uploads:
+            if not any(np.array_equal(each, at.present) for each in self._handed):
+                self._handed.append(at.present)
+            self.save()
+        self._lookahead.publish(stage)
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> Aggregate:
         """Drive an attempt to its sum."""
@@ -283,7 +307,7 @@ class Coordinator:
         bags = None
         if self._bags is not None:
             bags = bag_hub(hub, at, self._identity, self._bags, self._hosting)
-        between, driven = self._lookahead.publish, hub if bags is None else bags
+        between, driven = partial(self._heard, at), hub if bags is None else bags
         exchanging = isinstance(learner.algorithm, Exchanging)
         if exchanging:
             driven = PeerHub(driven, Peers(at, learner.stack.codec))
@@ -319,6 +343,7 @@ class Coordinator:
         }
         public = PublicState(round=int(found["round"]), table=found["table"], extras=extras)
         clients, serials = found["settled.clients"], found["settled.serials"]
+        ends = np.cumsum(found["handed.sizes"])
         keys, numbers = found["generations.keys"], found["generations.numbers"]
         self._settled = dict(zip(clients.tolist(), serials.tolist(), strict=True))
         self._generations.clear()
@@ -328,6 +353,7 @@ class Coordinator:
         self._serial, self.public = int(found["serial"]), public
         self._lookahead.epoch = int(found["epoch"])
         self._begun = int(found["begun"])
+        self._handed = np.split(found["handed.clients"], ends)[:-1]
 
 
 def require_carried(learner: Learner) -> None:

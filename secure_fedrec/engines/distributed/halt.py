@@ -48,13 +48,13 @@ class Halt:
                 where the computation itself can raise none such.
 
         Raises:
-            HaltedError: in the place of any other exception.
+            HaltedError: in the place of any other exception, but for an interrupt by the owner.
             OSError: it could not be written down why the part is halted; it is.
         """
         try:
             yield
-        except (Exception, SystemExit) as failure:
-            if isinstance(failure, passed):
+        except BaseException as failure:  # some libraries' errors are no ``Exception``
+            if isinstance(failure, (KeyboardInterrupt, *passed)):
                 raise
             self._unwritten = "".join(format_exception(failure)).encode()
             self._write()

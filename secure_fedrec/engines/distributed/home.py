@@ -78,7 +78,7 @@ class Kept:
         """
         if settled == self.settled:
             return replace(self, pending=0, next={})
-        if settled == self.pending:
+        if self.pending and settled == self.pending:
             return Kept(round=completed, settled=settled, tables=self.next)
         if settled < self.settled:
             raise ProtocolError(

@@ -10,8 +10,8 @@ its upload, so who is in the sum is in the bags. Exchanges beside those of the s
 
 Only then is the sum opened. Nobody can be taken out of a bag again: sum and bags are of all clients
 of the attempt, or there are none. What was forwarded to the server is read, whatever becomes of the
-attempt; so a mix forwards in a round, in whatever attempt, the cells of the same clients alone.
-Bags of two sets of clients would show, as a difference, what is in one of the two only.
+attempt; so a first mix forwards in a round, in whatever attempt, the cells of the same clients
+alone. Bags of two sets of clients would show, as a difference, what is in one of the two only.
 
 The list is against mixes. A server that deviates can leave a cell out of it, and sees by who is
 silent whose that was, at the price of an attempt: one that does is not withstood.
