@@ -129,6 +129,16 @@ def test_a_mix_that_is_killed_costs_an_attempt(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.parametrize("alone", [{"clients": 1, "users": 4}, {}], ids=["clients", "cohort"])
+def test_a_batch_of_one_client_is_refused_before_anything_starts(
+    alone: Any, tmp_path: Path
+) -> None:
+    data, cohort = {**HPFL["data"], **alone}, {} if alone else {"clients_per_round": 1}
+    raw = {**settings(**{**HPFL, "data": data}, bag_protection=[MIXES]), "cohort": cohort}
+    with pytest.raises(ConfigError, match="mixes hide 2 clients a round or more"):
+        Deployment.of(raw, tmp_path)
+
+
 def test_a_mix_forwards_the_cells_of_no_other_clients(tmp_path: Path) -> None:
     """Two bags of a round would show, as a difference, what a client that is gone gave."""
     ran = deployed(tmp_path)
@@ -182,6 +192,7 @@ def test_who_comes_late_waits_for_the_next_round(late: int, resumed: bool, tmp_p
         ran.coordinator = open_coordinator(ran.layout, ran.transport)
         ran.coordinator.resume()
     ran.rounds(2)
+    assert ran.last.attempts == 1
     assert ran.clients[1].tolist() == others
     assert ran.clients[2].tolist() == [0, 1, 2, 3]
     ran.require_equal()

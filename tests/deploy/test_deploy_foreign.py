@@ -11,7 +11,16 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
@@ -235,6 +244,18 @@ def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFi
     assert not any(CANARY.encode() in data for data in grid.seen)
     assert CANARY not in caplog.text
     assert "ValueError on this client's own data" in caplog.text
+
+
+def test_an_error_that_an_app_answers_with_stays_on_its_host(keys: Path) -> None:
+    app = ClientApp(mods=[ProtectedMod(TERMS)])
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(Error(0, CANARY), reply_to=message)
+
+    message = Message(RecordDict(), dst_node_id=1, message_type="evaluate")
+    reply = app(message, context_of(1, keys / "1", {}, CLIENTS))
+    assert reply.error.reason == "client failed"
 
 
 @pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit, GeneratorExit])
@@ -565,12 +586,22 @@ def test_an_app_that_is_served_here_tells_nothing_of_a_failure(
 
 
 def test_a_model_that_a_mean_of_floats_would_change_is_refused() -> None:
-    """Before anything is computed, by server and clients alike; a mean that leaves float16 too."""
-    for sent in (2**53 + 1, -(2**53) - 1, np.iinfo(np.uint64).max):
+    """Before anything is computed, by server and clients alike; a mean that leaves float16 too.
+
+    Integers have room to move in: a counter at the last exact one would halt everybody at once.
+    """
+    for sent in (2**53, 2**52 + 1, -(2**52) - 1, np.iinfo(np.uint64).max):
         with pytest.raises(EncodingError, match="integers beyond"):
             model_hash(ArrayRecord({"steps": Array(np.array([sent]))}))
-    whole = ArrayRecord({"steps": Array(np.array([2**53, -(2**53)]))})
+    for kind in (np.complex64, np.longdouble, "datetime64[s]", "S3"):
+        with pytest.raises(EncodingError, match="no mean is taken of such"):
+            model_hash(ArrayRecord({"w": Array(np.zeros(2, dtype=kind))}))
+    for value in (np.nan, np.inf):
+        with pytest.raises(EncodingError, match="not finite"):
+            model_hash(ArrayRecord({"w": Array(np.array([0.0, value], dtype=np.float16))}))
+    whole = ArrayRecord({"steps": Array(np.array([2**52, -(2**52)])), "on": Array(np.ones(1, "?"))})
     assert len(model_hash(whole)) == 32
+    whole = ArrayRecord({"steps": Array(np.array([2**53, -(2**53)]))})
     with pytest.raises(EncodingError, match="integers beyond"):
         moved(whole, ArrayRecord({"steps": Array(np.array([2**53 + 1, 0]))}))
     small = ArrayRecord({"w": Array(np.array([65504.0], dtype=np.float16))})

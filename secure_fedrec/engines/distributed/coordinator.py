@@ -28,6 +28,7 @@ from secure_fedrec.protection.hosting import (
     Standing,
     hosting_of,
 )
+from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.uploads import Aggregate
@@ -52,7 +53,7 @@ class DistributedReport:
         round: its number, from 1.
         clients: int64[k], the clients whose uploads are in the sum.
         invited: how many were invited.
-        attempts: how often it was begun.
+        attempts: how often it was begun, by a server that was started anew since as well.
         exchanges: messages there and answers back, of all attempts.
         ready: how many clients have keys for the next round; 0 where none are agreed on ahead.
         left_out: why others are not in it, by client.
@@ -189,9 +190,9 @@ class Coordinator:
             OSError: the checkpoint cannot be written.
         """
         before, failures, revealed = self.channel.exchanges, [], False
-        for attempt in range(1, self._attempts + 1):
+        for _ in range(self._attempts):
             try:
-                clients, invited = self._run(more=more)
+                clients, invited, begun = self._run(more=more)
             except (ProtocolError, WireError) as aborted:
                 failures.append(self._explained(aborted))
                 last = self._hosting.last_stage
@@ -208,7 +209,7 @@ class Coordinator:
                 round=self.public.round,
                 clients=clients,
                 invited=len(invited),
-                attempts=attempt,
+                attempts=begun,
                 exchanges=self.channel.exchanges - before,
                 ready=self._lookahead.ready,
                 left_out=left_out,
@@ -232,8 +233,8 @@ class Coordinator:
         self.channel.settle(self._settled)
         self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
 
-    def _run(self, *, more: bool) -> tuple[IntArray, IntArray]:
-        """One attempt; the clients in the sum, and those who were invited to the round."""
+    def _run(self, *, more: bool) -> tuple[IntArray, IntArray, int]:
+        """One attempt; clients in the sum, those who were invited, and how often it was begun."""
         learner, public, channel = self._learner, self.public, self.channel
         round_ = public.round + 1
         self._begun += 1
@@ -267,7 +268,7 @@ class Coordinator:
             self._record.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._record.end(round_)
         self.save()
-        return clients, invited
+        return clients, invited, attempts
 
     def _there(self, round_: int) -> IntArray:
         """int64[P]: clients that take part, of a round without drop-outs: those that are there.
@@ -360,10 +361,14 @@ def require_carried(learner: Learner) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
-        ConfigError: clients keep the public state from the server, or a layer's parties cannot be
-            elsewhere.
+        ConfigError: clients keep the public state from the server, a layer's parties cannot be
+            elsewhere, or mixes would have a batch of one client.
     """
-    _ = hosting_of(learner.stack), bags_of(learner.stack.bags)
+    _, bags = hosting_of(learner.stack), bags_of(learner.stack.bags)
+    least = learner.cohort.clients_per_round or learner.stack.n_clients
+    if bags is not None and bags.mixes is not None and least < LEAST_SENDERS:
+        problem = f"mixes hide {LEAST_SENDERS} clients a round or more"
+        raise ConfigError("cohort.clients_per_round", least, problem)
     if "server" in learner.stack.collector.model_hidden_from:
         described = learner.stack.describe()["layers"]
         problem = "clients keep the public state from the server, which hands it out here"

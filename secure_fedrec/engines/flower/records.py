@@ -16,6 +16,7 @@ from secure_fedrec.protection.masking import state_hash
 _LABEL = b"secure-fedrec|v1|flower|task|"
 _WHOLE = 2**53
 """Up to here every integer is a float64."""
+_BYTES = 8
 
 
 def task_digest(message_type: str, content: RecordDict) -> bytes:
@@ -49,11 +50,15 @@ def model_hash(arrays: ArrayRecord) -> bytes:
 
     Raises:
         ConfigError: it is empty, or holds what are no numbers.
-        EncodingError: an integer has no float64 of its own.
+        EncodingError: a value is not finite, or may be rounded in a mean.
     """
     found = {name: array.numpy() for name, array in arrays.items()}
-    for values in found.values():
-        _require_exact(values)
+    for name, values in found.items():
+        if values.dtype.kind not in "fiub" or values.dtype.itemsize > _BYTES:
+            raise EncodingError(f"array {name} holds {values.dtype}: no mean is taken of such")
+        if not np.isfinite(values).all():
+            raise EncodingError(f"array {name} holds values that are not finite")
+        _require_exact(values, _WHOLE // 2)
     return state_hash(found)
 
 
@@ -107,16 +112,20 @@ def _exact(array: NDArray[Any]) -> FloatArray:
     return array.astype(np.float64)
 
 
-def _require_exact(array: NDArray[Any]) -> None:
+def _require_exact(array: NDArray[Any], most: int = _WHOLE) -> None:
     """Refuse integers that would be rounded on their way into a mean of floats.
+
+    Args:
+        array: any values.
+        most: largest magnitude; less where a client's integers have to have room to move.
 
     Raises:
         EncodingError: there are such.
     """
     if array.dtype.kind not in "iu" or not array.size:
         return
-    if not -_WHOLE <= int(array.min()) <= int(array.max()) <= _WHOLE:
-        raise EncodingError(f"integers beyond {_WHOLE} in a model have no float64 of their own")
+    if not -most <= int(array.min()) <= int(array.max()) <= most:
+        raise EncodingError(f"integers beyond {most} in a model: a mean would round them")
 
 
 def _parts(content: RecordDict) -> Iterable[bytes]:

@@ -45,14 +45,17 @@ def scrubbed(answer: Answer, message: Message) -> Message:
 
 
 def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
-    """A reply, or one that says that there is none.
+    """A reply, or one that says that there is none, as where an app answers with an error.
 
     Args:
         message: what is replied to.
-        reply: makes the reply, or raises.
+        reply: makes the reply, of whatever kind, or raises.
     """
     try:
-        return reply()
+        found = reply()
+        if not found.has_error():
+            return found
+        log.error("failed: the app answers with an error")
     except _SPEAKABLE as refusal:
         log.warning("refused: %s", refusal)
     except HaltedError as halted:
