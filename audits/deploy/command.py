@@ -18,6 +18,7 @@ from audits.run.build import build_federation, load_dataset
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
+from secure_fedrec.engines.distributed.home import kept_public
 from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.errors import (
     CheckpointError,
@@ -82,14 +83,28 @@ def _train(coordinator: Coordinator, rounds: int, arguments: argparse.Namespace)
     ) as bar:
         for _ in range(first, rounds):
             report = coordinator.run_round(more=coordinator.public.round + 1 < rounds)
-            print(json.dumps(_line(report, table_digest(coordinator.public))), flush=True)
+            print(json.dumps(_line(report, coordinator.digest)), flush=True)
             for client, why in report.left_out.items():
                 print(f"  note: client {client} {why}", file=sys.stderr)
             bar.update()
         coordinator.finish()
+    if coordinator.digest is None and arguments.superlink is None:
+        for line in _kept(Layout(arguments.out)):
+            print(json.dumps(line), flush=True)
 
 
-def _line(report: DistributedReport, digest: str) -> dict[str, object]:
+def _kept(layout: Layout) -> Iterator[dict[str, object]]:
+    """The last public states that the sites of this machine hold, whose server has none."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for client in layout.sites():
+        public = kept_public(layout.site(client) / "state")
+        if public is not None:
+            found.setdefault((public.round, table_digest(public)), []).append(client)
+    for (round_, digest), holders in sorted(found.items()):
+        yield {"round": round_, "held_by": holders, "table": digest}
+
+
+def _line(report: DistributedReport, digest: str | None) -> dict[str, object]:
     return {
         "round": report.round,
         "clients": len(report.clients),

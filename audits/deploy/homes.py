@@ -3,11 +3,12 @@
     agreement/  blueprint.json, roster, operator.pub, layer.pub   the same on every host
     server/     identity, state.npz, recording/
     operator/   operator.key, beacons/, where rounds take public randomness
-    sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/, recording/
+    sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, layer.key, state/,
+                recording/
     sites/NAME  NAME.identity, layer.key, state/   of a helper with a host of its own
 
 ``layer.pub`` is what all hosts hold of a layer's own keys, ``layer.key`` what one host alone holds,
-where a layer has such keys.
+or every client's, where a layer has such keys.
 
 ``key`` seals the site's private state. It lies beside it here; a site that means its disk's copies
 to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the command).
@@ -209,6 +210,7 @@ def open_site(
         vault=vault,
         identities={each.node: each for each in identities},
         home=Home(own / "state", secret),
+        secret=_secret_of(own),
         record=recording(blueprint, agreed, Node(Role.CLIENT, client), own) if record else None,
         beacon=signed_beacon(agreed, own) if beacon is None else beacon,
     )
@@ -228,15 +230,21 @@ def open_lone(agreement: Path, own: Path) -> LoneSite:
     paths = sorted(own.glob("*.identity"))
     if len(paths) != 1:
         raise ConfigError("site", str(own), f"has {len(paths)} identities, not one helper's")
-    secret, state = own / _SECRET, own / "state"
+    state = own / "state"
     state.mkdir(mode=0o700, exist_ok=True)
     return LoneSite(
         agreement=agreed,
         learner=blueprint.learner(),
         identity=Identity.load(paths[0]),
         journal=FileJournal(state / "journal"),
-        secret=secret.read_bytes() if secret.exists() else b"",
+        secret=_secret_of(own),
     )
+
+
+def _secret_of(own: Path) -> bytes:
+    """What a host holds of a layer's keys; b"" where it holds none."""
+    path = own / _SECRET
+    return path.read_bytes() if path.exists() else b""
 
 
 def open_host(agreement: Path, own: Path, **options: Any) -> Site | LoneSite:

@@ -72,12 +72,13 @@ def _layer_key(arguments: argparse.Namespace) -> str:
     _require_new(arguments.file)
     stack = Blueprint.load(arguments.agreement / "blueprint.json").learner().stack
     keys = hosting_of(stack).shared_keys()
-    if len(keys.private) != 1:
+    if not keys.private:
         raise ConfigError("agreement", str(arguments.agreement), "no layer has a key of its own")
-    ((node, secret),) = keys.private.items()
+    (secret,) = set(keys.private.values())
+    holders = ", ".join(str(node) for node in keys.private)
     replace_file(arguments.file, secret, private=True, durable=True)
     replace_file(_public(arguments.file), keys.public)
-    return f"{node}: {sha256(keys.public).hexdigest()}"
+    return f"{holders}: {sha256(keys.public).hexdigest()}"
 
 
 def _key(text: str) -> bytes:

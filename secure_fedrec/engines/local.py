@@ -144,16 +144,9 @@ class LocalEngine:
         undo_bytes: int = 2**28,
         measure_every: int = 1,
     ) -> None:
-        if stack.cloak is not None and not isinstance(algorithm, RatingAlgorithm):
-            raise refused_cloak(stack.cloak)
         if stack.n_clients != vault.n_clients:
             raise ConfigError("n_clients", stack.n_clients, f"the data have {vault.n_clients}")
-        _require_blocks(algorithm, stack, n_rows)
-        hidden = stack.collector.model_hidden_from
-        if "server" in hidden and isinstance(algorithm, Addressed):
-            problem = "clients who keep the public state from the server are all sent all of it"
-            raise ConfigError("algorithm", type(algorithm).__name__, problem)
-        _require_singles(algorithm, stack)
+        require_fits(algorithm, stack, n_rows)
         self.algorithm = algorithm
         self.stack = stack
         self.vault = vault
@@ -309,6 +302,28 @@ class LocalEngine:
         for part in np.split(order, np.unique(cuts)):
             if len(part):
                 yield part
+
+
+def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
+    """Check that an algorithm's rounds go through a stack.
+
+    Args:
+        algorithm: what is trained.
+        stack: how uploads are protected.
+        n_rows: rows of the shared table.
+
+    Raises:
+        ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover; or it was
+            built for other blocks, or hides what the algorithm's server reads or sends to some.
+    """
+    if stack.cloak is not None and not isinstance(algorithm, RatingAlgorithm):
+        raise refused_cloak(stack.cloak)
+    _require_blocks(algorithm, stack, n_rows)
+    hidden = stack.collector.model_hidden_from
+    if "server" in hidden and isinstance(algorithm, Addressed):
+        problem = "clients who keep the public state from the server are all sent all of it"
+        raise ConfigError("algorithm", type(algorithm).__name__, problem)
+    _require_singles(algorithm, stack)
 
 
 def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:

@@ -29,8 +29,8 @@ class PublicWords:
         """uint64[L]: the bits of the table, then of the extras in the order of their names."""
         return _words(self.public)
 
-    def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
-        """The bits of the state that the server's step makes of another one of the same shapes."""
+    def read(self, words: WordArray) -> PublicState:
+        """The state with other bits: of the same round and shapes."""
         before = self.public
         shapes = {
             "": before.table.shape,
@@ -41,9 +41,12 @@ class PublicWords:
         for (name, shape), part in zip(shapes.items(), np.split(words, ends[:-1]), strict=True):
             arrays[name] = np.ascontiguousarray(part).view(np.float64).reshape(shape)
         table = arrays.pop("")
-        read = PublicState(round=before.round, table=table, extras=arrays)
+        return PublicState(round=before.round, table=table, extras=arrays)
+
+    def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
+        """The bits of the state that the server's step makes of another one of the same shapes."""
         named = replace(aggregate, layout=self.layout)
-        return _words(self.algorithm.server_step(read, named))
+        return _words(self.algorithm.server_step(self.read(words), named))
 
 
 def _words(public: PublicState) -> WordArray:

@@ -6,16 +6,16 @@ hosts build the collector from the same configuration, so what parties must agre
 follows from it, and from what ``Standing`` says of the round.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base import Collector
-from secure_fedrec.protection.session import Hub, Identity, Node, Parcel, Party, Roster
+from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
     from secure_fedrec.protection.stack import Stack
 
 Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the server holds of a public state that clients keep from it (``StateHidden``).
+
+    Args:
+        words: how many words of 64 bits the state has.
+        table: the state as a round before has left it, encrypted; b"" before round 1, whose state
+            everybody knows.
+    """
+
+    words: int
+    table: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +56,7 @@ class Standing:
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
         there: int64[k], ascending: who takes part, by the server's word, of those who are invited;
             None where whoever is heard does.
+        held: the public state, where clients keep it from the server; else None.
     """
 
     round: int
@@ -53,6 +68,7 @@ class Standing:
     keys: bytes = b""
     epoch: int = 0
     there: IntArray | None = None
+    held: Held | None = None
 
     @property
     def present(self) -> IntArray:
@@ -125,7 +141,8 @@ class Hosting(Protocol):
             is of those that are there.
         drops: whether, where that is so, the sums' own rules reckon with invited clients that are
             not there: to them it is an attempt of all who are invited.
-        recorded: whether hosts can take down what they see, so that it comes to a run.
+        unrecorded: why hosts cannot take down what they see so that it comes to a run; empty where
+            they can.
         takes_beacons: whether rounds may be drawn by public randomness.
     """
 
@@ -134,7 +151,7 @@ class Hosting(Protocol):
     last_stage: str
     whole: bool
     drops: bool
-    recorded: bool
+    unrecorded: str
     takes_beacons: bool
 
     def shared_keys(self) -> SharedKeys:
@@ -208,6 +225,38 @@ class KeysAhead(Protocol):
 
 
 @runtime_checkable
+class StateHidden(Protocol):
+    """Capability of a ``Hosting``: clients keep the public state from the server, which holds it.
+
+    Whoever opens the sums among them takes the algorithm's step in the server's place, by what the
+    collector was given to ``keep`` (``base.StateKeeper``); a sum leaves the next state (``Left``).
+    """
+
+    def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
+        """uint64[L], the bits of the state that an attempt begins with, at a client.
+
+        None in round 1, whose state everybody knows.
+
+        Args:
+            at: the attempt.
+            identity: the client's key.
+            secret: the clients' private key.
+
+        Raises:
+            ProtocolError, WireError: the key is missing, or it is not the state of this round.
+        """
+
+
+@runtime_checkable
+class Left(Protocol):
+    """Capability of a ``HostedSum``: all that the server has after it is the next ``Held``."""
+
+    @property
+    def left(self) -> bytes:
+        """The table of the next round, encrypted."""
+
+
+@runtime_checkable
 class Hosted(Protocol):
     """Capability of a collector: its parties can be elsewhere."""
 
@@ -239,7 +288,7 @@ class NoHelpers:
     last_stage = ""
     whole = False
     drops = False
-    recorded = True
+    unrecorded = ""
     takes_beacons = False
 
     def shared_keys(self) -> SharedKeys:
@@ -261,41 +310,6 @@ class NoHelpers:
             ConfigError: always.
         """
         raise ConfigError("node", str(identity.node), "has no part in these rounds")
-
-
-class Overheard:
-    """A hub of which every message that arrives is kept as well (a ``Hub``).
-
-    Args:
-        hub: the hub.
-
-    Attributes:
-        arrived: the messages, in order.
-    """
-
-    def __init__(self, hub: Hub) -> None:
-        self.node = hub.node
-        self.arrived: list[bytes] = []
-        self._hub = hub
-
-    @property
-    def stage(self) -> str:
-        """As the hub."""
-        return self._hub.stage
-
-    @property
-    def finished(self) -> bool:
-        """As the hub."""
-        return self._hub.finished
-
-    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """As the hub."""
-        return self._hub.step(self._kept(inbox))
-
-    def _kept(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
-        for data in inbox:
-            self.arrived.append(data)
-            yield data
 
 
 def read_each(
@@ -339,11 +353,11 @@ def require_recorded(hosting: Hosting) -> None:
     """Refuse to record what does not come to a run.
 
     Raises:
-        ConfigError: messages have no senders at those who read them, so nobody could tell the truth
-            that attacks are scored against.
+        ConfigError: such as that messages have no senders at those who read them, so nobody could
+            tell the truth that attacks are scored against.
     """
-    if not hosting.recorded:
-        raise ConfigError("--record", True, "hosts cannot say who sent what came through mixes")
+    if hosting.unrecorded:
+        raise ConfigError("--record", True, hosting.unrecorded)
 
 
 def helpers_at(hosting: Hosting, host: Node) -> list[Node]:

@@ -29,6 +29,7 @@ from secure_fedrec.protection.routed_attempt import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint, cells_needed, send
 from secure_fedrec.protection.routing.hosted import (
+    UNSIGNED,
     HostedMix,
     Kind,
     PathEnd,
@@ -287,7 +288,7 @@ class HostedDenoisers(NoHelpers):
     """
 
     whole = True
-    recorded = False
+    unrecorded = UNSIGNED
 
     def __init__(self, collector: "RoutedDenoisers") -> None:
         self._collector = collector

@@ -446,22 +446,13 @@ def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) ->
     assert ran.coordinator.public is before
 
 
-@pytest.mark.parametrize(
-    ("raw", "key"),
-    [
-        (settings({"layer": "paillier", "holder": "clients"}), "protection.holder"),
-        (settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}), "protection"),
-    ],
-    ids=["hidden from the server", "no channel"],
-)
-def test_what_has_no_parts_is_refused_before_anything_starts(
-    raw: dict[str, Any], key: str, tmp_path: Path
-) -> None:
-    config = parse_config(raw)
+def test_what_has_no_parts_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """Denoisers without mixes: they assume a channel that hides who sends."""
+    config = parse_config(settings({"layer": "virtual-ratings"}, {"layer": "denoisers"}))
     federation = build_federation(config, load_dataset(config, None).task(0))
     with pytest.raises(ConfigError) as refused:
         provision(federation, Layout(tmp_path))
-    assert refused.value.key == key
+    assert refused.value.key == "protection"
 
 
 def test_noise_is_added_at_the_sites(tmp_path: Path) -> None:

@@ -216,9 +216,22 @@ class SitesChannel:
         waiting, self._waiting = self._waiting, {}
         yield from self._asked(stage, waiting, timeout)
 
-    def finish(self, round_: int, serial: int, timeout: float | None = None) -> None:
-        """Tell every site how the last attempt ended."""
-        self.begin(round_, serial, lambda _: b"", self._settled)
+    def finish(
+        self,
+        round_: int,
+        serial: int,
+        timeout: float | None = None,
+        state: bytes = b"",
+    ) -> None:
+        """Tell every site how the last attempt ended.
+
+        Args:
+            round_: the round after it.
+            serial: beyond it.
+            timeout: seconds to wait for the slowest site.
+            state: where clients keep the public state from the server, what it holds of it.
+        """
+        self.begin(round_, serial, lambda _: state, self._settled)
         for _ in self._asked("finish", {node: [] for node in self._lines}, timeout):
             pass
 

@@ -18,20 +18,21 @@ from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.peers import PeerHub, Peers
-from secure_fedrec.engines.distributed.record import Record
+from secure_fedrec.engines.distributed.record import Overheard, Record
+from secure_fedrec.engines.local import require_fits
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
 from secure_fedrec.protection.hosting import (
     HostedSum,
-    Overheard,
+    Left,
     Standing,
+    StateHidden,
     hosting_of,
 )
 from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
-from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
 _ABSENT = "was not there, or did not answer, or its denoiser"
@@ -113,6 +114,8 @@ class Coordinator:
         self._record = record
         self.channel = SitesChannel(transport, agreement, identity, self._hosting.helpers())
         self.public = learner.initial()
+        self._hidden = isinstance(self._hosting, StateHidden)
+        self._held = b""
         self._serial = 0
         self._begun = 0
         self._taken_up = 0  # the round that this server went on with
@@ -132,6 +135,11 @@ class Coordinator:
         """How many hosts there are beside the server's."""
         alone = [node for node, host in self._hosting.helpers().items() if node == host]
         return self._agreement.roster.count(Role.CLIENT) + len(alone)
+
+    @property
+    def digest(self) -> str | None:
+        """Of the public table; None where clients keep it from the server."""
+        return None if self._held else table_digest(self.public)
 
     @property
     def settled(self) -> Mapping[int, int]:
@@ -174,6 +182,9 @@ class Coordinator:
             "generations.keys": keys.reshape(-1, _KEY_BYTES),
             "generations.numbers": np.array([number for _, number in known], dtype=np.int64),
         }
+        if self._held:
+            state["held"] = np.frombuffer(self._held, dtype=np.uint8)
+            state["held.of"] = np.frombuffer(self._agreement.context, dtype=np.uint8)
         extras = {f"extras.{name}": values for name, values in self.public.extras.items()}
         run_id = self._agreement.digest.hex()
         write_checkpoint(self._checkpoint, {**state, **extras}, run_id=run_id)
@@ -229,9 +240,16 @@ class Coordinator:
         raise ProtocolError(problem)
 
     def finish(self) -> None:
-        """Tell the sites how the last round ended, so that their private state is of it."""
+        """Tell the sites how the last round ended, so that their private state is of it.
+
+        Where they keep the public state from this host, they are given the last one.
+        """
         self.channel.settle(self._settled)
-        self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
+        round_, serial, state = self.public.round + 1, self._serial + 1, b""
+        if self._held:
+            self.channel.greet(self._timeout)
+            state = self._learner.sent(self._held)(-1)
+        self.channel.finish(round_, serial, self._timeout, state)
 
     def _run(self, *, more: bool) -> tuple[IntArray, IntArray, int]:
         """One attempt; clients in the sum, those who were invited, and how often it was begun."""
@@ -246,16 +264,16 @@ class Coordinator:
         serial = self._next_serial() if taken is None else taken.at.serial
         more = more and not isinstance(learner.algorithm, Exchanging)  # its halves come later
         following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
-        at = learner.standing(self._agreement, round_, serial, public, chosen)
+        known = self._held if self._hidden else public
+        at = learner.standing(self._agreement, round_, serial, known, chosen)
         total, hub = self._lookahead.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
-        sent = learner.sent(public)
+        sent = learner.sent(known)
         channel.begin(round_, serial, sent, self._settled, following, chosen)
         try:
-            aggregate = self._summed(at, total, hub)
+            self._summed(at, total, hub)
         finally:
             self._lookahead.keep(channel.sessions())
-        self.public = learner.algorithm.server_step(public, aggregate)
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), serial)
         attempts, self._begun = self._begun, 0
@@ -297,8 +315,8 @@ class Coordinator:
             self.save()
         self._lookahead.publish(stage)
 
-    def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> Aggregate:
-        """Drive an attempt to its sum."""
+    def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> None:
+        """Drive an attempt to its sum, and take the step that follows."""
         record, learner = self._record, self._learner
         if record is not None:
             record.begin(at.round)
@@ -315,6 +333,9 @@ class Coordinator:
         drive(driven, self.channel, timeout=self._timeout, between=between)
         if exchanging and not np.array_equal(total.heard(), at.clients):
             raise ProtocolError("clients that gave to each other are not all in the sum")
+        if isinstance(total, Left):
+            self._held, self.public = total.left, PublicState(round=at.round, table=np.zeros(0))
+            return
         aggregate = replace(total.aggregate(), layout=learner.stack.layout)
         if bags is not None:
             aggregate = replace(aggregate, bags=bags.bags(total.heard()))
@@ -322,7 +343,7 @@ class Coordinator:
             total.show(record.wire, overheard.arrived, aggregate)
             if bags is not None:
                 bags.show(record.wire)
-        return aggregate
+        self.public = learner.algorithm.server_step(self.public, aggregate)
 
     def _standing(self, round_: int) -> Standing:
         """An attempt whose public state is not known yet, under a number of its own."""
@@ -343,6 +364,11 @@ class Coordinator:
             if name.startswith("extras.")
         }
         public = PublicState(round=int(found["round"]), table=found["table"], extras=extras)
+        if "held" in found and found["held.of"].tobytes() != self._agreement.context:
+            raise CheckpointError(
+                f"{self._checkpoint} holds the public state under the keys of another roster or "
+                "layer.pub, to which it is bound: the federation has to begin anew"
+            )
         clients, serials = found["settled.clients"], found["settled.serials"]
         ends = np.cumsum(found["handed.sizes"])
         keys, numbers = found["generations.keys"], found["generations.numbers"]
@@ -352,6 +378,7 @@ class Coordinator:
             (key.tobytes(), number) for key, number in zip(keys, numbers.tolist(), strict=True)
         )
         self._serial, self.public = int(found["serial"]), public
+        self._held = found["held"].tobytes() if "held" in found else b""
         self._lookahead.epoch = int(found["epoch"])
         self._begun = int(found["begun"])
         self._handed = np.split(found["handed.clients"], ends)[:-1]
@@ -361,15 +388,17 @@ def require_carried(learner: Learner) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
-        ConfigError: clients keep the public state from the server, a layer's parties cannot be
+        ConfigError: the algorithm does not go through the stack, a layer's parties cannot be
             elsewhere, or mixes would have a batch of one client.
     """
-    _, bags = hosting_of(learner.stack), bags_of(learner.stack.bags)
+    hosting, bags = hosting_of(learner.stack), bags_of(learner.stack.bags)
+    require_fits(learner.algorithm, learner.stack, learner.n_rows)
     least = learner.cohort.clients_per_round or learner.stack.n_clients
     if bags is not None and bags.mixes is not None and least < LEAST_SENDERS:
         problem = f"mixes hide {LEAST_SENDERS} clients a round or more"
         raise ConfigError("cohort.clients_per_round", least, problem)
-    if "server" in learner.stack.collector.model_hidden_from:
+    hidden = "server" in learner.stack.collector.model_hidden_from
+    if hidden and not isinstance(hosting, StateHidden):
         described = learner.stack.describe()["layers"]
         problem = "clients keep the public state from the server, which hands it out here"
         raise ConfigError("protection", " + ".join(described), problem)

@@ -25,7 +25,9 @@ import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
+from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.distributed.halt import Halt
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.masking.round.keys import open_box, seal_box
@@ -38,6 +40,7 @@ _MAGIC, _VERSION = b"SFHM", 1
 _HEAD = struct.Struct("<4sB32s")
 _STATE = struct.Struct("<IQQ")
 _INFO = b"secure-fedrec|v1|site|private-state"
+_PUBLIC = "public.npz"
 _TYPES = {4: np.float32, 8: np.float64}
 
 Tables = Mapping[str, PrivateTable]
@@ -177,8 +180,36 @@ class Home:
         replace_file(self._state, sealed, private=True, durable=True)
         replace_file(self._ticket, new, private=True, durable=True)
 
+    def keep_public(self, state: PublicState) -> None:
+        """Keep the last public state, of clients who keep it from the server; it is not sealed.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        extras = {f"extras.{name}": values for name, values in state.extras.items()}
+        columns = {"round": np.array(state.round), "table": state.table, **extras}
+        write_npz(self._state.with_name(_PUBLIC), columns, private=True)
+
     def _box_key(self, head: bytes) -> bytes:
         return HKDF(algorithm=SHA256(), length=32, salt=head, info=_INFO).derive(self._key)
+
+
+def kept_public(folder: Path) -> PublicState | None:
+    """What ``keep_public`` kept last in a home's folder; None before anything was.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = folder / _PUBLIC
+    if not path.exists():
+        return None
+    try:
+        columns = read_npz(path)
+        round_, table = int(columns.pop("round")), columns.pop("table")
+    except (OSError, ValueError, KeyError) as damage:
+        raise CheckpointError(f"{path}: {damage}") from None
+    extras = {name.removeprefix("extras."): values for name, values in columns.items()}
+    return PublicState(round=round_, table=table, extras=extras)
 
 
 def _encoded(tables: Tables) -> bytes:

@@ -1,13 +1,14 @@
 """What every host of a federation computes, the same on each but for its data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import Addressed, Algorithm, Exchanging, PublicState
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.engines.distributed.messages import (
     Agreement,
     Request,
@@ -15,8 +16,10 @@ from secure_fedrec.engines.distributed.messages import (
     encode_state,
 )
 from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.hosting import Standing, hosting_of, require_recorded
+from secure_fedrec.protection.base import StateKeeper
+from secure_fedrec.protection.hosting import Held, Standing, hosting_of, require_recorded
 from secure_fedrec.protection.masking import state_hash
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
@@ -25,6 +28,8 @@ TABLE = ""
 """Name of the public table among the arrays of a state."""
 
 _NONE: FloatArray = np.zeros(0)
+_HELD = b"\x01"
+_HELD_DOMAIN = b"secure-fedrec|v1|hosts|held-state|"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +83,7 @@ class Learner:
         agreement: Agreement,
         round_: int,
         serial: int,
-        public: PublicState | None,
+        public: PublicState | bytes | None,
         clients: IntArray | None = None,
     ) -> Standing:
         """One attempt.
@@ -88,10 +93,16 @@ class Learner:
             round_: its round.
             serial: its number.
             public: the public state that it is computed from, of which what is sent to some clients
-                only does not count; None where it is not known yet.
+                only does not count; what the server holds of it, where clients keep it from it
+                (``hosting.Held``); None where it is not known yet.
             clients: int64[k], who takes part; None for all who are invited.
         """
-        known = {} if public is None else {"table": public.table, **self.common(public)}
+        state, held, known = b"", None, {}
+        if isinstance(public, bytes):
+            held = Held(len(self._begun(1).words), public)
+            state = sha256(_HELD_DOMAIN + public).digest()
+        elif public is not None:
+            known = {"table": public.table, **self.common(public)}
         if known and isinstance(self.algorithm, Exchanging):
             # All that is summed is who took part, so states repeat, and no sum tells anything else.
             known["round"] = np.array([float(round_)])
@@ -103,10 +114,11 @@ class Learner:
             serial=serial,
             clients=invited,
             there=clients,
-            state=state_hash(known) if known else b"",
+            state=state_hash(known) if known else state,
             series=agreement.series,
             roster=agreement.roster,
             keys=agreement.keys,
+            held=held,
         )
 
     def common(self, public: PublicState) -> dict[str, FloatArray]:
@@ -114,8 +126,10 @@ class Learner:
         parts = self._addressed(public)
         return {name: values for name, values in public.extras.items() if name not in parts}
 
-    def sent(self, public: PublicState) -> Callable[[int], bytes]:
+    def sent(self, public: PublicState | bytes) -> Callable[[int], bytes]:
         """The public state as each client is sent it, encoded; -1 for who is none."""
+        if isinstance(public, bytes):
+            return lambda _: _HELD + public
         parts, common = self._addressed(public), self.common(public)
         whole = encode_state({TABLE: public.table, **common})
 
@@ -156,19 +170,63 @@ class Learner:
         for name, who in self._addressed(public).items():
             if client not in who or arrays[name].shape != table.shape:
                 raise WireError(f"{name} is for other clients, or of another shape than the table")
+        chosen = self._chosen(request)
+        at = self.standing(agreement, request.round, request.serial, public, chosen)
+        return public, at
+
+    def opened(
+        self, agreement: Agreement, request: Request, read: Callable[[Standing], WordArray | None]
+    ) -> tuple[PublicState, Standing]:
+        """The same where clients keep the public state from the server, at a client.
+
+        The collector is given the algorithm's step from it.
+
+        Args:
+            agreement: with all hosts.
+            request: what begins the attempt.
+            read: the bits of the state that the server holds (``hosting.StateHidden``).
+
+        Raises:
+            WireError: a state where none can be, or none where one must be, or no finite one.
+            ProtocolError: it is refused (``read``), or other clients are named than could take
+                part.
+        """
+        held, first = request.state[1:], request.round == 1
+        if request.state[:1] != _HELD or request.round < 1 or first == bool(held):
+            raise WireError(f"no encrypted state that round {request.round} can begin with")
+        chosen = self._chosen(request)
+        at = self.standing(agreement, request.round, request.serial, held, chosen)
+        start = self._begun(request.round)
+        words = read(at)
+        public = start.public if words is None else start.read(words)
+        if not all(np.isfinite(values).all() for values in (public.table, *public.extras.values())):
+            raise WireError("the encrypted state is not finite")
+        keeper = self.stack.collector
+        if isinstance(keeper, StateKeeper):
+            keeper.keep(PublicWords(self.algorithm, public, self.stack.layout))
+        return public, at
+
+    def _chosen(self, request: Request) -> IntArray | None:
         chosen = request.clients if len(request.clients) else None
         if chosen is not None and not (
             hosting_of(self.stack).whole
             and np.array_equal(self.invited(request.round, chosen), chosen)
         ):
             raise ProtocolError(f"no round {request.round} is summed over those {len(chosen)}")
-        at = self.standing(agreement, request.round, request.serial, public, chosen)
-        return public, at
+        return chosen
+
+    def _begun(self, round_: int) -> PublicWords:
+        """The first public state as if it were that which a round begins with."""
+        public = replace(self._start, round=round_ - 1)
+        return PublicWords(self.algorithm, public, self.stack.layout)
+
+    @cached_property
+    def _start(self) -> PublicState:
+        return self.initial()
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int | None, ...]]:
-        start = self.initial()
-        return _shapes({TABLE: start.table, **start.extras})
+        return _shapes({TABLE: self._start.table, **self._start.extras})
 
 
 def _shapes(arrays: Mapping[str, FloatArray]) -> dict[str, tuple[int | None, ...]]:

@@ -12,7 +12,7 @@ no signature; it tells a recording that lost something, or was put together from
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.engines.exchange import parts_of
 from secure_fedrec.errors import TranscriptError
+from secure_fedrec.protection.session import Hub, Parcel
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import (
     BlockStore,
@@ -172,3 +173,38 @@ class Record:
     def end(self, round_: int) -> None:
         """Complete a round."""
         self.wire.end_round(round_)
+
+
+class Overheard:
+    """A hub of which every message that arrives is kept as well (a ``Hub``).
+
+    Args:
+        hub: the hub.
+
+    Attributes:
+        arrived: the messages, in order.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self.node = hub.node
+        self.arrived: list[bytes] = []
+        self._hub = hub
+
+    @property
+    def stage(self) -> str:
+        """As the hub."""
+        return self._hub.stage
+
+    @property
+    def finished(self) -> bool:
+        """As the hub."""
+        return self._hub.finished
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """As the hub."""
+        return self._hub.step(self._kept(inbox))
+
+    def _kept(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
+        for data in inbox:
+            self.arrived.append(data)
+            yield data

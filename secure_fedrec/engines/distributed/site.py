@@ -32,6 +32,7 @@ from secure_fedrec.protection.hosting import (
     Desk,
     Hosting,
     Standing,
+    StateHidden,
     helpers_at,
     hosting_of,
 )
@@ -66,6 +67,8 @@ class Site:
         identities: keys of the client and of the helpers that are recruited from it.
         home: where private state is kept.
         journal: of the client; by default the one in ``home``.
+        secret: what its layer's clients hold in common, such as the key of the public state, where
+            they keep that from the server.
         record: takes down what this host sees, and its upload; None keeps nothing.
         beacon: where this host has public randomness from; not from the server.
 
@@ -84,6 +87,7 @@ class Site:
         identities: Mapping[Node, Identity],
         home: Home,
         journal: Journal | None = None,
+        secret: bytes = b"",
         record: Record | None = None,
         beacon: Beacon | None = None,
     ) -> None:
@@ -101,6 +105,7 @@ class Site:
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home
+        self._secret = secret
         self._record = record
         self._attempt: _Attempt | None = None
         learner.algorithm.initialise(vault, learner.streams)
@@ -156,6 +161,10 @@ class Site:
         if self._attempt is None or request.serial != self._attempt.serial:
             self._settle(request)
         if self._attempt is None and request.state:
+            if isinstance(self._hosting, StateHidden) and not request.parcels:
+                public, _ = self._read(request)
+                self._home.keep_public(public)
+                return []
             self._begin(request)
         if self._attempt is not None and request.ahead != (0, 0):
             self._begin_ahead(self._attempt, *request.ahead)
@@ -181,7 +190,7 @@ class Site:
 
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
-        public, at = self._learner.read(self._agreement, request, self.client)
+        public, at = self._read(request)
         wire = self._recorded(public)
         invited, algorithm = self.client in at.present, self._learner.algorithm
         exchanging = isinstance(algorithm, Exchanging)
@@ -204,6 +213,22 @@ class Site:
         else:
             self._halves.drop()
         self._attempt = _Attempt(request.serial, parties)
+
+    def _read(self, request: Request) -> tuple[PublicState, Standing]:
+        """The public state and the attempt that a request begins.
+
+        Raises:
+            ProtocolError, WireError: they are refused; where clients keep the state from the
+                server, it is one of a round that is over.
+        """
+        learner, hosting, agreement = self._learner, self._hosting, self._agreement
+        if not isinstance(hosting, StateHidden):
+            return learner.read(agreement, request, self.client)
+        if request.round <= self._kept.round:
+            raise ProtocolError(f"round {request.round} is over, of {self._kept.round} so far")
+        return learner.opened(
+            agreement, request, lambda at: hosting.read(at, self.identity, self._secret)
+        )
 
     def _half(self, at: Standing, own: Own) -> Party:
         """The client's half, loaded with what it sends."""

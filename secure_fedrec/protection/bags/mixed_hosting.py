@@ -18,7 +18,7 @@ from secure_fedrec.protection.hosting import (
 )
 from secure_fedrec.protection.once import Once
 from secure_fedrec.protection.routing.directory import LEAST_SENDERS
-from secure_fedrec.protection.routing.hosted import HostedMix, Kind, mixes_of
+from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, mixes_of
 from secure_fedrec.protection.session import Identity, Node, Party, Role
 from secure_fedrec.uploads import RowBlock
 
@@ -37,7 +37,7 @@ class HostedMixedBags(NoHelpers):
     """
 
     whole = True
-    recorded = False
+    unrecorded = UNSIGNED
 
     def __init__(self, mixes: Mixes, sums: Hosting) -> None:
         self._mixes = mixes

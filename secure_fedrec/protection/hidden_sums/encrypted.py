@@ -21,11 +21,11 @@ from functools import cached_property
 from typing import Annotated, Any, Unpack
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError, renamed_keys
+from secure_fedrec.errors import ProtocolError, renamed_keys
 from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.dense import DenseWords
-from secure_fedrec.protection.hidden_sums.encrypted_hosted import HostedEncryption
+from secure_fedrec.protection.hidden_sums.encrypted_hosted import HostedEncryption, HostedTables
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     AuthorityCiphertexts,
     EncryptedState,
@@ -163,16 +163,9 @@ class EncryptedSum(HiddenSum):
         """
         return EncryptedSession(self, round_, participants, wire)
 
-    def hosting(self) -> HostedEncryption:
-        """Halves of rounds whose parties are elsewhere.
-
-        Raises:
-            ConfigError: the clients hold the key, and keep the public state from the server.
-        """
-        if self.held_by_clients:
-            problem = "clients keep the public state from the server, which hands it out here"
-            raise ConfigError("protection.holder", self.config.holder, problem, ("authority",))
-        return HostedEncryption(self)
+    def hosting(self) -> HostedEncryption | HostedTables:
+        """Halves of rounds whose parties are elsewhere."""
+        return HostedTables(self) if self.held_by_clients else HostedEncryption(self)
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""

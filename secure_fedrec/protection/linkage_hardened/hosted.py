@@ -29,6 +29,7 @@ from secure_fedrec.protection.once import Once
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint
 from secure_fedrec.protection.routing.hosted import (
+    UNSIGNED,
     Course,
     HostedMix,
     PathEnd,
@@ -301,7 +302,7 @@ class HostedLinkage(NoHelpers):
     """
 
     whole = True
-    recorded = False
+    unrecorded = UNSIGNED
 
     def __init__(self, collector: "LinkageHardened") -> None:
         self._collector = collector

@@ -3,7 +3,8 @@
 Reading order: ``keys`` and ``encryption`` (the scheme), ``slots`` and ``vectors`` (many ring words
 per ciphertext, and a budget of additions), ``sums`` (one call per step); then the interactive
 rounds: ``key_holders`` (who holds the key, against whom), ``envelopes`` and ``plans`` (signed
-messages under one agreement), ``halves``, ``authority`` and ``encrypted_table`` (the parties).
+messages under one agreement), ``halves``, ``authority``, ``tables``, ``encrypted_table`` and
+``table_server`` (the parties).
 
 Everything here works without the extra ``paillier``, on Python's integers; ``gmpy2`` makes it about
 eight times faster. ``phe_bridge``, which is not imported here, talks to python-paillier.
@@ -15,12 +16,7 @@ from secure_fedrec.protection.paillier.authority import (
     UploadingServer,
 )
 from secure_fedrec.protection.paillier.division import AverageStep, rounded_quotients
-from secure_fedrec.protection.paillier.encrypted_table import (
-    TableClient,
-    TableServer,
-    TableUpdate,
-    updaters,
-)
+from secure_fedrec.protection.paillier.encrypted_table import TableClient, TableUpdate
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.key_holders import KEY_HOLDINGS, KeyClaim, KeyHolding
 from secure_fedrec.protection.paillier.keys import (
@@ -33,6 +29,8 @@ from secure_fedrec.protection.paillier.keys import (
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.protection.paillier.sums import PaillierSum
+from secure_fedrec.protection.paillier.table_server import TableServer
+from secure_fedrec.protection.paillier.tables import TableReader, updaters
 from secure_fedrec.protection.paillier.vectors import (
     EncryptedVector,
     RunningSum,
@@ -63,6 +61,7 @@ __all__ = [
     "RunningSum",
     "SlotLayout",
     "TableClient",
+    "TableReader",
     "TableServer",
     "TableUpdate",
     "UploadingClient",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secure_fedrec.protection.paillier.encrypted_table import DIGEST_BYTES, updaters
 from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.slots import SlotLayout
+from secure_fedrec.protection.paillier.tables import DIGEST_BYTES, updaters
 from secure_fedrec.protection.paillier.vectors import vector_bytes
 from secure_fedrec.protection.paillier.words import words_bytes
 from secure_fedrec.protection.session import Node as Party

@@ -18,7 +18,7 @@ from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session import Node as Party
 from secure_fedrec.protection.session.envelope import Envelope, Family, open_envelope
 
-_CONTEXT_DOMAIN = b"secure-fedrec|v2|paillier|context|"
+_CONTEXT_DOMAIN = b"secure-fedrec|v3|paillier|context|"
 _TABLE_DOMAIN = b"secure-fedrec|v1|paillier|table-context|"
 _SMALLEST_COHORT = 3  # of two, each knows the other's upload from the sum
 
@@ -38,6 +38,8 @@ class Plan:
         minimum: fewest clients in a sum that this party accepts; each party has its own.
         federation: distinguishes this series of rounds from every other under the same keys, in
             which round numbers begin anew; 16 bytes of the operating system's generator, say.
+        attempt: distinguishes attempts at one round, where it may be begun again; a table outlives
+            them.
 
     Raises:
         ConfigError: fewer clients than the minimum, a minimum below 3, a client or a key holder
@@ -53,6 +55,7 @@ class Plan:
     table: SlotLayout | None = None
     minimum: int = _SMALLEST_COHORT
     federation: bytes = b""
+    attempt: bytes = b""
 
     def __post_init__(self) -> None:
         if self.minimum < _SMALLEST_COHORT:
@@ -130,6 +133,7 @@ class Plan:
             *(layout.to_bytes() for layout in self.layouts),
             b"" if self.table is None else self.table.to_bytes(),
             self.federation,
+            self.attempt,
         ]
         return _digest(_CONTEXT_DOMAIN, parts)
 

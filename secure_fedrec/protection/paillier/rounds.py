@@ -19,17 +19,14 @@ from secure_fedrec.protection.paillier.authority import (
     UploadingClient,
     UploadingServer,
 )
-from secure_fedrec.protection.paillier.encrypted_table import (
-    TableClient,
-    TableServer,
-    TableUpdate,
-    updaters,
-)
+from secure_fedrec.protection.paillier.encrypted_table import TableClient, TableUpdate
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
+from secure_fedrec.protection.paillier.table_server import TableServer
+from secure_fedrec.protection.paillier.tables import updaters
 from secure_fedrec.protection.session import Carrier, Identity, Role, Roster, run_in_memory
 from secure_fedrec.protection.session import Node as Party
 

@@ -40,6 +40,9 @@ from secure_fedrec.protection.session.envelope import Family, open_envelope, sea
 _DOMAIN = b"secure-fedrec|v1|hosted-routing|"
 _NUMBER_BYTES = 4
 
+UNSIGNED = "hosts cannot say who sent what came through mixes"
+"""Why rounds behind mixes are not recorded (``hosting.Hosting.unrecorded``)."""
+
 
 class Kind(IntEnum):
     """Kinds of messages."""
