@@ -252,6 +252,8 @@ def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
         costs = {name: now[name] - before[name] for name in now}
         before.update(now)
         line = {"round": report.round, "participants": report.participants}
+        if report.clipped:
+            line["clipped"] = report.clipped
         print(json.dumps(line | dict(report.metrics or {}) | costs), flush=True)
 
     return print_round

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import EncodingError, SumBudgetError
-from secure_fedrec.settings import Bits, Positive, Settings, Within
+from secure_fedrec.settings import Bits, OneOf, Positive, Settings, Within
 
 # A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 and taking it
 # off again leaves the nearest integer, ties to even: the IEEE rounding of the addition itself.
@@ -28,12 +28,16 @@ class FixedPoint(Settings, section="ring"):
     """Codec between float64 and the ring of integers modulo 2^bits.
 
     A real x with ``abs(x) <= clip`` becomes ``round_half_even(x * 2^fraction_bits) mod 2^bits``; a
-    value beyond ``clip`` is refused, never clipped or wrapped in silence.
+    value beyond ``clip`` is refused, never clipped or wrapped in silence. Where ``beyond`` says so,
+    ``limited`` clips it before, and counts.
 
     Args:
         bits: ring width b: numbers are summed modulo 2^b.
         fraction_bits: number of binary digits kept after the point, 0 to ``bits - 1``.
         clip: largest magnitude a single value may have (same unit as the values).
+        beyond: what becomes of a finite value beyond ``clip`` that a client is to upload: "refuse"
+            ends the round (on a host of its own the client's part), "clip" puts ``clip`` in its
+            place, with its sign, and counts it. What is lossless is so up to such values.
 
     Raises:
         ConfigError: a field is out of range, or ``clip * 2^fraction_bits`` exceeds 2^51, beyond
@@ -44,6 +48,7 @@ class FixedPoint(Settings, section="ring"):
     bits: Annotated[Bits, Within(8, 64)] = 64
     fraction_bits: Bits = 32
     clip: Positive = 4096.0
+    beyond: Annotated[str, OneOf(("refuse", "clip"))] = "refuse"
 
     def _agree(self) -> None:
         self.require_between("fraction_bits", 0, self.bits - 1)
@@ -113,6 +118,21 @@ class FixedPoint(Settings, section="ring"):
             f"{terms} clients times clip {self.clip:g} at {self.fraction_bits} fraction bits can "
             f"leave the ring; {advice}lower ring.clip, or raise ring.bits",
         )
+
+    def limited(self, values: FloatArray) -> tuple[FloatArray, int]:
+        """Values as they are to be encoded, and how many of them were clipped for that.
+
+        Args:
+            values: float64 array; it stays as it is.
+
+        Returns:
+            The array itself where nothing is clipped. NaN and infinities stay, to be refused.
+        """
+        if self.beyond != "clip":
+            return values, 0
+        over = (np.abs(values) > self.clip) & np.isfinite(values)
+        count = int(np.count_nonzero(over))
+        return (np.where(over, np.copysign(self.clip, values), values) if count else values), count
 
     def encode(self, values: FloatArray) -> RingArray:
         """Encode reals, rounding to nearest with ties to even.

@@ -23,6 +23,7 @@ from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
 from audits.report.remedies import findings_json, remedies
+from audits.report.text import round_ranges
 from audits.run.build import Federation
 from audits.run.privacy import draws_noise
 from audits.run.training import Lossless, run_identity
@@ -152,6 +153,20 @@ def _gate(result: GateResult) -> dict[str, Any]:
     }
 
 
+def _warnings(measured: Measured) -> list[str]:
+    """What whoever reads figures of utility has to know."""
+    history, task = measured.run.history, measured.federation.task
+    found = [] if task.facts.warning is None else [task.facts.warning]
+    where = [report.round for report in history if report.clipped]
+    if where:
+        count = sum(report.clipped for report in history)
+        found.append(
+            f"{count} values were beyond ring.clip and were clipped, in rounds "
+            f"{round_ranges(where)}: what is lossless is so up to these"
+        )
+    return found
+
+
 def _utility(measured: Measured) -> dict[str, Any]:
     utility = measured.utility
     names, deviation = list(utility.mean), None
@@ -172,7 +187,7 @@ def _utility(measured: Measured) -> dict[str, Any]:
         "sd": deviation,
         "baselines": {name: dict(rule.figures) for name, rule in utility.rules.items()},
         "standing": None if utility.standing is None else asdict(utility.standing),
-        "warning": measured.federation.task.facts.warning,
+        "warning": "; ".join(_warnings(measured)) or None,
     }
 
 

@@ -95,12 +95,14 @@ class RoundReport:
             themselves; None where nothing was measured.
         of_clients: float64[n] by name, what each client measured before anything was averaged; NaN
             where it did not.
+        clipped: values beyond the ring's clip that were clipped (``FixedPoint.beyond``).
     """
 
     round: int
     participants: int
     metrics: Mapping[str, float] | None
     of_clients: Mapping[str, FloatArray] = field(default_factory=dict)
+    clipped: int = 0
 
 
 class LocalEngine:
@@ -156,6 +158,7 @@ class LocalEngine:
         self._cohort = cohort if cohort is not None else CohortConfig()
         self._participants = participants
         self._undo_bytes = undo_bytes
+        self._clipped = 0  # values, in the round before
         self._measure_every = measure_every
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
@@ -205,7 +208,11 @@ class LocalEngine:
         means = {name: float(values.mean()) for name, values in known.items() if len(values)}
         metrics = {**means, **(self.evaluate() or {})} or None
         return RoundReport(
-            round=round_, participants=len(participants), metrics=metrics, of_clients=own
+            round=round_,
+            participants=len(participants),
+            metrics=metrics,
+            of_clients=own,
+            clipped=self._clipped,
         )
 
     def evaluate(self) -> Mapping[str, float] | None:
@@ -256,6 +263,7 @@ class LocalEngine:
                 for name, values in step.measure().items():
                     own.setdefault(name, np.full(self.vault.n_clients, np.nan))[clients] = values
             step.commit(self.vault)
+        self._clipped = sum(session.clipped)
         return session.close(), own
 
     def _exchange(self, round_: int, participants: IntArray) -> None:

@@ -148,6 +148,7 @@ class RecordedRun:
         history = {
             **absent,
             "history.participants": np.array([report.participants for report in self.history]),
+            "history.clipped": np.array([report.clipped for report in self.history]),
             "history.digests": np.array(self.table_digests, dtype="U64"),
             **_metric_columns([report.metrics for report in self.history]),
         }
@@ -179,10 +180,11 @@ class RecordedRun:
         self.engine.restore(state)
         participants = state["history.participants"].tolist()
         metrics = _metrics_by_round(state, len(participants))
+        clipped = state["history.clipped"].tolist()
         self.history = [
-            RoundReport(round=number, participants=present, metrics=measured)
-            for number, (present, measured) in enumerate(
-                zip(participants, metrics, strict=True), start=1
+            RoundReport(round=number, participants=present, metrics=measured, clipped=values)
+            for number, (present, measured, values) in enumerate(
+                zip(participants, metrics, clipped, strict=True), start=1
             )
         ]
         self.table_digests = state["history.digests"].tolist()

@@ -5,7 +5,8 @@ layout has them. From there on a flat vector is rows like any others, so that wh
 hides it. What comes back is told apart by name (``Aggregate.of``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,32 @@ class Folded:
 
     block: RowBlock
     virtual: BoolArray
+
+
+def limited(upload: Upload, codec: FixedPoint, layout: BlockLayout | None) -> tuple[Upload, int]:
+    """An upload whose values can be encoded, where the ring says so; how many were clipped for it.
+
+    Args:
+        upload: blocks and bags of float64 values.
+        codec: the ring.
+        layout: where the blocks go, each with a codec of its own; None for one block in the ring.
+    """
+    if codec.beyond != "clip":
+        return upload, 0
+    places, count = {} if layout is None else layout.places, 0
+    parts: dict[str, Any] = {}
+    for name, part in (*upload.blocks.items(), *upload.bags.items()):
+        own = places[name].codec if name in places else codec
+        if part.values is not None:
+            values, clipped = own.limited(part.values)
+            count += clipped
+            parts[name] = replace(part, values=values)
+        else:
+            parts[name] = part
+    if not count:
+        return upload, 0
+    blocks, bags = ({name: parts[name] for name in each} for each in (upload.blocks, upload.bags))
+    return replace(upload, blocks=blocks, bags=bags), count
 
 
 def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> Folded:

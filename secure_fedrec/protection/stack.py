@@ -1,6 +1,6 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeGuard
 
@@ -23,7 +23,7 @@ from secure_fedrec.protection.base import (
     Stated,
     Withstood,
 )
-from secure_fedrec.protection.folding import Folded, encode_block, fold
+from secure_fedrec.protection.folding import Folded, encode_block, fold, limited
 from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -190,6 +190,9 @@ class StackSession:
         round: its number.
         wire: of the run.
         bags: the bags' part; None without bags.
+
+    Attributes:
+        clipped: how many values of each submission were clipped (``FixedPoint.beyond``).
     """
 
     stack: Stack
@@ -197,6 +200,7 @@ class StackSession:
     round: int
     wire: Wire
     bags: BagRound | None = None
+    clipped: list[int] = field(default_factory=list, init=False)
 
     @property
     def order(self) -> IntArray:
@@ -210,7 +214,7 @@ class StackSession:
             ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
                 has bags, and there is no channel for them.
             WireError: the blocks of a client, or what it gives to the bags, are malformed.
-            EncodingError: a value is not finite or exceeds the ring's clip.
+            EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
             ProtocolError: the collector refuses a delivered message.
         """
         cloak = self.stack.cloak
@@ -226,6 +230,8 @@ class StackSession:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
             )
+        upload, clipped = limited(upload, self.stack.codec, self.stack.layout)
+        self.clipped.append(clipped)
         folded = self._folded(upload, virtual)
         if self._protected:
             self.wire.note_own(self.round, upload.clients, _real(folded))

@@ -141,6 +141,21 @@ def test_anything_beyond_the_clip_is_refused(codec: FixedPoint, negative: bool) 
         codec.encode(np.array([0.0, sign * beyond]))
 
 
+def test_what_is_beyond_the_clip_is_clipped_and_counted_where_asked() -> None:
+    values = np.array([[0.5, -7.0], [2.0, 2.5], [math.inf, math.nan]])
+    same, none = FixedPoint(clip=2.0).limited(values)
+    assert (same is values, none) == (True, 0)
+    codec = FixedPoint(clip=2.0, beyond="clip")
+    found, count = codec.limited(values)
+    assert count == 2
+    assert found[:2].tolist() == [[0.5, -2.0], [2.0, 2.0]]
+    assert values[0, 1] == -7.0
+    codec.encode(found[:2])
+    for row in (found[2:, :1], found[2:, 1:], values[:1]):  # encoding refuses whatever is left
+        with pytest.raises(EncodingError):
+            codec.encode(row)
+
+
 @settings(deadline=None)
 @given(codecs())
 def test_the_budget_is_tight(codec: FixedPoint) -> None:

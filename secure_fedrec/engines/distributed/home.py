@@ -190,6 +190,17 @@ class Home:
         columns = {"round": np.array(state.round), "table": state.table, **extras}
         write_npz(self._state.with_name(_PUBLIC), columns, private=True)
 
+    def note_clipped(self, round_: int, serial: int, count: int) -> None:
+        """Write down how many values of an attempt were clipped: for the site's owner alone.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path = self._state.with_name("clipped")
+        before = path.read_bytes() if path.exists() else b""
+        line = f"round {round_} attempt {serial}: {count} values\n".encode()
+        replace_file(path, before + line, private=True)
+
     def _box_key(self, head: bytes) -> bytes:
         return HKDF(algorithm=SHA256(), length=32, salt=head, info=_INFO).derive(self._key)
 

@@ -61,6 +61,8 @@ class Learner:
             ConfigError: messages of which hosts cannot say who sent them, or that they do not show.
         """
         require_recorded(hosting_of(self.stack))
+        if self.stack.codec.beyond == "clip":
+            raise ConfigError("--record", True, "sites tell nobody how many values they clipped")
         if isinstance(self.algorithm, Addressed):
             raise ConfigError("--record", True, "hosts do not show what one client alone is sent")
         if isinstance(self.algorithm, Exchanging):

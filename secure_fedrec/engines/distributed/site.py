@@ -285,11 +285,15 @@ class Site:
             if given is not None and isinstance(algorithm, Exchanging):
                 _taken(algorithm, clients, given, vault)
             step = algorithm.client_step(clients, public, vault, learner.streams)
-            StackSession(learner.stack, own, at.round, wire, bags).submit(step)
+            session = StackSession(learner.stack, own, at.round, wire, bags)
+            session.submit(step)
             step.commit(vault)
             learnt = self._kept.begun(at.serial, vault.snapshot())
         finally:
             vault.end(undo=True)
+        if sum(session.clipped):
+            self._home.note_clipped(at.round, at.serial, sum(session.clipped))
+            log.warning("round %d: values beyond ring.clip were clipped", at.round)
         self._home.keep(learnt)
         self._kept = learnt
         return own

@@ -17,7 +17,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem, blocks_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
-from secure_fedrec.protection.folding import fold
+from secure_fedrec.protection.folding import fold, limited
 from secure_fedrec.protection.stack import covers_ratings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -104,7 +104,8 @@ def _asked_for(step: LocalModel) -> RowBlock:
 
 def own_ring(codec: FixedPoint) -> FixedPoint:
     """The package's ring of the same settings, whatever ``codec`` does with them."""
-    return FixedPoint(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
+    own = FixedPoint(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
+    return replace(own, beyond=codec.beyond)
 
 
 class PlainRun:
@@ -202,6 +203,7 @@ class PlainRun:
         return found.digest()
 
     def _encoded(self, clients: IntArray, upload: Upload) -> Rows:
+        upload, _ = limited(upload, self._ring, self.layout)
         for name, bag in upload.bags.items():
             if bag.values is not None:
                 integers = self._ring.to_integers(self._ring.encode(bag.values))
