@@ -37,7 +37,7 @@ from secure_fedrec.engines.distributed import (
     Site,
     Transport,
 )
-from secure_fedrec.engines.distributed.coordinator import require_carried
+from secure_fedrec.engines.distributed.carried import require_carried
 from secure_fedrec.engines.distributed.home import KEY_BYTES
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError

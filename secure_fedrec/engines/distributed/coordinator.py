@@ -14,14 +14,14 @@ from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.distributed.ahead import Lookahead
+from secure_fedrec.engines.distributed.carried import require_carried
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.peers import PeerHub, Peers
 from secure_fedrec.engines.distributed.record import Overheard, Record
-from secure_fedrec.engines.local import require_fits
 from secure_fedrec.engines.recorded import table_digest
-from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
+from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
 from secure_fedrec.protection.hosting import (
     HostedSum,
@@ -30,7 +30,6 @@ from secure_fedrec.protection.hosting import (
     StateHidden,
     hosting_of,
 )
-from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 
@@ -382,23 +381,3 @@ class Coordinator:
         self._lookahead.epoch = int(found["epoch"])
         self._begun = int(found["begun"])
         self._handed = np.split(found["handed.clients"], ends)[:-1]
-
-
-def require_carried(learner: Learner) -> None:
-    """Refuse what rounds of several hosts do not carry.
-
-    Raises:
-        ConfigError: the algorithm does not go through the stack, a layer's parties cannot be
-            elsewhere, or mixes would have a batch of one client.
-    """
-    hosting, bags = hosting_of(learner.stack), bags_of(learner.stack.bags)
-    require_fits(learner.algorithm, learner.stack, learner.n_rows)
-    least = learner.cohort.clients_per_round or learner.stack.n_clients
-    if bags is not None and bags.mixes is not None and least < LEAST_SENDERS:
-        problem = f"mixes hide {LEAST_SENDERS} clients a round or more"
-        raise ConfigError("cohort.clients_per_round", least, problem)
-    hidden = "server" in learner.stack.collector.model_hidden_from
-    if hidden and not isinstance(hosting, StateHidden):
-        described = learner.stack.describe()["layers"]
-        problem = "clients keep the public state from the server, which hands it out here"
-        raise ConfigError("protection", " + ".join(described), problem)
