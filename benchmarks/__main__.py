@@ -1,4 +1,7 @@
-"""Benchmarks: ``python -m benchmarks NAME [--quick] [--json] [--ours-only] [--data-dir DIR]``."""
+"""Benchmarks: ``python -m benchmarks NAME [--quick] [--json] [--ours-only] [--data-dir DIR]``.
+
+``--folder DIR`` keeps what takes long, and goes on with it.
+"""
 
 import argparse
 import json
@@ -20,6 +23,18 @@ def _audit() -> Benchmark:
     from benchmarks import audit  # noqa: PLC0415
 
     return audit.run
+
+
+def _audit_ml_1m() -> Benchmark:
+    from benchmarks import audit_large  # noqa: PLC0415
+
+    return audit_large.ml_1m
+
+
+def _audit_10m() -> Benchmark:
+    from benchmarks import audit_large  # noqa: PLC0415
+
+    return audit_large.ten_million
 
 
 def _audit_scale() -> Benchmark:
@@ -93,6 +108,8 @@ def _scale() -> Benchmark:
 
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "audit": _audit,
+    "audit_10m": _audit_10m,
+    "audit_ml_1m": _audit_ml_1m,
     "audit_scale": _audit_scale,
     "fedrec": _fedrec,
     "files": _files,
@@ -124,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usage).
     """
     parsed = _parser().parse_args(arguments)
-    options = Options(quick=parsed.quick, data_dir=parsed.data_dir)
+    options = Options(quick=parsed.quick, data_dir=parsed.data_dir, folder=parsed.folder)
     try:
         result = find(parsed.name, ours_only=parsed.ours_only)(options)
     except (ConfigError, DataError) as problem:
@@ -204,6 +221,11 @@ def _parser() -> argparse.ArgumentParser:
         "--data-dir",
         type=Path,
         help="folder of the MovieLens sets (default: SECURE_FEDREC_DATA; else synthetic data)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="keep the long runs of audit, audit_ml_1m, audit_10m here, and go on with them",
     )
     return parser
 

@@ -51,10 +51,12 @@ class Options:
     Args:
         quick: measure less, to end within 45 s.
         data_dir: folder of the MovieLens sets; None reads ``SECURE_FEDREC_DATA``.
+        folder: where long runs are kept and go on; None throws them away at the end.
     """
 
     quick: bool = False
     data_dir: Path | None = None
+    folder: Path | None = None
 
     @property
     def data_folder(self) -> Path | None:

@@ -22,6 +22,9 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
+_AT_ONCE = 2**16
+"""Rows of which the integers are held at once."""
+
 
 class CollusionLinkage(SuiteAttack):
     """Joins the denoisers' anonymous messages to the server's identified uploads.
@@ -129,8 +132,12 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
     weights = np.random.Generator(np.random.Philox(key=20210202)).integers(
         0, 2**64, size=values.shape[1], dtype=np.uint64
     )
-    words = codec.to_integers(values).view(np.uint64)
-    return np.asarray((words * (weights | np.uint64(1))).sum(axis=1, dtype=np.uint64))
+    weights |= np.uint64(1)
+    prints = np.empty(len(values), dtype=np.uint64)
+    for start in range(0, len(values), _AT_ONCE):
+        words = codec.to_integers(values[start : start + _AT_ONCE]).view(np.uint64)
+        prints[start : start + _AT_ONCE] = (words * weights).sum(axis=1, dtype=np.uint64)
+    return prints
 
 
 def _item_mark(rows: IndexArray) -> WordArray:

@@ -20,7 +20,7 @@ from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
-from audits.run.forecast import attack_workers, memory_parts, require_memory, training_workers
+from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
     Lossless,
@@ -91,11 +91,13 @@ def audit(
     with one_writer(out, resume=resume):
         run = open_run(federation, out, resume=resume)
         announce(federation, run, projected)
+        trainers, attackers = crews(federation, len(dataset.folds))
+        for lowered in filter(None, (trainers.lowered, attackers.lowered)):
+            print(lowered, file=sys.stderr)
         train_recorded(federation, run, out, progress=progress)
         first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
-        workers = training_workers(federation, len(dataset.folds))
         folds, lossless = train_others(
-            federation, dataset, run, out, progress=progress, workers=workers
+            federation, dataset, run, out, progress=progress, workers=trainers.workers
         )
         utility = utility_of(
             config.metrics,
@@ -104,7 +106,8 @@ def audit(
             local_only=draws_noise(federation.stack),
         )
         require_complete(out, config.algorithm.rounds)
-        measured = _measured(federation, run, utility, lossless, out, progress=progress)
+        parts = (federation, run, utility, lossless, out)
+        measured = _measured(*parts, progress=progress, workers=attackers.workers)
         verdict = decide(measured.gates, measured.findings, measured.controls)
         report = assemble(measured, verdict, command=command, started=started)
         if source is not None:
@@ -125,6 +128,7 @@ def _measured(
     out: Path,
     *,
     progress: bool,
+    workers: int,
 ) -> Measured:
     """Attack a finished run, price it and judge it."""
     config = federation.config
@@ -142,7 +146,7 @@ def _measured(
         config.attacks,
         seed=config.seed,
         bars=progress,
-        workers=attack_workers(federation),
+        workers=workers,
     )
     priced = prices(
         federation.stack,

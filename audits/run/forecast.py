@@ -6,8 +6,6 @@ and laid out over the whole. Nothing of them is kept.
 """
 
 import math
-import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,31 +22,12 @@ from attacks.suite import MEASURES
 from audits.config.audit import AuditConfig
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation
+from audits.run.memory import memory_parts, require_memory
 from audits.run.training import projection, twin_engine
 from audits.run.truth import ground_truth
 from audits.system import Dataset, Task
 from secure_fedrec.core.special import ndtri
 from secure_fedrec.engines import RecordedRun, table_digest
-from secure_fedrec.wire import Step
-
-_LOADED = 0.23e9
-"""Bytes of the packages and of a small audit."""
-
-_HELD = 2**28
-_AT_ONCE = 1 << 21
-"""Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
-
-_PAIR, _KEPT_PAIR = 180, 12
-_WORD_COPIES = 3
-_CUTS, _DRAWS = 1026, 2000
-_PAIR_SECONDS = 1e-5
-"""Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
-
-_ROW_SECONDS = 1e-6
-"""Of a training, for each row that a round's uploads have: measured on ml-100k."""
-
-_LONG = 30.0
-"""Seconds of attacks, or of trainings beside the recorded one, from which they are shared out."""
 
 _SOON = 20.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
@@ -111,99 +90,6 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
         memory_gb=sum(parts.values()) / 1e9,
         disk_gb=disk / 1e9,
         gates=tuple(gate_power(gate, federation) for gate in federation.config.gates),
-    )
-
-
-# --- memory and disk ------------------------------------------------------------------------------
-
-
-def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, float]:
-    """Bytes that an audit holds at its peak, by what has to change for them to be fewer.
-
-    Args:
-        federation: what is to be run.
-        folds: that are trained, the recorded one included.
-    """
-    vault, facts = federation.task.fresh().problem.vault, federation.task.facts
-    traffic = federation.stack.traffic(vault.example_counts())
-    words = max((part.rows * part.width for part in traffic), default=0) * 8.0
-    real = float(vault.example_counts().sum())
-    pairs = _shown_pairs(federation)
-    state = 2.0 * sum(values.nbytes for values in vault.tables().values())
-    exact = 2 if facts.items < 2**16 else 4
-    draws = min(float(_HELD), 2.0 * _DRAWS * facts.clients) + facts.clients * _CUTS * exact
-    crew = attack_workers(federation)
-    held = max(crew, training_workers(federation, folds))
-    blocks = min(_HELD, projection(federation))
-    shown = pairs * _KEPT_PAIR + min(pairs, _AT_ONCE) * _PAIR
-    return {
-        "the packages": _LOADED,
-        "blocks of the recording (recording.payload_rounds, run.workers)": crew * blocks,
-        "words of a round (algorithm.rank, recording.payload_senders)": held * _WORD_COPIES * words,
-        "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)": crew * shown,
-        "clients (data)": held * state + draws + 100.0 * real,
-    }
-
-
-def _shown_pairs(federation: Federation[Task]) -> float:
-    """Pairs of a client and an item that its uploads show, of all rounds together."""
-    algorithm, problem, _ = federation.task.fresh()
-    facts, rows = federation.task.facts, _rows_of_round(federation)
-    real = float(problem.vault.example_counts().sum())
-    unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
-    share = min(0.999, max(0.0, rows - real) / unseen)
-    return real - unseen * math.expm1(algorithm.rounds * math.log1p(-share))
-
-
-def attack_workers(federation: Federation[Task]) -> int:
-    """Processes for the attacks: as many as asked for, else one for each core if they take long."""
-    config = federation.config
-    if config.run.workers is not None:
-        return config.run.workers
-    seconds = _PAIR_SECONDS * _shown_pairs(federation) * max(1, len(config.adversaries))
-    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
-
-
-def training_workers(federation: Federation[Task], folds: int) -> int:
-    """Processes for the folds beside the recorded one and the twin, as for the attacks.
-
-    One where trainings are PyTorch's: its threads do not outlive a fork.
-    """
-    config = federation.config
-    trainings = folds - 1 + int(config.run.check_lossless)
-    if trainings < 2 or "torch" in sys.modules:
-        return 1
-    if config.run.workers is not None:
-        return config.run.workers
-    seconds = _ROW_SECONDS * _rows_of_round(federation) * config.algorithm.rounds * trainings
-    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
-
-
-def _rows_of_round(federation: Federation[Task]) -> float:
-    """Rows of all clients' uploads, virtual ones included."""
-    traffic = federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
-    return float(
-        max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
-    )
-
-
-def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:
-    """Refuse an audit above the limit.
-
-    Raises:
-        ConfigError: it is; the message says what to change.
-    """
-    limit, needed = config.run.max_memory_gb, sum(parts.values())
-    if limit is None or needed <= limit * 1e9:
-        return
-    if limit * 1e9 <= _LOADED:
-        raise config.run.refusal(
-            "max_memory_gb", f"no audit takes less than {_LOADED / 1e9:.2f} GB"
-        )
-    most = max((name for name in parts if name != "the packages"), key=parts.__getitem__)
-    raise config.run.refusal(
-        "max_memory_gb",
-        f"the audit would take about {needed / 1e9:.2f} GB, most of it for {most}",
     )
 
 

@@ -12,7 +12,8 @@ import pytest
 from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
-from audits.run.forecast import gate_power, memory_parts
+from audits.run.forecast import gate_power
+from audits.run.memory import memory_parts
 from secure_fedrec.evaluation.intervals import share_interval
 
 Command = Callable[..., tuple[int, str, str]]

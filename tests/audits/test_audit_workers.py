@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,9 +139,9 @@ def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
         return plain(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        trainers, attackers = (1, 2) if phase == "attacks" else (2, 1)
-        patched.setattr(audit, "training_workers", lambda *_: trainers)
-        patched.setattr(audit, "attack_workers", lambda *_: attackers)
+        sizes = (1, 2) if phase == "attacks" else (2, 1)
+        crews = tuple(SimpleNamespace(workers=size, lowered=None) for size in sizes)
+        patched.setattr(audit, "crews", lambda *_: crews)
         patched.setattr(home, name, killed)
         code, _, told = command("audit", config, "--out", out, "--quiet")
     assert code == 2

@@ -99,15 +99,16 @@ class Lattice(SuiteAttack):
         clients = messages.senders.ids
         need(len(clients), f"the view holds no uploads of round {round_}")
         items = block.rows.astype(np.int64)
-        table = view.table(round_)
-        rows = view.codec.decode(words_of(block))
-        rows -= float(view.public["algorithm"]["regularization"]) * table[items]
+        table, words = view.table(round_), words_of(block)
+        pull = float(view.public["algorithm"]["regularization"]) * table
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
         decode = _decode_biased if view.public["algorithm"].get("biases") else _decode_upload
-        decoded = [
-            decode(rows[start:stop], table[items[start:stop]], levels) for start, stop in spans
-        ]
+        decoded = []
+        for start, stop in spans:  # one upload at a time: decoded, a round is many times as large
+            own = items[start:stop]
+            rows = view.codec.decode(words[start:stop]) - pull[own]
+            decoded.append(decode(rows, table[own], levels))
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
         owners = np.repeat(clients, block.lengths)

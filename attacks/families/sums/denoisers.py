@@ -174,7 +174,8 @@ class _Puzzle:
         """About how many bits the words of an uploaded row hold."""
         if not len(self.sent.rows):
             return 0.0
-        spread = codec.to_integers(words_of(self.sent)).std(axis=0)
+        # Column by column: the integers of a round are several times as large as its words.
+        spread = np.array([codec.to_integers(each).std() for each in words_of(self.sent).T])
         return float(np.log2(1.0 + spread).sum())
 
     def find_groups(self) -> None:

@@ -35,6 +35,10 @@ _SPARE_BITS = 40.0
 """Bits that the equations must hold beyond one per unknown: a wrong subset that satisfies them all
 has odds of about 2^-40."""
 
+_SEEN, _SCORE = 0.5, np.float32
+"""Score of a pair that is known to be virtual, and the type of all: bits have six digits, which
+float32 tells apart, and a round of large uploads shows many pairs."""
+
 
 class SubsetRegression(SuiteAttack):
     """Solves for the bits.
@@ -108,7 +112,7 @@ class _Fit:
     """What is known after some rounds of the pairs that ``presence`` lists: [K] each."""
 
     presence: Sightings
-    scores: FloatArray
+    scores: npt.NDArray[np.float32]
     real: BoolArray
     virtual: BoolArray
     proven: int
@@ -120,10 +124,12 @@ class _Fit:
     def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
         """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
         own = self.presence.listed
+        if own is listed:
+            return self.rows(self.scores)
         sizes = np.zeros(len(clients), dtype=np.int64)
         sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
         mine = ItemSets(indptr=bounds_of(sizes), items=own.items, n_items=own.n_items)
-        values = np.zeros(len(listed.items))
+        values = np.zeros(len(listed.items), dtype=self.scores.dtype)
         for pairs in pieces(listed, mine):
             at = slice(*mine.indptr[[pairs.span.start, pairs.span.stop]])
             values[pairs.source[pairs.labels]] = self.scores[at]
@@ -188,7 +194,7 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
     knowledge = Knowledge.of(view)
     presence = Sightings.read(view, knowledge, known)
     cohorts, counts = distinct_cohorts(presence.present, presence.counts)
-    scores = np.full(len(presence.possible), 0.5)  # seen, and missing once: virtual
+    scores = np.full(len(presence.possible), _SEEN, dtype=_SCORE)  # and missing once: virtual
     real = np.zeros(scores.shape, dtype=bool)
     virtual = ~presence.possible
     own = frozenset() if view.own is None else view.own.clients
@@ -206,7 +212,7 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
         elif unseen:
             bits = system.bits(unseen)
         scores[pairs] = 2.0 + np.clip(bits, -1.0, 1.0)
-    scores[virtual] = 0.5
+    scores[virtual] = _SEEN
     return _Fit(presence=presence, scores=scores, real=real, virtual=virtual, proven=proven)
 
 

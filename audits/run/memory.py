@@ -1,0 +1,202 @@
+"""What an audit holds at its peak, and how many processes may share it.
+
+An audit trains, then attacks; what is held then follows from the sizes of everything. Some of it is
+held once, the rest by every process that shares the work: of these there are no more than the limit
+of memory has room for.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from audits.config.audit import AuditConfig
+from audits.run.build import Federation
+from audits.run.training import projection
+from audits.system import Task
+from secure_fedrec.wire import Step
+
+LOADED = 0.23e9
+"""Bytes of the packages and of a small audit."""
+
+_HELD = 2**28
+_AT_ONCE = 1 << 21
+"""Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
+
+_PAIR, _KEPT_PAIR = 180, 12
+_WORD_COPIES, _READ_COPIES = 3, 0.5
+_CUTS, _DRAWS = 1026, 2000
+_EXAMPLE = 100
+_PAIR_SECONDS = 1e-5
+"""Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
+
+_ROW_SECONDS = 1e-6
+"""Of a training, for each row that a round's uploads have: measured on ml-100k."""
+
+_LONG = 30.0
+"""Seconds of attacks, or of trainings beside the recorded one, from which they are shared out."""
+
+_PACKAGES = "the packages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """The processes that share a part of an audit, and what they hold.
+
+    Args:
+        work: what they do.
+        wanted: processes that would share it if there was room for all.
+        once: bytes that are held once, by what has to change for them to be fewer.
+        each: bytes that every process holds, likewise.
+        limit: bytes; None for none.
+    """
+
+    work: str
+    wanted: int
+    once: Mapping[str, float]
+    each: Mapping[str, float]
+    limit: float | None
+
+    @property
+    def workers(self) -> int:
+        """As many as wanted, or as there is room for; one at least."""
+        if self.limit is None:
+            return self.wanted
+        room = self.limit - sum(self.once.values())
+        return max(1, min(self.wanted, int(room / sum(self.each.values()))))
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Bytes of all of them, by what has to change for them to be fewer."""
+        return {**self.once, **{name: self.workers * size for name, size in self.each.items()}}
+
+    @property
+    def lowered(self) -> str | None:
+        """One line on processes that there is no room for; None if there is."""
+        if self.workers == self.wanted:
+            return None
+        return (
+            f"run.max_memory_gb has room for {self.workers} of {self.wanted} processes that would "
+            f"share the {self.work}"
+        )
+
+
+def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
+    """Who shares the trainings beside the recorded one, and the attacks.
+
+    Args:
+        federation: what is to be run.
+        folds: that are trained, the recorded one included.
+    """
+    vault, config = federation.task.fresh().problem.vault, federation.config
+    counts, facts = vault.example_counts(), federation.task.facts
+    state = 2.0 * sum(values.nbytes for values in vault.tables().values())
+    examples = float(counts.sum())
+    once = {_PACKAGES: LOADED, "clients (data)": state + _EXAMPLE * examples}
+    limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
+    words = max((part.rows * part.width for part in federation.stack.traffic(counts)), default=0)
+    trainings = Crew(
+        work="trainings",
+        wanted=_training_workers(federation, folds),
+        once=once,
+        each={
+            "words of a round (algorithm.rank, recording.payload_senders)": _WORD_COPIES
+            * words
+            * 8.0,
+            "state of clients (data, run.workers)": state,
+        },
+        limit=limit,
+    )
+    pairs, exact = _shown_pairs(federation), 2 if facts.items < 2**16 else 4
+    draws = min(float(_HELD), 2.0 * _DRAWS * facts.clients) + facts.clients * _CUTS * exact
+    attacks = Crew(
+        work="attacks",
+        wanted=_attack_workers(federation),
+        once=once,
+        each={
+            "blocks of the recording (recording.payload_rounds, run.workers)": _read(federation),
+            "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)": pairs
+            * _KEPT_PAIR
+            + min(pairs, _AT_ONCE) * _PAIR,
+            "draws (data, run.workers)": draws,
+        },
+        limit=limit,
+    )
+    return trainings, attacks
+
+
+def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, float]:
+    """Bytes that an audit holds at its peak, by what has to change for them to be fewer.
+
+    Args:
+        federation: what is to be run.
+        folds: that are trained, the recorded one included.
+    """
+    return max((crew.parts for crew in crews(federation, folds)), key=lambda it: sum(it.values()))
+
+
+def _read(federation: Federation[Task]) -> float:
+    """Bytes of blocks that are kept, and of the round that is read."""
+    size, rounds = projection(federation), len(federation.config.recording.payload_rounds)
+    return min(_HELD, size) + (_READ_COPIES * size / rounds if rounds else 0.0)
+
+
+def _shown_pairs(federation: Federation[Task]) -> float:
+    """Pairs of a client and an item that its uploads show, of all rounds together."""
+    algorithm, problem, _ = federation.task.fresh()
+    facts, rows = federation.task.facts, rows_of_round(federation)
+    real = float(problem.vault.example_counts().sum())
+    unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
+    share = min(0.999, max(0.0, rows - real) / unseen)
+    return real - unseen * math.expm1(algorithm.rounds * math.log1p(-share))
+
+
+def _attack_workers(federation: Federation[Task]) -> int:
+    """As many as asked for, else one for each core if attacks take long."""
+    config = federation.config
+    if config.run.workers is not None:
+        return config.run.workers
+    seconds = _PAIR_SECONDS * _shown_pairs(federation) * max(1, len(config.adversaries))
+    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+
+
+def _training_workers(federation: Federation[Task], folds: int) -> int:
+    """Processes for the folds beside the recorded one and the twin, as for the attacks.
+
+    One where trainings are PyTorch's: its threads do not outlive a fork.
+    """
+    config = federation.config
+    trainings = folds - 1 + int(config.run.check_lossless)
+    if trainings < 2 or "torch" in sys.modules:
+        return 1
+    if config.run.workers is not None:
+        return config.run.workers
+    seconds = _ROW_SECONDS * rows_of_round(federation) * config.algorithm.rounds * trainings
+    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+
+
+def rows_of_round(federation: Federation[Task]) -> float:
+    """Rows of all clients' uploads, virtual ones included."""
+    traffic = federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
+    return float(
+        max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
+    )
+
+
+def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:
+    """Refuse an audit above the limit.
+
+    Raises:
+        ConfigError: it is; the message says what to change.
+    """
+    limit, needed = config.run.max_memory_gb, sum(parts.values())
+    if limit is None or needed <= limit * 1e9:
+        return
+    if limit * 1e9 <= LOADED:
+        raise config.run.refusal("max_memory_gb", f"no audit takes less than {LOADED / 1e9:.2f} GB")
+    most = max((name for name in parts if name != _PACKAGES), key=parts.__getitem__)
+    raise config.run.refusal(
+        "max_memory_gb",
+        f"the audit would take about {needed / 1e9:.2f} GB, most of it for {most}",
+    )
