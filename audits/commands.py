@@ -77,6 +77,8 @@ def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
         f"altogether {sum(found.seconds.values()):.0f} s of one core, {found.memory_gb:.2f} GB of "
         f"memory, {found.disk_gb:.3f} GB on disk"
     )
+    for line in found.lowered:
+        print(line)
     for gate in found.gates:
         print(f"gate {gate.gate} ({gate.clients} clients): {_power_words(gate)}")
     return 0

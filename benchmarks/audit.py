@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import audit_large
 from benchmarks.federations import SHAPES, Options
 from benchmarks.measure import progress, ratio
 
@@ -39,7 +40,7 @@ def run(options: Options) -> dict[str, Any]:
         the quickstart if ``quick``). Both are CPU seconds over those of the starting commit, None
         without it. ``workers_speedup``: seconds of the same attacks with one worker over those with
         two. ``forecast_ratio``: CPU seconds that ``audit --dry-run`` says of the quickstart over
-        those it takes.
+        those it takes. Without ``quick`` also what ``audit_ml_1m`` and ``audit_10m`` say.
     """
     repeats = 1 if options.quick else _REPEATS
     result: dict[str, Any] = {
@@ -88,6 +89,10 @@ def run(options: Options) -> dict[str, Any]:
         result["workers_speedup"] = ratio(crews, "one", "two")
         if old is not None:
             result["attacks_ratio"] = ratio(attacked, _PRESENT, _PAST)
+    for large in () if options.quick else (audit_large.ml_1m, audit_large.ten_million):
+        found = large(options)
+        result["targets"] |= found.pop("targets")
+        result |= found
     return result
 
 

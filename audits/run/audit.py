@@ -92,7 +92,7 @@ def audit(
         run = open_run(federation, out, resume=resume)
         announce(federation, run, projected)
         trainers, attackers = crews(federation, len(dataset.folds))
-        for lowered in filter(None, (trainers.lowered, attackers.lowered)):
+        for lowered in filter(None, (each.lowered for each in (trainers, attackers))):
             print(lowered, file=sys.stderr)
         train_recorded(federation, run, out, progress=progress)
         first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}

@@ -22,7 +22,7 @@ from attacks.suite import MEASURES
 from audits.config.audit import AuditConfig
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation
-from audits.run.memory import memory_parts, require_memory
+from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.training import projection, twin_engine
 from audits.run.truth import ground_truth
 from audits.system import Dataset, Task
@@ -62,12 +62,15 @@ class Forecast:
         seconds: of one core, by part.
         memory_gb: largest resident memory, in 10^9 bytes.
         disk_gb: of the run folder.
+        lowered: a line for each part of the work that fewer processes share than would, because
+            memory has no room for more.
         gates: what each can see.
     """
 
     seconds: Mapping[str, float]
     memory_gb: float
     disk_gb: float
+    lowered: tuple[str, ...]
     gates: tuple[GatePower, ...]
 
 
@@ -83,12 +86,14 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
         ConfigError: its recording or its memory is above the limit.
     """
     disk = projection(federation) + _beside(federation)
-    parts = memory_parts(federation, len(dataset.folds))
+    folds = len(dataset.folds)
+    parts = memory_parts(federation, folds)
     require_memory(federation.config, parts)
     return Forecast(
-        seconds=_seconds(federation, len(dataset.folds), progress=progress),
+        seconds=_seconds(federation, folds, progress=progress),
         memory_gb=sum(parts.values()) / 1e9,
         disk_gb=disk / 1e9,
+        lowered=tuple(filter(None, (crew.lowered for crew in crews(federation, folds)))),
         gates=tuple(gate_power(gate, federation) for gate in federation.config.gates),
     )
 

@@ -13,7 +13,7 @@ from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import gate_power
-from audits.run.memory import memory_parts
+from audits.run.memory import Crew, crews, memory_parts
 from secure_fedrec.evaluation.intervals import share_interval
 
 Command = Callable[..., tuple[int, str, str]]
@@ -69,6 +69,32 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     small["run"]["max_memory_gb"] = 0.001
     problem = refusal("audit", write_config(small), "--out", out)
     assert problem == "run.max_memory_gb = 0.001: no audit takes less than 0.23 GB"
+
+
+def test_as_many_processes_share_the_work_as_memory_has_room_for(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    small["run"]["workers"] = 4
+
+    def attackers() -> tuple[Crew, float]:
+        config = parse_config(small)
+        dataset = load_dataset(config, None)
+        federation = build_federation(config, dataset.task(dataset.folds[0]))
+        return crews(federation)[1], sum(memory_parts(federation).values()) / 1e9
+
+    unlimited, whole = attackers()
+    assert (unlimited.workers, unlimited.lowered) == (4, None)
+    once, each = (sum(part.values()) / 1e9 for part in (unlimited.once, unlimited.each))
+    assert whole == pytest.approx(once + 4 * each)
+    for room, workers in ((4.5, 4), (2.5, 2), (0.5, 1)):
+        small["run"]["max_memory_gb"] = once + room * each
+        found, needed = attackers()
+        assert (found.workers, found.lowered is None) == (workers, workers == 4)
+        assert needed == pytest.approx(once + workers * each)
+    small["run"]["max_memory_gb"] = once + 2.5 * each
+    _, _, told = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
+    lowered = "run.max_memory_gb has room for 2 of 4 processes that would share the attacks"
+    assert told.splitlines().count(lowered) == 1
 
 
 def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:

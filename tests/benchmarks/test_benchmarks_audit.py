@@ -2,12 +2,16 @@
 
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import audit, audit_scale, audit_steps
+from benchmarks import audit, audit_large, audit_scale, audit_steps
 from benchmarks.federations import Options
+from benchmarks.processes import Taken, metered
 from docs import audit_scale_picture
 
 
@@ -85,7 +89,12 @@ def test_both_are_run_in_turn_with_the_attacks_that_both_know(
 ) -> None:
     monkeypatch.delenv("SECURE_FEDREC_DATA", raising=False)
     done = runs(monkeypatch, tmp_path)
+    for name, key in (("ml_1m", "seconds_ml_1m"), ("ten_million", "minutes_10m")):
+        told = {key: 7.0, "targets": {key: "< 8"}}
+        monkeypatch.setattr(audit_large, name, lambda _, told=told: dict(told))
     found = audit.run(Options(quick=quick))
+    large = {"seconds_ml_1m", "minutes_10m"}
+    assert large & found.keys() == large & found["targets"].keys() == (set() if quick else large)
     assert (found["quickstart_ratio"], found["attacks_ratio"]) == (0.5, 0.5)
     assert (found["workers_speedup"], found["forecast_ratio"]) == (2.0, 1.25)
     attacked = [words for _, words in done if words[0].endswith("attack_once.py")]
@@ -131,3 +140,74 @@ def test_every_step_of_a_size_is_measured(tmp_path: Path) -> None:
     assert list(found)[:3] == ["data", "training", "plain twin"]
     assert len(found) == 5
     assert all(step["seconds"] >= 0 and step["peak_gb"] > 0.05 for step in found.values())
+
+
+# --- the large ones -------------------------------------------------------------------------------
+
+
+def test_a_command_is_metered_with_all_its_processes(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time; held = bytearray(80_000_000); child = os.fork()\n"
+        "mine = bytearray(60_000_000); time.sleep(1.5)\n"
+        "print('done') if child else os._exit(0)\nos.wait(); sys.exit(3)"
+    )
+    told = list(metered([sys.executable, "-c", code], tmp_path / "out", cwd=tmp_path))
+    assert (tmp_path / "out").read_text() == "done\n"
+    assert [each.code for each in told] == [None, 3]
+    assert told[-1].seconds > 1.4 > told[-1].cpu_seconds > 0
+    # What was there before the fork counts once, what came after it twice.
+    assert 0.2 < told[-1].peak_gb < 0.27
+
+
+class StoppedError(Exception):
+    """Stands in for a benchmark that is cut off."""
+
+
+def test_what_was_cut_off_goes_on_and_what_is_finished_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try that is cut off is counted; the run goes on in its folder."""
+    asked: list[list[str]] = []
+    codes: list[int | None] = [None, 2, 1]
+
+    def fake(command: list[str], _out: Path, *, cwd: Path) -> Iterator[Taken]:
+        assert cwd == audit_large.ROOT
+        asked.append(command[3:])
+        (tmp_path / "10m" / "run").mkdir(exist_ok=True)
+        taken = Taken(seconds=60.0, cpu_seconds=30.0, peak_gb=float(len(asked)), code=None)
+        yield taken
+        code = codes[len(asked) - 1]
+        if code is None:
+            raise StoppedError
+        yield replace(taken, seconds=120.0, code=code)
+
+    monkeypatch.setattr(audit_large, "metered", fake)
+    options = Options(folder=tmp_path)
+    with pytest.raises(StoppedError):
+        audit_large.ten_million(options)
+    with pytest.raises(ChildProcessError, match="exit code 2"):
+        audit_large.ten_million(options)
+    for _ in range(2):
+        found = audit_large.ten_million(options)
+        assert found["minutes_10m"] == 1.0 + 2.0 + 2.0
+        assert (found["cpu_minutes_10m"], found["peak_gb_10m"]) == (1.5, 3.0)
+    assert ["--resume" in words for words in asked] == [False, True, True]
+    assert all("data.clients=70000" in words for words in asked)
+
+
+def test_attacks_of_ml_1m_are_metered_without_its_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SECURE_FEDREC_DATA", raising=False)
+    asked: list[list[str]] = []
+
+    def fake(command: list[str], _out: Path, *, cwd: Path) -> Iterator[Taken]:
+        asked.append(command[3:])
+        seconds = 400.0 if command[3] == "train" else 100.0
+        yield Taken(seconds=seconds, cpu_seconds=seconds, peak_gb=seconds / 100, code=0)
+
+    monkeypatch.setattr(audit_large, "metered", fake)
+    found = audit_large.ml_1m(Options(folder=tmp_path))
+    assert (found["seconds_ml_1m"], found["peak_gb_ml_1m"]) == (100.0, 1.0)
+    assert [words[0] for words in asked] == ["train", "attack"]
+    assert "data.clients=6040" in asked[0]
