@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 
-_EVERY = 0.5
-_TOLD = 20
+_EVERY = 1.0
+_TOLD = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -19,7 +19,7 @@ class Taken:
     Args:
         seconds: by the clock.
         cpu_seconds: on processors, user and system, of all its processes.
-        peak_gb: most resident memory of all of them at one moment, in 10^9 bytes: looked at twice a
+        peak_gb: most resident memory of all of them at one moment, in 10^9 bytes: looked at once a
             second, a page that several share counts once. Of the largest of them alone where the
             system does not tell.
         code: its exit status; None while it runs.

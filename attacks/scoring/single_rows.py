@@ -14,6 +14,7 @@ from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.blocks import item_view
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Step, Truth, View
 
@@ -179,7 +180,7 @@ def _row_truths(
     keep = ~own_alone[claim.items]
     items, groups = claim.items[keep], claim.groups[keep]
     whose, owner = rater[items], claim.owners[groups]
-    one, other = np.nonzero(np.triu(groups[:, None] == groups[None, :], k=1))
+    one, other = pairs_within(groups)
     return {
         "rows": whose >= 0,
         "ratings": ((whose >= 0) & (claim.ratings[keep] == rating[items]))[claim.named[keep]],
@@ -189,6 +190,18 @@ def _row_truths(
         "vectors": _vector_truths(claim, groups, whose, recorded),
         "tail": rater >= 0,
     }
+
+
+def pairs_within(groups: IntArray) -> tuple[IntArray, IntArray]:
+    """Places of the two rows of each pair in one group, the earlier one first."""
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    # Each row stands before the rest of its group.
+    later = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(groups)) - 1
+    one = np.repeat(np.arange(len(groups)), later)
+    indptr = bounds_of(later)
+    other = one + 1 + np.arange(len(one)) - np.repeat(indptr[:-1], later)
+    return order[one], order[other]
 
 
 def _summed(train: RatingTable, cohort: IntArray, recorded: Truth, round_: int) -> BoolArray:

@@ -11,7 +11,7 @@ the round ends; besides blocks only the keys of the messages are held, 16 bytes 
 
 import io
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,24 @@ _PER_MESSAGE = frozenset({"senders", "receivers", "sizes", "lengths", "tags"})
 def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Columns:
     """Join blocks with equal columns."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def gathered_columns(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Columns:
+    """As ``concatenate_columns``, with one block at a time beside what is joined of the others."""
+    joined: Columns = {}
+    for part in parts:
+        if not joined:
+            joined = {name: np.array(column, order="C") for name, column in part.items()}
+            continue
+        for name, whole in joined.items():
+            column, size = part[name], len(whole)
+            if column.dtype != whole.dtype:
+                joined[name] = np.concatenate([whole, column])
+                continue
+            # In its place, where there is room behind it: nobody else has seen the array.
+            whole.resize((size + len(column), *whole.shape[1:]), refcheck=False)
+            whole[size:] = column
+    return joined
 
 
 class Spool:

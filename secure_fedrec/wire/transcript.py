@@ -26,7 +26,7 @@ from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.held import held
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import EXTRA, HIDDEN_COUNTS, RESULT, BlockStore, kind_of, part_of
-from secure_fedrec.wire.spool import Columns, concatenate_columns
+from secure_fedrec.wire.spool import Columns, concatenate_columns, gathered_columns
 from secure_fedrec.wire.truth import OwnUploads
 from secure_fedrec.wire.within import Within
 
@@ -261,17 +261,15 @@ class View:
             raise TranscriptError("the model is one table for all; ask for table or extras(round)")
         if (step is Step.BAG) != (bag is not None):
             raise TranscriptError("messages of step BAG, and no others, are those of one bag")
-        parts = [
+        columns = gathered_columns(
             self._strip(columns, step, payload=payload)
             for columns in self._store.read(round_, kind_of(step, bag))
             if not payload or "values" in columns
-        ]
-        if not parts:
+        )
+        if not columns:
             what = "payload" if payload else "message"
             kind = kind_of(step, bag).upper()
             raise TranscriptError(f"no {what} of step {kind} was recorded in round {round_}")
-        columns = concatenate_columns(parts)
-        del parts  # a round's payloads are large: nothing is held twice for longer than it takes
         found = self._visible(self._build(step, round_, columns, bag))
         return found if self.block is None else self.block.cut(found)
 

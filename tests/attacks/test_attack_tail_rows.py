@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.families.sums.tail_rows import RowGroups, group_rows
+from attacks.scoring.single_rows import pairs_within
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 
@@ -177,3 +178,14 @@ def test_empty_and_zero_rows_are_left_alone() -> None:
     zeros = group_rows(np.zeros((3, 5)), np.ones((3, 5)), STARS, resolution=WIDE.resolution)
     np.testing.assert_array_equal(zeros.groups, np.arange(3))
     assert not zeros.named.any()
+
+
+@given(st.lists(st.integers(0, 6), max_size=30))
+def test_pairs_of_rows_are_those_of_one_group(groups: list[int]) -> None:
+    one, other = pairs_within(np.array(groups, dtype=np.int64))
+    expected = [
+        pair
+        for pair in itertools.combinations(range(len(groups)), 2)
+        if groups[pair[0]] == groups[pair[1]]
+    ]
+    assert sorted(zip(one.tolist(), other.tolist(), strict=True)) == expected

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns
+from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns, gathered_columns
 
 LIMIT = 400
 
@@ -85,3 +85,22 @@ def test_what_exceeds_a_block_is_on_disk(tmp_path: Path) -> None:
     held = [column for run in spool._runs for column in run.values() if column.size]
     assert len(spool._runs) > 10 and all(isinstance(column, np.memmap) for column in held)
     assert len(list((tmp_path / "scratch").iterdir())) == len(spool._runs)
+
+
+def test_blocks_that_are_gathered_one_by_one_are_those_that_are_joined() -> None:
+    parts = [
+        {"sizes": np.arange(size), "values": np.arange(3.0 * size).reshape(size, 3)}
+        for size in (4, 0, 3, 70_000)
+    ]
+    kept = [{name: column.copy() for name, column in part.items()} for part in parts]
+    whole, expected = gathered_columns(iter(parts)), concatenate_columns(parts)
+    assert whole.keys() == expected.keys()
+    for name, column in whole.items():
+        assert column.dtype == expected[name].dtype
+        np.testing.assert_array_equal(column, expected[name])
+    column[:] = 0  # what was joined stays as it was
+    for part, each in zip(parts, kept, strict=True):
+        np.testing.assert_array_equal(part["values"], each["values"])
+    narrow = [{"rows": np.arange(3, dtype=np.int16)}, {"rows": np.arange(3, dtype=np.int32)}]
+    assert gathered_columns(narrow)["rows"].dtype == np.int32
+    assert gathered_columns([]) == {}
