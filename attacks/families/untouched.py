@@ -1,13 +1,10 @@
 """What a client will choose, from the rows of the item table that it never touches."""
 
-import numpy as np
-
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.rated_set import count_touches, upload_rounds
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.rows import Rows
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import View
 
 _HISTORY = (1, 5, 10, 30, 100)
@@ -52,6 +49,6 @@ class NeverTouched(SuiteAttack):
         return Claims(rounds=rounds, made=(claim,))
 
 
-def _never(counts: Rows) -> FloatArray:
-    """1 where an item was never touched, 0 elsewhere: float64[B, m]."""
-    return np.asarray(counts.grid() == 0, dtype=np.float64)
+def _never(counts: Rows) -> Rows:
+    """Marked where an item was never touched."""
+    return Rows(listed=counts.listed, values=counts.values == 0, rest=True)

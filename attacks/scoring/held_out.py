@@ -8,6 +8,7 @@ popularity where it ties; what counts is the gain of both over popularity alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +24,17 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.sets import (
     ALL_CORRUPTED,
     NO_CONTRAST,
     mean_auc,
     nan_mean,
-    null_auc,
+    null_of,
     score_table,
-    units_of,
 )
-from attacks.scoring.statistics import per_client_auc, permute_labels_within_clients
+from attacks.scoring.statistics import dealt_labels, per_client_auc
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
@@ -41,6 +42,9 @@ from secure_fedrec.evaluation.protocols import RankingCase
 KIND = "held_out"
 """Kind of secret: an array int8[n, m], 1 where an item is held out of what a client trains on, -1
 where it trains on it, 0 elsewhere."""
+
+_PAIRS_AT_ONCE = 2**21
+"""Pairs of a client and an item that are judged at once."""
 
 _HALF = "ties count by half"
 _PRIOR = Prior("held_out_prior_auc", "popularity alone", "held_out_auc of popularity alone.")
@@ -88,14 +92,14 @@ class HeldOutClaim:
     Args:
         name: what the interests are.
         clients: int64[B].
-        scores: float64[B, m], higher means more likely.
-        history: round count -> float64[B, m], scores had the adversary stopped after so many.
+        scores: [B, m], a grid or rows, higher means more likely.
+        history: round count -> [B, m], scores had the adversary stopped after so many.
     """
 
     name: str
     clients: IntArray
-    scores: FloatArray
-    history: Mapping[int, FloatArray] = field(default_factory=dict)
+    scores: FloatArray | Rows
+    history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the held-out items of that name."""
@@ -121,33 +125,83 @@ def score_held_out(
     honest = is_honest(claim.clients, corrupted)
     if not honest.any():
         return NotApplicable(reason=ALL_CORRUPTED)
-    scores, own = claim.scores[honest], truth[claim.clients[honest]]
-    require_finite("scores of items", scores)
-    labels, keep = own == 1, own >= 0
-    table = score_table(scores, labels, keep)
-    aucs = per_client_auc(table)
+    popularity = np.zeros(truth.shape[1])
+    for block in _blocks(*truth.shape):
+        popularity += np.count_nonzero(truth[block] < 0, axis=0)
+    places, rng = np.flatnonzero(honest), np.random.default_rng(seed)
+    judged = [
+        _judged(claim, truth, places[block], popularity, rng)
+        for block in _blocks(len(places), truth.shape[1])
+    ]
+    aucs, prior, combined, dealt, sizes, positives = (
+        np.concatenate(column) for column in zip(*(each.columns for each in judged), strict=True)
+    )
     if not np.isfinite(aucs).any():
         return NotApplicable(reason=NO_CONTRAST)
-    popularity = np.broadcast_to((truth < 0).sum(axis=0).astype(np.float64), scores.shape)
-    prior = per_client_auc(score_table(popularity, labels, keep))
-    # Distinct scores are at least 1 apart, popularity moves by less: it breaks ties only.
-    places = np.unique(scores, return_inverse=True)[1].reshape(scores.shape)
-    together = places + popularity / (len(truth) + 1.0)
-    combined = per_client_auc(score_table(together, labels, keep))
     figures: Figures = {
         **interval_figures("held_out_auc", mean_auc(aucs, seed)),
         **interval_figures("held_out_combined_auc", mean_auc(combined, seed)),
         "held_out_prior_auc": nan_mean(prior),
     }
     history = {
-        str(rounds): nan_mean(per_client_auc(score_table(earlier[honest], labels, keep)))
-        for rounds, earlier in claim.history.items()
+        str(rounds): nan_mean(np.concatenate([each.history[rounds] for each in judged]))
+        for rounds in claim.history
     }
-    dealt = permute_labels_within_clients(table, seed=seed)
     return Scored(
         figures=figures,
         gains={"held_out_gain": Gain(combined - prior)},
-        units=units_of(table),
+        units={
+            "clients": len(aucs),
+            "pairs": int(sizes.sum()),
+            "positives": int(positives.sum()),
+        },
         details={"held_out": claim.name, "held_out_auc_by_rounds": history},
-        null_control=normal_null("held_out_auc", *null_auc(dealt)),
+        null_control=normal_null("held_out_auc", *null_of(dealt, sizes, positives)),
     )
+
+
+class _Judged(NamedTuple):
+    """What is found of a block of clients.
+
+    Attributes:
+        columns: of each client, AUC of the claim, of popularity, of both, and of the claim against
+            dealt labels; pairs; positives.
+        history: AUC after so many rounds.
+    """
+
+    columns: tuple[npt.NDArray[Any], ...]
+    history: Mapping[int, FloatArray]
+
+
+def _judged(
+    claim: HeldOutClaim,
+    truth: npt.NDArray[np.integer],
+    places: IntArray,
+    popularity: FloatArray,
+    rng: np.random.Generator,
+) -> _Judged:
+    own = truth[claim.clients[places]]
+    scores, labels, keep = _grid(claim.scores, places), own == 1, own >= 0
+    require_finite("scores of items", scores)
+    table = score_table(scores, labels, keep)
+    prior = score_table(np.broadcast_to(popularity, scores.shape), labels, keep)
+    # Distinct scores are at least 1 apart, popularity moves by less: it breaks ties only.
+    ranks = np.unique(scores, return_inverse=True)[1].reshape(scores.shape)
+    together = score_table(ranks + popularity / (len(truth) + 1.0), labels, keep)
+    dealt = dealt_labels(table, rng)
+    aucs = (per_client_auc(each) for each in (table, prior, together, dealt))
+    history = {
+        rounds: per_client_auc(score_table(_grid(earlier, places), labels, keep))
+        for rounds, earlier in claim.history.items()
+    }
+    return _Judged((*aucs, table.sizes, table.positives()), history)
+
+
+def _grid(scores: FloatArray | Rows, places: IntArray) -> npt.NDArray[Any]:
+    return scores.take(places).grid() if isinstance(scores, Rows) else scores[places]
+
+
+def _blocks(clients: int, items: int) -> list[slice]:
+    """Blocks of clients of whom all items can be held; one at least."""
+    size = max(1, _PAIRS_AT_ONCE // max(1, items))
+    return [slice(start, start + size) for start in range(0, max(1, clients), size)]

@@ -167,15 +167,24 @@ def mean_auc(values: FloatArray, seed: int) -> Interval | None:
 
 
 def null_auc(dealt: Table) -> tuple[float, float, float]:
+    """As ``null_of``, of a table against permuted labels."""
+    return null_of(per_client_auc(dealt), dealt.sizes, dealt.positives())
+
+
+def null_of(aucs: FloatArray, sizes: IntArray, positives: IntArray) -> tuple[float, float, float]:
     """Mean AUC against permuted labels, its expectation, and its standard deviation.
 
     Under permuted labels the AUC of a client with P positives and N negatives has mean 1/2 and,
     ties only lowering it, variance (P + N + 1) / (12 P N) (Mann and Whitney 1947), so the range
     holds for a single client as well as for many.
+
+    Args:
+        aucs: float64[B], against permuted labels; NaN where a client has no two classes.
+        sizes: int64[B], pairs.
+        positives: int64[B].
     """
-    aucs = per_client_auc(dealt)
     known = np.isfinite(aucs)
-    sizes, positives = dealt.sizes[known], dealt.positives()[known]
+    sizes, positives = sizes[known], positives[known]
     variance = (sizes + 1) / (12 * positives * (sizes - positives))
     return float(aucs[known].mean()), 0.5, float(np.sqrt(variance.sum())) / int(known.sum())
 

@@ -200,13 +200,17 @@ def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable
     """
     key = f"permuted {seed}"
     if key not in table._known:
-        rng = np.random.default_rng(seed)
-        labels = table.labels.copy()
-        for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
-            rng.shuffle(labels[start:stop])
-        table._known[key] = ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
+        table._known[key] = dealt_labels(table, np.random.default_rng(seed))
     permuted: ScoreTable = table._known[key]
     return permuted
+
+
+def dealt_labels(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
+    """The same scores, each client's labels permuted over its own pairs, client after client."""
+    labels = table.labels.copy()
+    for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
+        rng.shuffle(labels[start:stop])
+    return ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
 
 
 def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float = 0.95) -> Interval:

@@ -92,7 +92,7 @@ class Constant(Wrapped):
                 visible = grid_of(claim.visible)
                 return replace(claim, visible=visible, proven=np.zeros_like(visible))
             case HeldOutClaim():
-                return replace(claim, scores=np.zeros_like(claim.scores), history={})
+                return replace(claim, scores=np.zeros(grid_of(claim.scores).shape), history={})
             case LabelClaim() | SetClaim():
                 even = replace(claim, scores=np.zeros_like(claim.scores))
                 return replace(even, predicted=None) if isinstance(even, SetClaim) else even

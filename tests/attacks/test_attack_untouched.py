@@ -9,8 +9,10 @@ import pytest
 from attacks import SUITE
 from attacks.planted.controls import WHO, planted
 from attacks.planted.untouched import plant_untouched
+from attacks.scoring import held_out
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.held_out import HeldOutClaim, held_out_grid, score_held_out
+from attacks.scoring.rows import ItemSets, Rows
 from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.data import load
 from secure_fedrec.evaluation.oracles import drawn_items
@@ -68,6 +70,26 @@ def test_items_a_client_trains_on_are_no_part_of_the_game() -> None:
         assert isinstance(judged, Scored)
         figures.append(judged.figures)
     assert figures[0] == figures[1]
+
+
+def test_clients_are_judged_alike_in_blocks_of_any_size_and_as_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.choice(np.array([-1, 0, 1], dtype=np.int8), size=(30, 12), p=[0.4, 0.4, 0.2])
+    clients, touched = np.arange(3, 30), rng.random((27, 12)) < 0.5
+    rows = Rows(
+        listed=ItemSets.of_grid(touched), values=np.zeros(int(touched.sum()), dtype=bool), rest=True
+    )
+    grid = (~touched).astype(np.float64)
+    found = []
+    for at_once, scores in ((1000, grid), (40, grid), (12, rows), (1, rows)):
+        monkeypatch.setattr(held_out, "_PAIRS_AT_ONCE", at_once)
+        claim = HeldOutClaim(name="items", clients=clients, scores=scores, history={1: scores})
+        found.append(score_held_out(claim, truth, frozenset({5}), 7))
+    assert isinstance(found[0], Scored)
+    assert found[0].units["clients"] == 26
+    assert {repr(each) for each in found} == {repr(found[0])}
 
 
 def test_corrupted_clients_and_empty_truths_are_not_judged() -> None:

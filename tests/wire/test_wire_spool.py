@@ -101,6 +101,9 @@ def test_blocks_that_are_gathered_one_by_one_are_those_that_are_joined() -> None
     column[:] = 0  # what was joined stays as it was
     for part, each in zip(parts, kept, strict=True):
         np.testing.assert_array_equal(part["values"], each["values"])
-    narrow = [{"rows": np.arange(3, dtype=np.int16)}, {"rows": np.arange(3, dtype=np.int32)}]
+    narrow: list[Columns] = [
+        {"rows": np.arange(3, dtype=np.int16)},
+        {"rows": np.arange(3, dtype=np.int32)},
+    ]
     assert gathered_columns(narrow)["rows"].dtype == np.int32
     assert gathered_columns([]) == {}
