@@ -379,14 +379,19 @@ def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:
     rows = [each for each in said if isinstance(each, Rows)]
     if keep.all():
         return rows
-    clients = np.flatnonzero(keep)
-    listed, (places, _) = first.listed.take(clients), segments(first.listed.indptr, clients)
+    lengths = first.listed.lengths
+    pairs = np.repeat(keep, lengths)  # a byte a pair: their places would take eight
+    listed = ItemSets(
+        indptr=bounds_of(lengths[keep]),
+        items=first.listed.items[pairs],
+        n_items=first.listed.n_items,
+    )
     return [
         replace(
             each,
             listed=listed,
-            values=each.values[places],
-            over=None if each.over is None else each.over[clients],
+            values=each.values[pairs],
+            over=None if each.over is None else each.over[keep],
         )
         for each in rows
     ]

@@ -45,7 +45,8 @@ def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[M
     known = _known(view, round_)
     if known is not None:
         others = ~np.isin(uploads.senders.ids, known.senders.ids)
-        uploads = uploads.select(np.flatnonzero(others))
+        if not others.all():  # a selection is a copy
+            uploads = uploads.select(np.flatnonzero(others))
     return rows_of(uploads)
 
 

@@ -135,8 +135,9 @@ def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
     """
     counts = indptr[clients + 1] - indptr[clients]
     gathered = bounds_of(counts)
-    offsets = np.repeat(indptr[clients] - gathered[:-1], counts)
-    return np.arange(gathered[-1]) + offsets, gathered
+    positions = np.repeat(indptr[clients] - gathered[:-1], counts)
+    positions += np.arange(gathered[-1])
+    return positions, gathered
 
 
 def segment_sum(
