@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 
-_EVERY = 1.0
 _TOLD = 10
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -31,13 +30,14 @@ class Taken:
     code: int | None
 
 
-def metered(command: Sequence[str], out: Path, *, cwd: Path) -> Iterator[Taken]:
-    """Run a command, and say every ten seconds, and at its end, what it has taken.
+def metered(command: Sequence[str], out: Path, *, cwd: Path, every: float = 1.0) -> Iterator[Taken]:
+    """Run a command, and say now and then, and at its end, what it has taken.
 
     Args:
         command: the program and its arguments; its stderr is ours.
         out: file for what it prints.
         cwd: folder that it runs in.
+        every: seconds between two looks; every tenth is told.
     """
     begun, peak = perf_counter(), 0.0
     with out.open("wb") as printed:
@@ -56,7 +56,7 @@ def metered(command: Sequence[str], out: Path, *, cwd: Path) -> Iterator[Taken]:
                     seconds=perf_counter() - begun, cpu_seconds=spent, peak_gb=peak, code=None
                 )
             looked += 1
-            sleep(_EVERY)
+            sleep(every)
         child.returncode = os.waitstatus_to_exitcode(status)
     finally:
         if child.returncode is None:
@@ -65,7 +65,8 @@ def metered(command: Sequence[str], out: Path, *, cwd: Path) -> Iterator[Taken]:
     yield Taken(
         seconds=perf_counter() - begun,
         cpu_seconds=used.ru_utime + used.ru_stime,
-        peak_gb=max(peak, used.ru_maxrss * 1024 / 1e9),
+        # A process begins with the peak of the one it was forked from: the last resort.
+        peak_gb=peak or used.ru_maxrss * 1024 / 1e9,
         code=child.returncode,
     )
 
