@@ -19,7 +19,7 @@ class Taken:
         seconds: by the clock.
         cpu_seconds: on processors, user and system, of all its processes.
         peak_gb: most resident memory of all of them at one moment, in 10^9 bytes: looked at once a
-            second, a page that several share counts once. Of the largest of them alone where the
+            second by default, a shared page counts once. Of the largest of them alone where the
             system does not tell.
         code: its exit status; None while it runs.
     """

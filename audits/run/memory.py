@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 21
 """Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
 
 _PAIR, _KEPT_PAIR = 180, 12
-_WORD_COPIES, _READ_COPIES = 3, 0.5
+_WORD_COPIES, _READ_COPIES = 3, 0.7
 _CUTS, _DRAWS = 1026, 2000
 _EXAMPLE = 100
 _PAIR_SECONDS = 1e-5
