@@ -153,11 +153,11 @@ def test_an_epoch_that_was_begun_in_vain_is_published_before_the_next(
         ran.rounds(1)
     assert operator.asked == [1]
     ran.transport.out = lambda label, client, data: [data]
-    for _ in range(2):
+    for attempts in (2, 1):  # the one in vain counts, too
         ran.coordinator = open_coordinator(ran.layout, ran.transport, beacon=operator)
         ran.coordinator.resume()
         ran.rounds(1)
-        assert ran.last.attempts == 1
+        assert ran.last.attempts == attempts
     assert operator.asked == [1, 2, 3, 4, 5, 6]
     ran.require_equal()
 
