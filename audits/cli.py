@@ -46,6 +46,10 @@ def _main(arguments: Sequence[str] | None) -> int:
 
         parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
         command_line.load(parsed)
+        if arguments is None:
+            from secure_fedrec.core.allocator import reuse_freed_memory  # noqa: PLC0415
+
+            reuse_freed_memory()
         if ours:
             sys.unraisablehook = interrupts.unraised
             signal.signal(signal.SIGINT, interrupts.raised)

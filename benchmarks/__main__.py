@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.federations import Options
+from secure_fedrec.core.allocator import reuse_freed_memory
 from secure_fedrec.errors import ConfigError, DataError
 
 Result = dict[str, Any]
@@ -141,6 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usage).
     """
     parsed = _parser().parse_args(arguments)
+    if arguments is None:
+        reuse_freed_memory()  # as commands do
     options = Options(quick=parsed.quick, data_dir=parsed.data_dir, folder=parsed.folder)
     try:
         result = find(parsed.name, ours_only=parsed.ours_only)(options)

@@ -18,8 +18,8 @@ _LARGEST, _KEPT = 2**25, 2**27
 def reuse_freed_memory() -> bool:
     """Let arrays of up to 32 MB come from memory that was freed, of which 128 MB are kept at most.
 
-    Changes no result. Done once for the process; nothing happens where its allocator is another
-    than glibc's.
+    Changes no result. It is the process's allocator, so it is for whoever owns the process, as
+    commands do; nothing happens where that is another than glibc's.
 
     Returns:
         Whether the allocator took it.

@@ -22,7 +22,6 @@ from secure_fedrec.algorithms.base import (
     RatingAlgorithm,
     ReadsSingles,
 )
-from secure_fedrec.core.allocator import reuse_freed_memory
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
@@ -161,7 +160,6 @@ class LocalEngine:
         self._undo_bytes = undo_bytes
         self._clipped = 0  # values, in the round before
         self._measure_every = measure_every
-        reuse_freed_memory()
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
         self._costs = step_bytes(algorithm, vault, n_rows)
