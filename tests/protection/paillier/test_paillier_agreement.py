@@ -59,6 +59,7 @@ def test_every_field_of_a_layout_and_its_codec_is_varied_here() -> None:
     assert OURS.largest == THEIRS.largest
     named = {field.name for field in fields(SlotLayout)} - {"codec"}
     named |= {field.name for field in fields(FixedPoint)}
+    named -= {"beyond"}  # what a client does before it encodes: words mean the same
     assert set(variants(base())) == named
 
 
