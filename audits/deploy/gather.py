@@ -228,7 +228,7 @@ class _Hosts:
         try:
             if kept is None:
                 raise ProtocolError("nothing was kept")
-            return kept.told(self.coordinator.settled.get(client, 0), self.rounds).tables
+            return kept.told(self.coordinator.settled.get(client, 0)).tables
         except ProtocolError as other:
             raise TranscriptError(f"{place}: {other}") from None
 

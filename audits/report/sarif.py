@@ -80,8 +80,9 @@ def _finding(
     ]
     first = against[0] if against else None
     key = key_of_objection(report, first) if first else key_of_finding(report, finding)
-    plain = "note" if gates else _LEVELS[finding["severity"]]  # gates that hold have judged it
-    levels = [_level(each, finding) for each in against] or [plain]
+    levels = [_level(each, finding) for each in against]
+    if not levels:  # gates that hold have judged it
+        levels = ["note" if gates else _LEVELS[finding["severity"]]]
     about = [f"{gate['name']}: {gate['outcome']} ({gate['reason']})" for _, gate in gates]
     text = " ".join((finding["sentence"], *(f"Gate {each}." for each in about)))
     return {

@@ -232,6 +232,17 @@ class StateHidden(Protocol):
     collector was given to ``keep`` (``base.StateKeeper``); a sum leaves the next state (``Left``).
     """
 
+    def require_key(self, keys: bytes, secret: bytes) -> None:
+        """Check that a client's host holds the clients' key, before it takes part in anything.
+
+        Args:
+            keys: what all hosts hold of it.
+            secret: what this host holds.
+
+        Raises:
+            ConfigError: it is missing, damaged, or another.
+        """
+
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
         """uint64[L], the bits of the state that an attempt begins with, at a client.
 

@@ -59,6 +59,16 @@ def test_a_state_that_is_large_silences_nobody(layers: Any, tmp_path: Path) -> N
     assert not list(tmp_path.rglob("halted"))
 
 
+def test_a_note_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+    """Or a silence would tell the server who clipped something."""
+    ran = Deployment.of(settings(MASKS, ring=LOW), tmp_path)
+    for client in ran.layout.sites():
+        (ran.layout.site(client) / "state" / "clipped").mkdir()
+    ran.rounds(1)
+    assert len(ran.last.clients) == len(ran.layout.sites())
+    ran.require_equal()
+
+
 def test_a_run_tells_what_was_clipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In every line, in its checkpoint and in its report; it is lossless up to that."""
     config = parse_config(settings({"layer": "masking"}, ring=LOW))

@@ -14,7 +14,7 @@ from audits.deploy.command import _kept
 from audits.deploy.homes import open_coordinator
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.engines import table_digest
-from secure_fedrec.errors import CheckpointError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.hidden_sums import encrypted_hosted
 from secure_fedrec.protection.paillier import keys, updaters
 from tests.deploy.memory import Deployment
@@ -118,15 +118,17 @@ def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
         ran.rounds(1)
         held.append(ran.coordinator._held)
         public.append(ran.coordinator.public)
-    ran.coordinator._held = held[0]
+    ran.coordinator._held, ran.coordinator.public = held[0], public[0]
+    refused_by(ran, "round 2 is over, of 2 so far")
+    ran.coordinator._held, ran.coordinator.public = held[1], replace(public[1], round=2**32 - 2)
+    refused_by(ran, "the table differs from its digest")
+    ran.coordinator._held, ran.coordinator.public = held[0], public[1]
     refused_by(ran, "round 3: the table differs from its digest")
     ran.coordinator._held = held[1][:32] + held[0][32:]
     refused_by(ran, "round 3: the table differs from its digest")
     ran.coordinator._held = b""
     refused_by(ran, "no encrypted state that round 3 can begin with")
-    ran.coordinator._held, ran.coordinator.public = held[0], public[0]
-    refused_by(ran, "round 2 is over, of 2 so far")
-    ran.coordinator._held, ran.coordinator.public = held[1], public[1]
+    ran.coordinator._held = held[1]
     ran.rounds(1)
     ran.require_equal()
 
@@ -170,7 +172,7 @@ def test_a_server_goes_on_from_what_it_holds(tmp_path: Path) -> None:
 def test_clients_make_their_key_and_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of them makes it; who has another one, or none, takes no part. States are bound to it."""
+    """One makes it; who has another one, or none, does not begin. States are bound to it."""
     ran = deployed(tmp_path)
     ran.rounds(1)
     ran.coordinator.save()
@@ -187,8 +189,12 @@ def test_clients_make_their_key_and_share_it(
     for client in range(4):
         ran.kill(client)
         own = ran.layout.site(client) / "layer.key"
-        own.write_bytes(made.read_bytes() if client > 1 else b"")
-        ran.restart(client)
-    with pytest.raises(ProtocolError, match="was begun 1 times"):
-        ran.coordinator.run_round()
-    assert {client for client, why in ran.transport.log if "has no private key" in why} == {0, 1}
+        before = own.read_bytes()
+        for wrong in (b"", before, before[:-1]):
+            own.write_bytes(wrong)
+            with pytest.raises(ConfigError, match=r"layer\.key"):
+                ran.restart(client)
+        if client:
+            own.write_bytes(made.read_bytes())
+            ran.restart(client)
+    assert ran.transport.addresses() == [1001, 1002, 1003]

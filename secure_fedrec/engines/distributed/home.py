@@ -52,7 +52,8 @@ class Kept:
     """What a site has to remember.
 
     Args:
-        round: the round that ``tables`` are of; 0 before the first.
+        round: the last round that is over, as far as this site took part in what came after it: by
+            what it accepted, never by the server's word alone. It does not go down.
         settled: number of the attempt that they are of.
         tables: private tables.
         pending: number of the attempt whose outcome is not known; 0 for none.
@@ -65,16 +66,16 @@ class Kept:
     pending: int = 0
     next: Tables = field(default_factory=dict)
 
-    def begun(self, serial: int, tables: Tables) -> "Kept":
-        """With the outcome of an attempt in progress."""
-        return replace(self, pending=serial, next=tables)
+    def begun(self, serial: int, round_: int, tables: Tables) -> "Kept":
+        """With the outcome of an attempt at a round in progress."""
+        over = max(self.round, round_ - 1)
+        return replace(self, round=over, pending=serial, next=tables)
 
-    def told(self, settled: int, completed: int) -> "Kept":
+    def told(self, settled: int) -> "Kept":
         """After the server said in which attempt the upload was summed last.
 
         Args:
             settled: its number.
-            completed: rounds that the federation has completed.
 
         Raises:
             ProtocolError: it is one that this state knows nothing of.
@@ -82,7 +83,7 @@ class Kept:
         if settled == self.settled:
             return replace(self, pending=0, next={})
         if self.pending and settled == self.pending:
-            return Kept(round=completed, settled=settled, tables=self.next)
+            return Kept(round=self.round + 1, settled=settled, tables=self.next)
         if settled < self.settled:
             raise ProtocolError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "

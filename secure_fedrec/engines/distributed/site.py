@@ -104,6 +104,8 @@ class Site:
             learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
+        if isinstance(self._hosting, StateHidden):
+            self._hosting.require_key(agreement.keys, secret)
         self._home = home
         self._secret = secret
         self._record = record
@@ -128,7 +130,7 @@ class Site:
 
     @property
     def completed(self) -> int:
-        """The round that the private state is of."""
+        """The last round that is over, as far as this site knows (``home.Kept``)."""
         return self._kept.round
 
     def tables(self) -> Mapping[str, np.ndarray]:
@@ -182,7 +184,7 @@ class Site:
             self._delivered(before, request.late)
         if before is not None and request.serial <= before.serial:
             raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
-        kept = self._kept.told(request.settled, request.round - 1)
+        kept = self._kept.told(request.settled)
         if kept is not self._kept:
             self._home.keep(kept)
             self._kept = kept
@@ -288,12 +290,15 @@ class Site:
             session = StackSession(learner.stack, own, at.round, wire, bags)
             session.submit(step)
             step.commit(vault)
-            learnt = self._kept.begun(at.serial, vault.snapshot())
+            learnt = self._kept.begun(at.serial, at.round, vault.snapshot())
         finally:
             vault.end(undo=True)
         if sum(session.clipped):
-            self._home.note_clipped(at.round, at.serial, sum(session.clipped))
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
+            try:
+                self._home.note_clipped(at.round, at.serial, sum(session.clipped))
+            except OSError as lost:  # or the server would hear by a silence who clips
+                log.error("how many cannot be noted: %s", lost)
         self._home.keep(learnt)
         self._kept = learnt
         return own

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.hidden_sums.dense import DenseWords, Gathered
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import table_layout, uploaded_words
 from secure_fedrec.protection.hosting import (
@@ -274,6 +274,19 @@ class HostedTables(_HostedCiphertexts):
         self._require_enough(at)
         return HostedTable(self._plan(at, at.clients), identity, at, _held(at).table)
 
+    def require_key(self, keys: bytes, secret: bytes) -> None:
+        """Check a client's private key (``hosting.StateHidden``).
+
+        Raises:
+            ConfigError: it is not the private half of what all hosts hold.
+        """
+        try:
+            fits = PrivateKey.from_bytes(secret).public == PublicKey.from_bytes(keys)
+        except WireError as damage:
+            raise ConfigError("layer.key", f"({len(secret)} bytes)", str(damage)) from None
+        if not fits:
+            raise ConfigError("layer.key", "(a key)", "is of another public key than layer.pub")
+
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
         """The state of an attempt (``hosting.StateHidden``)."""
         plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
@@ -307,7 +320,9 @@ class HostedTables(_HostedCiphertexts):
 
         private, decryptor = self._holder
         encryptor = self._under(plan.key)
-        half = TableClient(plan, identity, private, encryptor, after, at.round, decryptor)
+        half = TableClient(
+            plan, identity, private, encryptor, after, at.round, decryptor, alone=True
+        )
         words = self._words(at, identity.number, block)
         half.take_table(step.words)
         half.load(lambda _: [words])

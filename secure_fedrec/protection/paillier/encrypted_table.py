@@ -52,6 +52,7 @@ class _Client(Enum):
     TABLE = "receive_table"
     UPLOAD = "upload"
     SUMS = "receive_sums"
+    OVER = "none: its round is over"
     ABORTED = "none: it aborted"
 
 
@@ -66,6 +67,7 @@ class TableClient(ClientHalf):
         update: the step of the item table.
         round_: the first round it takes part in.
         decryptor: with the same key; worth keeping over rounds, made here if absent.
+        alone: whether this half is for its first round only.
     """
 
     def __init__(
@@ -77,8 +79,11 @@ class TableClient(ClientHalf):
         update: TableUpdate,
         round_: int = 1,
         decryptor: Decryptor | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         super().__init__(plan, identity, Role.CLIENT, holder="clients", round_=round_)
+        self._after = _Client.OVER if alone else _Client.TABLE
         self._table_layout = plan.table_layout
         self._decryptor = Decryptor(private) if decryptor is None else decryptor
         self._reader = TableReader(plan, private, self._decryptor)
@@ -217,12 +222,14 @@ class TableClient(ClientHalf):
 
         Raises:
             WireError: not such a message.
-            ProtocolError: not now, or the sums are not over the whole cohort.
+            ProtocolError: not now, or the sums are not over the whole cohort; in that case the
+                client aborts for good, since what is refused says something of what is inside.
             EncodingError: the new table leaves the ring's clip.
         """
         self._require(_Client.SUMS)
         plan = self._plan
         body = self._read(data, Kind.SUMS, Role.SERVER).body
+        self._state = _Client.ABORTED  # until all of it is well
         vectors = split_vectors(body, key=plan.key, layouts=plan.layouts)
         if any(vector.terms != len(plan.clients) for vector in vectors):
             raise ProtocolError(f"round {self.round}: the sums are not over the whole cohort")
@@ -242,4 +249,4 @@ class TableClient(ClientHalf):
     def _next_round(self) -> None:
         self._table = None
         self.round += 1
-        self._state = _Client.TABLE
+        self._state = self._after

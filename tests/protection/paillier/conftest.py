@@ -157,7 +157,7 @@ def start_table(
     """Both kinds of halves; a client may be given another update than the agreed one."""
 
     def build(
-        steps: dict[int, TableUpdate] | None = None,
+        steps: dict[int, TableUpdate] | None = None, *, alone: bool = False
     ) -> tuple[TableServer, dict[int, TableClient]]:
         step = AverageStep(codec=TABLE_VALUES, counts=TABLE_COUNTS, width=2)
         encryptor = Encryptor(table_plan.key)
@@ -168,6 +168,7 @@ def start_table(
                 short_key,
                 encryptor,
                 (steps or {}).get(number, step),
+                alone=alone,
             )
             for number in TABLE_CLIENTS
         }

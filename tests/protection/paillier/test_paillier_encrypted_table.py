@@ -109,6 +109,41 @@ def one_unit_off(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
     return moved
 
 
+def test_an_updater_opens_one_sum(
+    table_plan: Plan, start_table: Start, identities: dict[Party, Identity]
+) -> None:
+    """What it refuses says something of what is inside, so it answers no other one."""
+    server, clients = start_table()
+    begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
+    upload_all(server, clients, np.random.default_rng(1))
+    sums = server.sums()
+    client = clients[updaters(table_plan.clients, 1)[0]]
+    with pytest.raises((ProtocolError, WireError)):
+        client.receive_sums(sums[:-1])  # not the server's words
+    wrong = seal(
+        identities[SERVER],
+        Kind.SUMS,
+        round_=1,
+        context=table_plan.context,
+        body=sums[HEAD:-65],
+    )
+    with pytest.raises((ProtocolError, WireError)):
+        client.receive_sums(wrong)
+    with pytest.raises(ProtocolError, match="its next step is none: it aborted"):
+        client.receive_sums(sums)
+
+
+def test_a_half_for_one_round_is_over_after_it(table_plan: Plan, start_table: Start) -> None:
+    server, clients = start_table(alone=True)
+    begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
+    upload_all(server, clients, np.random.default_rng(1))
+    for number in updaters(table_plan.clients, 1):
+        server.receive(clients[number].receive_sums(server.sums()))
+    for client in clients.values():
+        with pytest.raises(ProtocolError, match="its next step is none: its round is over"):
+            client.receive_table(server.table())
+
+
 def test_updaters_that_disagree_end_the_federation(table_plan: Plan, start_table: Start) -> None:
     liar = updaters(table_plan.clients, 1)[1]
     server, clients = start_table({liar: one_unit_off})
