@@ -232,10 +232,9 @@ class Coordinator:
                 f"{number - 1}: {failures[-1]}"
             )
         lost = _LOST if number == self._taken_up and self._hosting.last_stage else ""
-        handed = _HANDED + " or ".join(str(each.tolist()) for each in self._handed)
         problem = f"round {number} was begun {self._attempts} times: {failures[-1]}{lost}"
         if self._handed:
-            problem += handed
+            problem += _HANDED + " or ".join(str(each.tolist()) for each in self._handed)
         raise ProtocolError(problem)
 
     def finish(self) -> None:

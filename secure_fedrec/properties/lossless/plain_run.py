@@ -104,8 +104,12 @@ def _asked_for(step: LocalModel) -> RowBlock:
 
 def own_ring(codec: FixedPoint) -> FixedPoint:
     """The package's ring of the same settings, whatever ``codec`` does with them."""
-    own = FixedPoint(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
-    return replace(own, beyond=codec.beyond)
+    return FixedPoint(
+        bits=codec.bits,
+        fraction_bits=codec.fraction_bits,
+        clip=codec.clip,
+        beyond=codec.beyond,
+    )
 
 
 class PlainRun:
