@@ -7,7 +7,7 @@ the virtual rows of all clients, and who sent a cell does not matter any more.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import comb
@@ -23,19 +23,26 @@ from attacks.base import (
     require_seen,
 )
 from attacks.families.linkage import fingerprints
-from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
+from attacks.families.sums.subsets import (
+    MOST_ROWS,
+    MOST_SUBSETS,
+    find_subset,
+    first_subsets,
+    table_of_subsets,
+)
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
+_AT_ONCE = 2**18  # floats of subsets that are looked at together
 
 
 class DenoiserExposure(SuiteAttack):
@@ -207,49 +214,18 @@ class _Puzzle:
         counts = np.zeros(len(self.sums.rows), dtype=np.int64)
         if self.sums.counts is not None:
             counts = self.sums.counts
-        # One byte a row, and lists of one group at a time: numbers of Python take 36 bytes each.
-        verdict = bytearray(self.verdict.astype(np.uint8).tobytes())
-        words, totals = words_of(self.sent), words_of(self.sums)
-        members_of = self._members()
+        senders_of = self._members()
         for denoiser, (start, stop) in zip(
             self.denoisers.tolist(), pairwise(self.sums.indptr.tolist()), strict=True
         ):
-            direction = self._own_direction(range(start, stop))
-            of_group, prints = self._candidates(members_of.get(denoiser, []))
-            items = self.sums.rows[start:stop].tolist()
-            told = zip(
-                range(start, stop),
-                items,
-                counts[start:stop].tolist(),
-                self.sum_prints[start:stop].tolist(),
-                strict=True,
-            )
-            summed = set(items)
-            for item, members in of_group.items():
-                if item not in summed:
-                    for member in members:
-                        verdict[member] = _REAL  # a virtual row would be in the sums
-            for cell, item, count, target in told:
-                members = of_group.get(item, [])
-                subset = find_subset(
-                    members,
-                    count,
-                    prints=prints,
-                    words=words,
-                    total=totals[cell],
-                    target=target,
-                    codec=codec,
-                    halves=halves,
-                )
-                if subset is None:
-                    subset = self._with_own_row(cell, members, count, direction)
-                if subset is not None:
-                    self.explained += 1
-                    for member in members:
-                        verdict[member] = _REAL
-                    for member in subset:
-                        verdict[member] = _VIRTUAL
-        self.verdict[:] = np.frombuffer(verdict, dtype=np.uint8)
+            group = self._group(senders_of.get(denoiser, []), range(start, stop))
+            left = np.ones(stop - start, dtype=np.bool_)
+            for size, count, cells in group.alike(counts[start:stop], left):
+                left[cells] = ~self._explained(group, cells, size, count, codec, halves=halves)
+            direction = self._own_direction(range(start, stop)) if left.any() else None
+            if direction is not None:
+                for size, terms, cells in group.alike(counts[start:stop] + 1, left):
+                    self._explain_with_own_row(group, cells, size, terms, direction)
 
     def _members(self) -> dict[int, list[int]]:
         """Places of the senders that are known to be a denoiser's, ascending."""
@@ -258,17 +234,62 @@ class _Puzzle:
             found[self.group_of[sender]].append(sender)
         return found
 
-    def _candidates(self, senders: Sequence[int]) -> tuple[dict[int, list[int]], dict[int, int]]:
-        """Rows of some senders by their items, ascending, and the fingerprint of each."""
-        of_item: dict[int, list[int]] = {}
-        prints: dict[int, int] = {}
-        for sender in senders:
-            start, stop = self.sent.indptr[sender : sender + 2].tolist()
-            for position, item in enumerate(self.sent.rows[start:stop].tolist(), start):
-                of_item.setdefault(item, []).append(position)
-            own = self.sent_prints[start:stop].tolist()
-            prints.update(zip(range(start, stop), own, strict=True))
-        return of_item, prints
+    def _group(self, senders: Sequence[int], cells: range) -> "_Group":
+        """What may stand behind some sums; whose item is in none of them is real."""
+        places = np.asarray(senders, dtype=np.int64)
+        starts, lengths = self.sent.indptr[places], self.sent.lengths[places]
+        rows = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        rows = rows[np.argsort(self.sent.rows[rows], kind="stable")]
+        items, summed = self.sent.rows[rows], self.sums.rows[cells.start : cells.stop]
+        self.verdict[rows[~np.isin(items, summed)]] = _REAL  # a virtual row would be in the sums
+        first = np.searchsorted(items, summed, side="left")
+        sizes = np.searchsorted(items, summed, side="right") - first
+        return _Group(start=cells.start, rows=rows, first=first, sizes=sizes)
+
+    def _explained(
+        self,
+        group: "_Group",
+        cells: IntArray,
+        size: int,
+        count: int,
+        codec: FixedPoint,
+        *,
+        halves: bool,
+    ) -> BoolArray:
+        """Explain sums of ``count`` among ``size`` rows; which of them (bool[len(cells)]) are."""
+        members = group.members(cells, size)
+        table = table_of_subsets(size, count)
+        if table is not None:
+            targets = self.sum_prints[group.start + cells]
+            found = first_subsets(self.sent_prints[members], targets, table)
+            explained = found >= 0
+            members, chosen = members[explained], table[found[explained]]
+            self._settle(members, np.take_along_axis(members, chosen, axis=1))
+            return explained
+        explained = np.zeros(len(cells), dtype=np.bool_)
+        if comb(size, count) > MOST_SUBSETS and not (halves and size <= MOST_ROWS):
+            return explained
+        for place, (cell, own) in enumerate(zip(cells.tolist(), members, strict=True)):
+            subset = find_subset(
+                own.tolist(),
+                count,
+                prints=dict(zip(own.tolist(), self.sent_prints[own].tolist(), strict=True)),
+                words=words_of(self.sent),
+                total=words_of(self.sums)[group.start + cell],
+                target=int(self.sum_prints[group.start + cell]),
+                codec=codec,
+                halves=halves,
+            )
+            if subset is not None:
+                explained[place] = True
+                self._settle(own[None], np.array([subset], dtype=np.int64))
+        return explained
+
+    def _settle(self, members: IntArray, virtual: IntArray) -> None:
+        """Of the rows of sums (int64[N, size]), these (int64[N, count]) are behind them."""
+        self.explained += len(members)
+        self.verdict[members] = _REAL
+        self.verdict[virtual] = _VIRTUAL
 
     def _own_direction(self, cells: range) -> FloatArray | None:
         """Direction of the denoiser's own vector, from the sums that are its row alone."""
@@ -280,29 +301,92 @@ class _Puzzle:
         own = -self.codec.decode(words_of(self.sums)[alone]) - self.pull[self.sums.rows[alone]]
         return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
 
-    def _with_own_row(
-        self, cell: int, members: list[int], count: int, direction: FloatArray | None
-    ) -> tuple[int, ...] | None:
-        """Rows behind a sum that the denoiser's own row was taken off."""
-        terms = count + 1
-        if direction is None or not 0 <= terms <= len(members):
-            return None
-        if comb(len(members), terms) > MOST_SUBSETS:
-            return None
-        fits = [
-            subset
-            for subset in combinations(members, terms)
-            if self._is_own_row(cell, subset, direction)
-        ]
-        return fits[0] if len(fits) == 1 else None
+    def _explain_with_own_row(
+        self, group: "_Group", cells: IntArray, size: int, terms: int, direction: FloatArray
+    ) -> None:
+        """Explain sums that the denoiser's own row was taken off, where one subset fits."""
+        if comb(size, terms) > MOST_SUBSETS:
+            return
+        members, table = group.members(cells, size), table_of_subsets(size, terms)
+        if table is not None:
+            near = self._nearly_own_rows(group.start + cells, members, table, direction)
+        for place, (cell, own) in enumerate(zip(cells.tolist(), members, strict=True)):
+            subsets = combinations(own, terms) if table is None else own[table[near[place]]]
+            fits = [
+                subset
+                for subset in subsets
+                if self._is_own_row(group.start + cell, list(subset), direction)
+            ]
+            if len(fits) == 1:
+                self._settle(own[None], np.array(fits, dtype=np.int64))
 
-    def _is_own_row(self, cell: int, subset: tuple[int, ...], direction: FloatArray) -> bool:
-        rows = self.codec.decode(words_of(self.sent)[list(subset)])
+    def _nearly_own_rows(
+        self, cells: IntArray, members: IntArray, table: IntArray, direction: FloatArray
+    ) -> BoolArray:
+        """bool[N, C]: which subsets may leave the denoiser's own row, within twice the tolerance.
+
+        All at once, in which sums may round in another way: ``_is_own_row`` decides.
+        """
+        near = np.empty((len(cells), len(table)), dtype=np.bool_)
+        step = max(1, _AT_ONCE // (len(table) * len(direction)))
+        for start in range(0, len(cells), step):
+            piece = slice(start, start + step)
+            rows = self.codec.decode(words_of(self.sent)[members[piece]])
+            behind = self.codec.decode(words_of(self.sums)[cells[piece]])
+            behind = behind + self.pull[self.sums.rows[cells[piece]]]
+            own = np.zeros((len(rows), len(table), len(direction)))
+            for term in table.T:
+                own += rows[:, term]
+            own -= behind[:, None]
+            off = own - (own @ direction)[..., None] * direction
+            near[piece] = np.linalg.norm(off, axis=-1) <= 2 * _COLLINEAR * np.linalg.norm(
+                own, axis=-1
+            )
+        return near
+
+    def _is_own_row(self, cell: int, subset: list[int], direction: FloatArray) -> bool:
+        rows = self.codec.decode(words_of(self.sent)[subset])
         own = rows.sum(axis=0) - self.codec.decode(words_of(self.sums)[cell])
         own = own - self.pull[self.sums.rows[cell]]
         off = own - (own @ direction) * direction
         size = float(np.linalg.norm(own))
         return size > 0.0 and float(np.linalg.norm(off)) <= _COLLINEAR * size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Group:
+    """The sums of a denoiser, and the rows that may stand behind them.
+
+    Args:
+        start: place of the first sum.
+        rows: int64[R], places of all rows of the group, by item and place.
+        first: int64[N], per sum, where the rows of its item begin among them.
+        sizes: int64[N], per sum, how many there are.
+    """
+
+    start: int
+    rows: IntArray
+    first: IntArray
+    sizes: IntArray
+
+    def alike(self, counts: IntArray, left: BoolArray) -> Iterator[tuple[int, int, IntArray]]:
+        """Sums with as many candidates, as many of them behind it: both numbers, and the sums.
+
+        Args:
+            counts: int64[N], rows behind each sum.
+            left: bool[N], which sums are asked for; those that fit no number are left out.
+        """
+        asked = np.flatnonzero(left & (counts >= 0) & (counts <= self.sizes))
+        base = int(self.sizes.max(initial=0)) + 1
+        keys = self.sizes[asked] * base + counts[asked]
+        order = np.argsort(keys, kind="stable")
+        ends = np.flatnonzero(np.diff(keys[order])) + 1
+        for cells in np.split(asked[order], ends) if len(asked) else ():
+            yield int(self.sizes[cells[0]]), int(counts[cells[0]]), cells
+
+    def members(self, cells: IntArray, size: int) -> IntArray:
+        """int64[len(cells), size]: the candidates of sums that have so many, ascending."""
+        return np.asarray(self.rows[self.first[cells, None] + np.arange(size)])
 
 
 def _read(view: View, round_: int) -> _Puzzle:

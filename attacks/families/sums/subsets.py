@@ -5,6 +5,7 @@ Small ones are tried one by one; up to ``MOST_ROWS`` rows, the sums of two halve
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -18,6 +19,7 @@ MOST_ROWS = 24
 """Rows among which a subset is searched by halves: 2^12 sums each."""
 
 _MASK = 2**64 - 1
+_AT_ONCE = 2**18  # numbers in a table of subsets, and in the sums of a block
 
 
 def find_subset(
@@ -59,6 +61,47 @@ def find_subset(
         if np.array_equal(codec.from_integers(found), total):
             return subset
     return None
+
+
+def table_of_subsets(size: int, count: int) -> IntArray | None:
+    """Every subset of so many places, in the order of ``itertools.combinations``.
+
+    Returns:
+        int64[C, count]; None where there are more than are tried, or more than a table holds.
+    """
+    subsets = comb(size, count)
+    if subsets > MOST_SUBSETS or subsets * count > _AT_ONCE:
+        return None
+    return _table(size, count)
+
+
+@lru_cache(maxsize=32)
+def _table(size: int, count: int) -> IntArray:
+    subsets = list(combinations(range(size), count))
+    return np.array(subsets, dtype=np.int64).reshape(len(subsets), count)
+
+
+def first_subsets(prints: WordArray, targets: WordArray, table: IntArray) -> IntArray:
+    """For each of many sums, the first subset that ``find_subset`` tries and whose rows add up.
+
+    Args:
+        prints: uint64[N, size], fingerprints of the candidate rows of each sum.
+        targets: uint64[N], fingerprints of the sums.
+        table: the subsets (``table_of_subsets``).
+
+    Returns:
+        int64[N], its place in the table; -1 where there is none.
+    """
+    found = np.empty(len(targets), dtype=np.int64)
+    step = max(1, _AT_ONCE // len(table))
+    for start in range(0, len(targets), step):
+        piece = slice(start, start + step)
+        sums = np.zeros((len(targets[piece]), len(table)), dtype=np.uint64)
+        for term in table.T:
+            sums += prints[piece, term]
+        equal = sums == targets[piece, None]
+        found[piece] = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
+    return found
 
 
 def _by_halves(prints: Sequence[int], count: int, target: int) -> list[IntArray]:
