@@ -101,16 +101,33 @@ def segment_sum(
 def gram(
     table: FloatArray, items: IndexArray | IntArray, indptr: IntArray, products: FloatArray
 ) -> None:
-    """``products[b] += v v^T`` for every item vector v of segment b."""
+    """``products[b] += v v^T`` for every item vector v of segment b, in order.
+
+    Four vectors at a time: a product is then loaded and stored once for all of them.
+    """
     width = table.shape[1]
     for segment in range(len(indptr) - 1):
-        for place in range(indptr[segment], indptr[segment + 1]):
-            item = items[place]
+        place, stop = indptr[segment], indptr[segment + 1]
+        while place + 4 <= stop:
+            first, second = items[place], items[place + 1]
+            third, fourth = items[place + 2], items[place + 3]
             for one in range(width):
-                factor = table[item, one]
+                a, b = table[first, one], table[second, one]
+                c, d = table[third, one], table[fourth, one]
                 # The whole row, not only one triangle: a loop of fixed length runs in vectors.
                 for other in range(width):
-                    products[segment, one, other] += factor * table[item, other]
+                    product = products[segment, one, other]
+                    product += a * table[first, other]
+                    product += b * table[second, other]
+                    product += c * table[third, other]
+                    product += d * table[fourth, other]
+                    products[segment, one, other] = product
+            place += 4
+        for rest in range(place, stop):
+            item = items[rest]
+            for one in range(width):
+                for other in range(width):
+                    products[segment, one, other] += table[item, one] * table[item, other]
 
 
 @compiled_loop

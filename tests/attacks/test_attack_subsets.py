@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from attacks.families.linkage import fingerprints
 from attacks.families.sums import subsets
-from attacks.families.sums.subsets import MOST_ROWS, find_subset
+from attacks.families.sums.subsets import (
+    MOST_ROWS,
+    MOST_SUBSETS,
+    find_subset,
+    first_subsets,
+    table_of_subsets,
+)
 from secure_fedrec.fixedpoint import FixedPoint
 
 CODEC = FixedPoint(bits=48, fraction_bits=20, clip=16.0)
@@ -65,3 +71,35 @@ def test_halves_agree_with_trying_all(monkeypatch: pytest.MonkeyPatch) -> None:
         found = subsets._by_halves(prints, 4, target)
         expected = [s for s in combinations(range(11), 4) if sum(prints[p] for p in s) == target]
         assert sorted(tuple(each.tolist()) for each in found) == sorted(expected)
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 9), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_many_sums_are_searched_as_each_alone(seed: int, size: int, data: st.DataObject) -> None:
+    """Among rows that are alike, too: then several subsets fit, and the first one is taken."""
+    count = data.draw(st.integers(0, size))
+    rng = np.random.default_rng(seed)
+    prints = rng.integers(0, data.draw(st.sampled_from([3, 2**64])), (20, size), dtype=np.uint64)
+    table = table_of_subsets(size, count)
+    assert table is not None
+    targets = np.array([each[table[-1]].sum(dtype=np.uint64) for each in prints])
+    targets[::2] += np.uint64(1)
+    found = first_subsets(prints, targets, table)
+    for own, target, place in zip(prints, targets, found.tolist(), strict=True):
+        alone = find_subset(
+            range(size),
+            count,
+            prints=own.tolist(),
+            words=np.zeros((size, 1), dtype=np.uint64),
+            total=np.zeros(1, dtype=np.uint64),
+            target=int(target),
+            codec=CODEC,
+            halves=False,
+        )
+        assert (None if place < 0 else tuple(table[place].tolist())) == alone
+
+
+def test_a_table_holds_what_is_tried_one_by_one() -> None:
+    assert table_of_subsets(100, 2) is not None
+    assert table_of_subsets(101, 2) is None  # beyond MOST_SUBSETS
+    assert table_of_subsets(MOST_SUBSETS, MOST_SUBSETS - 1) is None  # few, but long

@@ -135,6 +135,10 @@ def test_gram_at_any_batch_size_and_against_numpy(width: int) -> None:
     for segment, (start, stop) in enumerate(pairwise(indptr.tolist())):
         chosen = table[items[start:stop]]
         np.testing.assert_allclose(whole[segment], chosen.T @ chosen, rtol=1e-10, atol=1e-10)
+        total = np.zeros((width, width))
+        for vector in chosen:
+            total = total + np.outer(vector, vector)
+        assert same_bits(whole[segment], total)  # in the order given, however many at a time
 
 
 @settings(deadline=None)
