@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from secure_fedrec.core.allocator import return_freed_memory
 from secure_fedrec.errors import HostError
 
 Result = TypeVar("Result")
@@ -45,6 +46,7 @@ def shared_out(
         found = []
         for number in range(count):
             found.append(work(number))
+            return_freed_memory()
             done(number, found[-1])
         return found
     with _crew(work, min(workers, count)) as crew:
@@ -84,6 +86,7 @@ class _Worker(Generic[Result]):
 @contextmanager
 def _crew(work: Callable[[int], Result], size: int) -> Iterator[list[_Worker[Result]]]:
     crew: list[_Worker[Result]] = []
+    return_freed_memory()  # none of them would use it
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -137,4 +140,5 @@ def _serve(
                 answer = (number, work(number), None)
             except Exception as error:
                 answer = (number, None, error)
+            return_freed_memory()
             pipe.send(answer)

@@ -23,6 +23,24 @@ faults()
 print(json.dumps([taken, reuse_freed_memory(), faults()]))
 """
 
+KEPT = """
+import json
+import numpy as np
+from pathlib import Path
+from secure_fedrec.core.allocator import return_freed_memory, reuse_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+taken = reuse_freed_memory()
+arrays = [np.ones(2**17) for _ in range(2**7)]
+last = np.ones(2**17)  # above all of them: nothing below it goes back by itself
+del arrays
+before = resident()
+return_freed_memory()
+print(json.dumps([taken, before - resident()]))
+"""
+
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="another allocator")
 def test_what_was_freed_is_not_mapped_anew() -> None:
@@ -33,3 +51,13 @@ def test_what_was_freed_is_not_mapped_anew() -> None:
     assert taken == again
     if taken:  # glibc's
         assert faults < 100  # 20 x 4 x 2048 pages otherwise
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="another allocator")
+def test_what_is_kept_is_given_back_between_pieces_of_work() -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", KEPT], check=True, capture_output=True, text=True
+    )
+    taken, returned = json.loads(done.stdout)
+    if taken:
+        assert returned > 2**26  # of 2^27
