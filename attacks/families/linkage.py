@@ -1,5 +1,7 @@
 """Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from attacks.base import (
@@ -24,6 +26,9 @@ from secure_fedrec.wire import Step, View
 
 _AT_ONCE = 2**16
 """Rows of which the integers are held at once."""
+
+_MATCHED_AT_ONCE = 2**20
+"""Rows of messages, about, that are looked up among all uploads at once."""
 
 
 class CollusionLinkage(SuiteAttack):
@@ -104,20 +109,27 @@ def _claims(
 
 def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
     """Every row of a message occurs, bit for bit, in the upload."""
-    ours = fingerprints(words_of(heard), codec) ^ _item_mark(heard.rows)
     theirs = fingerprints(words_of(sent), codec) ^ _item_mark(sent.rows)
-    order, mine = np.argsort(theirs, kind="stable"), np.argsort(ours)
-    theirs, ours = theirs[order], ours[mine]  # sorted ones are found without a miss of the cache
-    first = np.searchsorted(theirs, ours, side="left")
-    copies = np.searchsorted(theirs, ours, side="right") - first
-    message = np.repeat(np.repeat(np.arange(len(heard)), heard.lengths)[mine], copies)
-    offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
-    match = order[np.repeat(first, copies) + offsets]
-    upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
-    pairs, found = np.unique(message * len(sent) + upload, return_counts=True)
-    messages, uploads = np.divmod(pairs, len(sent))
-    whole = found == heard.lengths[messages]
-    return Fits.of_pairs(messages[whole], uploads[whole], len(heard))
+    ours = fingerprints(words_of(heard), codec) ^ _item_mark(heard.rows)
+    order = np.argsort(theirs, kind="stable")
+    theirs = theirs[order]
+    starts = np.searchsorted(heard.indptr, np.arange(0, len(ours), _MATCHED_AT_ONCE))
+    found = []
+    for first, last in pairwise(np.unique([*starts, len(heard)]).tolist()):
+        span = slice(heard.indptr[first], heard.indptr[last])
+        mine = np.argsort(ours[span])  # sorted ones are found without a miss of the cache
+        begin = np.searchsorted(theirs, ours[span][mine], side="left")
+        copies = np.searchsorted(theirs, ours[span][mine], side="right") - begin
+        message = np.repeat(np.arange(first, last), heard.lengths[first:last])[mine]
+        offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+        match = order[np.repeat(begin, copies) + offsets]
+        upload = np.searchsorted(sent.indptr, match, side="right") - 1
+        pairs, rows = np.unique(np.repeat(message, copies) * len(sent) + upload, return_counts=True)
+        messages, uploads = np.divmod(pairs, len(sent))
+        whole = rows == heard.lengths[messages]
+        found.append((messages[whole], uploads[whole]))
+    messages, uploads = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Fits.of_pairs(messages, uploads, len(heard))
 
 
 def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:

@@ -7,7 +7,7 @@ import pytest
 
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
 from attacks.families.linkage import CollusionLinkage, fingerprints
-from attacks.scoring.links import LinkClaim
+from attacks.scoring.links import LinkClaim, Listed
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
@@ -105,6 +105,20 @@ def test_randomized_responses_are_linked_too(federate: Federate, coalition: Adve
     assert finding.figures["precision"] == 1.0
     # The sizes of randomized responses follow no rule: size adds next to nothing to the set.
     assert share(finding, "linked_by_set_and_size_share") >= share(finding, "linked_by_set_share")
+
+
+@pytest.mark.parametrize("at_once", [1, 40])
+def test_messages_are_looked_up_block_by_block(
+    federate: Federate, coalition: Adversary, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = federate(cloak=RHO_1, denoisers=10)
+    whole = link_of(claims_of(run.transcript, coalition)).fits["value"]
+    monkeypatch.setattr("attacks.families.linkage._MATCHED_AT_ONCE", at_once)
+    found = link_of(claims_of(run.transcript, coalition)).fits["value"]
+    assert isinstance(found.relation, Listed) and isinstance(whole.relation, Listed)
+    assert len(whole.relation.messages) == 50
+    np.testing.assert_array_equal(found.relation.messages, whole.relation.messages)
+    np.testing.assert_array_equal(found.relation.places, whole.relation.places)
 
 
 # --- by set ---------------------------------------------------------------------------------------

@@ -247,6 +247,22 @@ def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
         assert client not in truth.denoiser_clients
 
 
+@pytest.mark.parametrize("at_once", [1, 50])
+def test_groups_are_found_range_by_range_of_items(
+    federate: Federate, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
+    whole = claims_of(DenoiserSums(), run)
+    monkeypatch.setattr("attacks.families.sums.denoisers._ENTRIES_AT_ONCE", at_once)
+    found = claims_of(DenoiserSums(), run)
+    assert found.details == whole.details
+    assert int(found.details["clients_bound"]) > 20
+    for name in ("scores", "predicted"):
+        np.testing.assert_array_equal(
+            getattr(rated_of(found), name), getattr(rated_of(whole), name)
+        )
+
+
 # --- the denoisers themselves ---------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ from attacks.scoring.rows import Rows, listed_rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -43,6 +43,7 @@ from secure_fedrec.wire import Step, View
 _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
 _AT_ONCE = 2**18  # floats of subsets that are looked at together
+_ENTRIES_AT_ONCE = 2**22  # rows and sums that are compared with each other
 
 
 class DenoiserExposure(SuiteAttack):
@@ -187,23 +188,33 @@ class _Puzzle:
 
     def find_groups(self) -> None:
         """Match sums of a single row; each match binds a sender to a denoiser."""
-        sent = len(self.sent_prints)
-        items = np.concatenate([self.sent.rows, self.sums.rows])
-        marks = np.concatenate([self.sent_prints, self.sum_prints])
+        sums, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+        for first, last in _spans(self.sent.rows, self.sums.rows):
+            sent = np.flatnonzero((self.sent.rows >= first) & (self.sent.rows < last))
+            told = np.flatnonzero((self.sums.rows >= first) & (self.sums.rows < last))
+            found, matched = self._single_rows(sent, told)
+            sums.append(found)
+            rows.append(matched)
+        order = np.argsort(np.concatenate(sums))  # as the denoisers told them
+        single, matched = np.concatenate(sums)[order], np.concatenate(rows)[order]
+        self.verdict[matched] = _VIRTUAL
+        owners = np.searchsorted(self.sent.indptr, matched, side="right") - 1
+        groups = self.denoisers[np.searchsorted(self.sums.indptr, single, side="right") - 1]
+        self.group_of.update(zip(owners.tolist(), groups.tolist(), strict=True))
+
+    def _single_rows(self, sent: IntArray, told: IntArray) -> tuple[IntArray, IntArray]:
+        """Of these rows and sums, the sums that equal one row of their item, and that row."""
+        items = np.concatenate([self.sent.rows[sent], self.sums.rows[told]])
+        marks = np.concatenate([self.sent_prints[sent], self.sum_prints[told]])
         order = np.lexsort((marks, items))
         new = (np.diff(items[order]) != 0) | (np.diff(marks[order]) != 0)
         kind = np.empty(len(order), dtype=np.int64)  # rows and sums of one item and fingerprint
         kind[order] = np.concatenate([np.zeros(min(1, len(order)), dtype=np.int64), np.cumsum(new)])
-        rows_of_kind = np.bincount(kind[:sent], minlength=len(order))
+        rows_of_kind = np.bincount(kind[: len(sent)], minlength=len(order))
         row = np.zeros(len(order), dtype=np.int64)
-        row[kind[:sent]] = np.arange(sent)
-        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths)
-        denoiser = np.repeat(self.denoisers, self.sums.lengths)
-        single = np.flatnonzero(rows_of_kind[kind[sent:]] == 1)
-        matched = row[kind[sent:][single]]
-        self.verdict[matched] = _VIRTUAL
-        owners, groups = owner[matched].tolist(), denoiser[single].tolist()
-        self.group_of.update(zip(owners, groups, strict=True))
+        row[kind[: len(sent)]] = sent
+        single = np.flatnonzero(rows_of_kind[kind[len(sent) :]] == 1)
+        return told[single], row[kind[len(sent) :][single]]
 
     def explain_sums(self, codec: FixedPoint, *, whole: bool = False) -> None:
         """For every sum, find the one subset of the group's rows of that item behind it.
@@ -387,6 +398,18 @@ class _Group:
     def members(self, cells: IntArray, size: int) -> IntArray:
         """int64[len(cells), size]: the candidates of sums that have so many, ascending."""
         return np.asarray(self.rows[self.first[cells, None] + np.arange(size)])
+
+
+def _spans(*items: IndexArray) -> list[tuple[int, int]]:
+    """Ranges of items (the last is not in it) of so many entries that all columns can be held."""
+    size = max((int(each.max(initial=-1)) + 1 for each in items), default=0)
+    ends = np.cumsum(sum(np.bincount(each, minlength=size) for each in items))
+    found, first, before = [], 0, 0
+    while first < size:
+        last = max(first + 1, int(np.searchsorted(ends, before + _ENTRIES_AT_ONCE, side="right")))
+        found.append((first, last))
+        first, before = last, int(ends[last - 1])
+    return found
 
 
 def _read(view: View, round_: int) -> _Puzzle:
