@@ -3,12 +3,15 @@
 Built by ``make docs``, strictly and without a network: a warning ends it.
 """
 
+import gc
 import sys
 from importlib.metadata import version as version_of  # noqa: TID251 - reads, imports nothing
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_site"))
+
+gc.disable()  # a build keeps nearly all that it makes, and ends with its process
 
 project = "secure-fedrec"
 copyright = "secure-fedrec contributors, Apache-2.0"

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from secure_fedrec.core.allocator import reuse_freed_memory
+
 # Some installed packages ship a ``benchmarks`` too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 gc.disable()  # until all is collected: what is imported stays
+reuse_freed_memory()  # as commands do
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that mostly wait for processes come first: meanwhile other checks use the machine."""
+    items.sort(key=lambda item: item.path.name != "test_deploy_flower.py")
 
 
 def pytest_collection_finish() -> None:

@@ -21,7 +21,11 @@ from pathlib import Path
 
 __all__ = ["Run", "Runner"]
 
-_LIBRARIES = ("numpy", "scipy.stats", "numba", "pytest", "hypothesis", "torch", "cryptography")
+_LIBRARIES = (
+    *("numpy", "scipy.stats", "numba", "cryptography.hazmat.primitives.ciphers.aead", "hypothesis"),
+    *("pytest", "anyio.pytest_plugin", "torch", "torch._dynamo", "opacus", "sklearn.cluster"),
+    *("sklearn.ensemble", "matplotlib.figure"),
+)
 _NOT_COPIED = shutil.ignore_patterns(".*", "out", "runs", "build", "dist", "*.egg-info")
 _PYTEST = (
     *("-x", "-q", "--tb=short", "-rfE", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
