@@ -247,6 +247,32 @@ def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
         assert client not in truth.denoiser_clients
 
 
+def no_table(_size: int, _count: int) -> None:
+    """Every subset is tried by itself."""
+
+
+def few_rows_are_own(_puzzle: object, *_: object) -> bool:
+    raise AssertionError("asked about a sum that is clear")
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+def test_sums_that_are_alike_are_explained_as_each_alone(
+    federate: Federate, rho: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=20)
+    with monkeypatch.context() as clear:
+        clear.setattr("attacks.families.sums.denoisers._Puzzle._is_own_row", few_rows_are_own)
+        together = claims_of(DenoiserSums(), run)
+    monkeypatch.setattr("attacks.families.sums.denoisers.table_of_subsets", no_table)
+    alone = claims_of(DenoiserSums(), run)
+    assert alone.details == together.details
+    assert int(alone.details["sums_explained"]) > 100
+    for name in ("scores", "predicted"):
+        np.testing.assert_array_equal(
+            getattr(rated_of(alone), name), getattr(rated_of(together), name)
+        )
+
+
 @pytest.mark.parametrize("at_once", [1, 50])
 def test_groups_are_found_range_by_range_of_items(
     federate: Federate, at_once: int, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ from secure_fedrec.wire import Step, View
 
 _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
+_ROUNDED = 1e-9  # a vector as short may be what was rounded off
 _AT_ONCE = 2**18  # floats of subsets that are looked at together
 _ENTRIES_AT_ONCE = 2**22  # rows and sums that are compared with each other
 
@@ -319,26 +320,32 @@ class _Puzzle:
         if comb(size, terms) > MOST_SUBSETS:
             return
         members, table = group.members(cells, size), table_of_subsets(size, terms)
+        left = np.arange(len(cells))
         if table is not None:
-            near = self._nearly_own_rows(group.start + cells, members, table, direction)
-        for place, (cell, own) in enumerate(zip(cells.tolist(), members, strict=True)):
-            subsets = combinations(own, terms) if table is None else own[table[near[place]]]
-            fits = [
+            fits, close = self._own_rows(group.start + cells, members, table, direction)
+            alone = (fits.sum(axis=1) == 1) & ~close.any(axis=1)
+            chosen = table[fits[alone].argmax(axis=1)]
+            self._settle(members[alone], np.take_along_axis(members[alone], chosen, axis=1))
+            left = np.flatnonzero(close.any(axis=1))
+        for place in left.tolist():
+            own = members[place]
+            subsets = combinations(own, terms) if table is None else own[table]
+            found = [
                 subset
                 for subset in subsets
-                if self._is_own_row(group.start + cell, list(subset), direction)
+                if self._is_own_row(group.start + int(cells[place]), list(subset), direction)
             ]
-            if len(fits) == 1:
-                self._settle(own[None], np.array(fits, dtype=np.int64))
+            if len(found) == 1:
+                self._settle(own[None], np.array(found, dtype=np.int64))
 
-    def _nearly_own_rows(
+    def _own_rows(
         self, cells: IntArray, members: IntArray, table: IntArray, direction: FloatArray
-    ) -> BoolArray:
-        """bool[N, C]: which subsets may leave the denoiser's own row, within twice the tolerance.
+    ) -> tuple[BoolArray, BoolArray]:
+        """bool[N, C]: subsets that leave the denoiser's own row, and those too close to call.
 
-        All at once, in which sums may round in another way: ``_is_own_row`` decides.
+        Sums of all of them at once round in another way than ``_is_own_row``, which decides these.
         """
-        near = np.empty((len(cells), len(table)), dtype=np.bool_)
+        fits, close = (np.empty((len(cells), len(table)), dtype=np.bool_) for _ in range(2))
         step = max(1, _AT_ONCE // (len(table) * len(direction)))
         for start in range(0, len(cells), step):
             piece = slice(start, start + step)
@@ -350,10 +357,11 @@ class _Puzzle:
                 own += rows[:, term]
             own -= behind[:, None]
             off = own - (own @ direction)[..., None] * direction
-            near[piece] = np.linalg.norm(off, axis=-1) <= 2 * _COLLINEAR * np.linalg.norm(
-                own, axis=-1
-            )
-        return near
+            sizes, beside = np.linalg.norm(own, axis=-1), np.linalg.norm(off, axis=-1)
+            fits[piece] = beside <= _COLLINEAR * sizes
+            unclear = (beside > 0.5 * _COLLINEAR * sizes) & (beside < 2 * _COLLINEAR * sizes)
+            close[piece] = unclear | (sizes < _ROUNDED)
+        return fits, close
 
     def _is_own_row(self, cell: int, subset: list[int], direction: FloatArray) -> bool:
         rows = self.codec.decode(words_of(self.sent)[subset])
