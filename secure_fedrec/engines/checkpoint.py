@@ -14,7 +14,7 @@ import numpy.typing as npt
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import CheckpointError
 
-_VERSION = "2"
+_VERSION = "3"
 
 
 def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_id: str) -> None:

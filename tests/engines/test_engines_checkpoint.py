@@ -124,15 +124,15 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
     np.savez(path, table=np.zeros(3))
     with pytest.raises(CheckpointError, match="version"):
         read_checkpoint(path, run_id="run")
-    np.savez(path, version=np.array("3"), run_id=np.array("run"))
-    with pytest.raises(CheckpointError, match="version 3"):
+    np.savez(path, version=np.array("2"), run_id=np.array("run"))
+    with pytest.raises(CheckpointError, match="has version 2, need 3"):
         read_checkpoint(path, run_id="run")
 
 
 def test_pickles_are_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.npz"
     content: dict[str, Any] = {
-        "version": np.array("2"),
+        "version": np.array("3"),
         "run_id": np.array("run"),
         "state.table": np.array([{"an": "object"}], dtype=object),
     }
