@@ -261,9 +261,9 @@ def test_sums_that_are_alike_are_explained_as_each_alone(
 ) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=20)
     with monkeypatch.context() as clear:
-        clear.setattr("attacks.families.sums.denoisers._Puzzle._is_own_row", few_rows_are_own)
+        clear.setattr("attacks.families.sums.puzzle.Puzzle._is_own_row", few_rows_are_own)
         together = claims_of(DenoiserSums(), run)
-    monkeypatch.setattr("attacks.families.sums.denoisers.table_of_subsets", no_table)
+    monkeypatch.setattr("attacks.families.sums.puzzle.table_of_subsets", no_table)
     alone = claims_of(DenoiserSums(), run)
     assert alone.details == together.details
     assert int(alone.details["sums_explained"]) > 100
@@ -279,7 +279,7 @@ def test_groups_are_found_range_by_range_of_items(
 ) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
     whole = claims_of(DenoiserSums(), run)
-    monkeypatch.setattr("attacks.families.sums.denoisers._ENTRIES_AT_ONCE", at_once)
+    monkeypatch.setattr("attacks.families.sums.puzzle._ENTRIES_AT_ONCE", at_once)
     found = claims_of(DenoiserSums(), run)
     assert found.details == whole.details
     assert int(found.details["clients_bound"]) > 20
