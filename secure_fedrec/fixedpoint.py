@@ -89,6 +89,14 @@ class FixedPoint(Settings, section="ring"):
         return int(np.rint(self.clip * self.scale))
 
     @property
+    def bound(self) -> float:
+        """Largest magnitude that is encoded: ``clip``, or the multiple that stands for it.
+
+        This may lie above ``clip`` by less than half a ring unit; what was decoded encodes again.
+        """
+        return max(self.clip, self.largest / self.scale)
+
+    @property
     def max_terms(self) -> int:
         """How many values of largest magnitude can be summed without leaving the ring."""
         return int((2 ** (self.bits - 1) - 1) // self.largest)
@@ -130,7 +138,7 @@ class FixedPoint(Settings, section="ring"):
         """
         if self.beyond != "clip":
             return values, 0
-        over = (np.abs(values) > self.clip) & np.isfinite(values)
+        over = (np.abs(values) > self.bound) & np.isfinite(values)
         count = int(np.count_nonzero(over))
         return (np.where(over, np.copysign(self.clip, values), values) if count else values), count
 
@@ -144,12 +152,12 @@ class FixedPoint(Settings, section="ring"):
             A new array of the same shape and of ``self.dtype``.
 
         Raises:
-            EncodingError: a value is NaN, infinite, or larger than ``clip`` in magnitude.
+            EncodingError: a value is NaN, infinite, or larger than ``bound`` in magnitude.
         """
         values = np.require(values, dtype=np.float64, requirements=["C", "W"])
         integers = np.empty(values.shape, dtype=np.int64)
         if not round_to_integers(
-            values.reshape(-1), self.scale, self.clip * self.scale, integers.reshape(-1)
+            values.reshape(-1), self.scale, self.bound * self.scale, integers.reshape(-1)
         ):
             self.refuse(values)
         return self.from_integers(integers)

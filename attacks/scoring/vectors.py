@@ -212,11 +212,13 @@ def _compared(
     parts = []
     for block in (slice(*each) for each in pairwise(bounds)):
         cosines = claimed[block] @ actual.T
-        # Recorded tables may be of single precision, and rounding alone may reach beyond 1.
-        np.clip(cosines, -1.0, 1.0, out=cosines)
-        to_own = cosines[np.arange(len(cosines)), own[block]]
         closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
         among = np.count_nonzero(closest, axis=1)
         odds = [closest[np.arange(len(among)), each[block]] / among for each in (own, shuffled)]
-        parts.append((to_own, cosines.sum(axis=1), *odds))
-    return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+        parts.append(odds)
+    # Row by row, and not as products of the library, whose last bits hang on the block.
+    to_own = (claimed * actual[own]).sum(axis=1)
+    parallel = np.abs(to_own) > 1.0 - _TIE  # rounding alone must not tell equal ones apart
+    to_own = np.where(parallel, np.sign(to_own), to_own)
+    sums = (claimed * actual.sum(axis=0)).sum(axis=1)
+    return (to_own, sums, *(np.concatenate(each) for each in zip(*parts, strict=True)))

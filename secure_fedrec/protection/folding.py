@@ -151,7 +151,7 @@ def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayou
             values,
             shift=place.first,
             scale=codec.scale,
-            largest=codec.clip * codec.scale,
+            largest=codec.bound * codec.scale,
             into=(rows, integers),
         )
         if not fits:

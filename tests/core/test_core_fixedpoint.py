@@ -246,3 +246,21 @@ def test_a_word_takes_as_many_bytes_as_its_bits_need(bits: int, size: int) -> No
     codec = FixedPoint(bits=bits, fraction_bits=2, clip=1.0)
     assert codec.bytes_per_value == size
     assert codec.dtype == (np.uint32 if bits <= 32 else np.uint64)
+
+
+@given(
+    clip=st.floats(1e-3, 1e3),
+    fraction_bits=st.integers(12, 36),
+    beyond=st.sampled_from(["refuse", "clip"]),
+)
+def test_what_was_decoded_encodes_again(clip: float, fraction_bits: int, beyond: str) -> None:
+    """The multiple that stands for the clip may lie above it, and is no value beyond it."""
+    codec = FixedPoint(bits=64, fraction_bits=fraction_bits, clip=clip, beyond=beyond)
+    words = codec.encode(np.array([clip, -clip]))
+    again, clipped = codec.limited(codec.decode(words))
+    assert clipped == 0
+    assert np.array_equal(codec.encode(again), words)
+    step = codec.resolution
+    assert codec.bound - clip < step
+    with pytest.raises(EncodingError, match="clip"):
+        codec.encode(np.array([np.nextafter(max(clip, codec.bound), np.inf)]))

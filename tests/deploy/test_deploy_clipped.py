@@ -21,6 +21,9 @@ from tests.deploy.test_deploy_halt import NOISED, failed_on
 from tests.deploy.test_deploy_rounds import MASKS, settings
 
 LOW: dict[str, Any] = {"clip": 1e-3, "beyond": "clip"}
+FLOOR: dict[str, Any] = {"layer": "masking", "tail_floor": 2}
+CLIPS = [1e-3, 2e-3]
+"""The nearest multiple of a ring unit is below the first, and above the second."""
 
 
 def told(ran: Deployment, round_: int) -> int:
@@ -34,9 +37,16 @@ def told(ran: Deployment, round_: int) -> int:
     return sum(int(words[-2]) for words in lines if words[1] == str(round_))
 
 
-def test_sites_clip_what_the_embedded_engine_does(tmp_path: Path) -> None:
-    """The same bits; how many values were clipped a site tells its owner, and nobody else."""
-    ran = Deployment.of(settings(MASKS, ring=LOW), tmp_path)
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("layer", [MASKS, FLOOR], ids=["masks", "floor"])
+def test_sites_clip_what_the_embedded_engine_does(
+    clip: float, layer: dict[str, Any], tmp_path: Path
+) -> None:
+    """The same bits; how many values were clipped a site tells its owner, and nobody else.
+
+    Under a floor a second sum is of what the first one's words were decoded to.
+    """
+    ran = Deployment.of(settings(layer, ring=LOW | {"clip": clip}), tmp_path)
     counts = []
     for round_ in (1, 2):
         ran.rounds(1)

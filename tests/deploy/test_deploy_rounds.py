@@ -1,6 +1,8 @@
 """Rounds whose clients are on hosts of their own come to the embedded engine's bits."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from audits.config.audit import parse_config
 from audits.deploy.homes import Layout, open_coordinator, provision
 from audits.run.build import build_federation, load_dataset
+from secure_fedrec.engines.distributed.messages import Request
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from tests.deploy.memory import Deployment
 
@@ -475,3 +478,25 @@ def test_noise_is_added_at_the_sites(tmp_path: Path) -> None:
         assert np.median(np.abs(table - expected)) < moved / 10
     one, two = tables
     assert (one != two).mean() > 0.9
+
+
+@pytest.mark.parametrize("layers", [(), (MASKS,), SHARED], ids=["plain", "masked", "shared"])
+def test_a_number_that_only_a_server_vouches_for_stops_no_site(
+    layers: tuple[Mapping[str, Any], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt at the last round there can be, and then rounds as before it."""
+    ran = Deployment.of(settings(*layers, algorithm={"rounds": 5}), tmp_path, attempts=1)
+    ran.rounds(1)
+    encode = Request.encode
+    with monkeypatch.context() as lying:
+        lying.setattr(Request, "encode", lambda told: encode(replace(told, round=2**32 - 1)))
+        with suppress(ProtocolError):
+            ran.rounds(1)
+    for client in ran.layout.sites():
+        ran.kill(client)
+        ran.restart(client)
+    ran.coordinator = open_coordinator(ran.layout, ran.transport, attempts=1)
+    ran.coordinator.resume()
+    ran.rounds(2)
+    assert len(ran.last.clients) == len(ran.layout.sites())
+    assert not list(tmp_path.rglob("halted"))

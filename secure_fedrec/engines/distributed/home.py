@@ -52,8 +52,9 @@ class Kept:
     """What a site has to remember.
 
     Args:
-        round: the last round that is over, as far as this site took part in what came after it: by
-            what it accepted, never by the server's word alone. It does not go down.
+        round: where clients keep the public state from the server, the last round that is over, as
+            far as this site took part in what came after it: by what it accepted, never by the
+            server's word alone. Elsewhere how many sums its uploads are in. It does not go down.
         settled: number of the attempt that they are of.
         tables: private tables.
         pending: number of the attempt whose outcome is not known; 0 for none.
@@ -67,7 +68,13 @@ class Kept:
     next: Tables = field(default_factory=dict)
 
     def begun(self, serial: int, round_: int, tables: Tables) -> "Kept":
-        """With the outcome of an attempt at a round in progress."""
+        """With the outcome of an attempt at a round in progress.
+
+        Args:
+            serial: the attempt's number.
+            round_: the round's; 0 where the server's word alone says which it is.
+            tables: private tables after it.
+        """
         over = max(self.round, round_ - 1)
         return replace(self, round=over, pending=serial, next=tables)
 

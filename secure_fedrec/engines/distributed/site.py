@@ -290,7 +290,8 @@ class Site:
             session = StackSession(learner.stack, own, at.round, wire, bags)
             session.submit(step)
             step.commit(vault)
-            learnt = self._kept.begun(at.serial, at.round, vault.snapshot())
+            vouched = at.round if isinstance(self._hosting, StateHidden) else 0
+            learnt = self._kept.begun(at.serial, vouched, vault.snapshot())
         finally:
             vault.end(undo=True)
         if sum(session.clipped):
