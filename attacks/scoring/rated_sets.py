@@ -30,7 +30,7 @@ from attacks.scoring.measures import (
 )
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, public_ranking
-from attacks.scoring.rows import ItemSets, Rows, kept_rows, require_alike
+from attacks.scoring.rows import ItemSets, Rows, kept_rows, require_alike, require_marks
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.sets import (
     ALL_CORRUPTED,
@@ -199,7 +199,7 @@ class RatedSetClaim:
             0 where nothing was seen.
 
     Raises:
-        ValueError: fields list different pairs.
+        ValueError: fields list different pairs, or mark pairs that they do not list.
     """
 
     clients: IntArray
@@ -210,6 +210,9 @@ class RatedSetClaim:
 
     def __post_init__(self) -> None:
         require_alike(self.scores, self.visible, *self.others)
+        require_marks(self.visible, shared=True)
+        if self.predicted is not None:
+            require_marks(self.predicted, shared=True)
 
     @property
     def others(self) -> "tuple[FloatArray | BoolArray | Rows, ...]":

@@ -168,6 +168,8 @@ class Rows:
         shared = isinstance(self.rest, np.ndarray)
         if shared and (len(self.values) or np.shape(self.rest) != (self.listed.n_items,)):
             raise ValueError("a row of values for everybody is the whole of what is said")
+        if self.over is not None and (shared or self.rest):
+            raise ValueError("values that are divided are 0 of pairs that are not listed")
 
     @classmethod
     def marked(cls, listed: ItemSets) -> "Rows":
@@ -232,8 +234,11 @@ class Rows:
         values = self.values
         if self.over is not None:
             values = values / self.over[self.listed.owners]
-        filled = np.empty((len(self.listed), self.listed.n_items), dtype=values.dtype)
-        filled[:] = self.rest
+        rest = np.asarray(self.rest)
+        alike = np.array_equal(rest.astype(values.dtype), rest)
+        kind = values.dtype if alike else np.result_type(values, rest)
+        filled = np.empty((len(self.listed), self.listed.n_items), dtype=kind)
+        filled[:] = rest
         filled[self.listed.owners, self.listed.items] = values
         return filled
 
@@ -367,6 +372,23 @@ def require_alike(*said: npt.NDArray[Any] | Rows) -> None:
     listed = {id(each.listed) if isinstance(each, Rows) else None for each in said}
     if len(listed) > 1:
         raise ValueError("what is said of clients lists different pairs")
+
+
+def require_marks(*said: npt.NDArray[Any] | Rows, shared: bool = False) -> None:
+    """Check that what is marked is listed: all other pairs are judged as unmarked.
+
+    Args:
+        said: marks, as grids or rows.
+        shared: whether a row of marks for everybody will do.
+
+    Raises:
+        ValueError: pairs that are not listed are marked.
+    """
+    for each in said:
+        if isinstance(each, Rows):
+            everybody = isinstance(each.rest, np.ndarray)
+            if (everybody and not shared) or (not everybody and each.rest):
+                raise ValueError("marks: pairs that are not listed are marked; list them")
 
 
 def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:

@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
-from attacks.scoring.rows import ItemSets, Joined, Rows, kept_rows, pieces, require_alike
+from attacks.scoring.rows import (
+    ItemSets,
+    Joined,
+    Rows,
+    kept_rows,
+    pieces,
+    require_alike,
+    require_marks,
+)
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
@@ -50,7 +58,7 @@ class UnmaskedClaim:
         proven: bool[B, m], those of them that are virtual.
 
     Raises:
-        ValueError: fields list different pairs.
+        ValueError: fields list different pairs, or mark pairs that they do not list.
     """
 
     clients: IntArray
@@ -59,6 +67,7 @@ class UnmaskedClaim:
 
     def __post_init__(self) -> None:
         require_alike(self.visible, self.proven)
+        require_marks(self.visible, self.proven)
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the rated sets."""

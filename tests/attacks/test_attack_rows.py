@@ -141,3 +141,27 @@ def test_rows_out_of_order_find_their_pairs() -> None:
     assert sets.grid().astype(int).tolist() == [[0, 0, 1, 0, 0, 0], [1, 1, 0, 0, 1, 0]]
     assert sets.items[place].tolist() == [4, 1, 2, 1, 0]
     assert sets.owners[place].tolist() == [1, 1, 0, 1, 1]
+
+
+def test_marks_of_pairs_that_are_not_listed_are_refused() -> None:
+    """They would be judged as unmarked, without a word."""
+    listed = ItemSets.of_grid(np.eye(3, dtype=bool))
+    marked, whole = Rows.marked(listed), Rows(listed=listed, values=np.ones(3, bool), rest=True)
+    nobody = ItemSets.of_grid(np.zeros((3, 3), dtype=bool))
+    everybody = Rows(listed=nobody, values=np.zeros(0, bool), rest=np.ones(3, bool))
+    scores, clients = Rows(listed=listed, values=np.ones(3)), np.arange(3)
+    with pytest.raises(ValueError, match="not listed are marked"):
+        RatedSetClaim(clients=clients, scores=scores, visible=whole)
+    with pytest.raises(ValueError, match="not listed are marked"):
+        RatedSetClaim(clients=clients, scores=scores, visible=marked, predicted=whole)
+    with pytest.raises(ValueError, match="not listed are marked"):
+        UnmaskedClaim(clients=clients, visible=everybody, proven=everybody)
+    with pytest.raises(ValueError, match="divided"):
+        Rows(listed=listed, values=np.ones(3), rest=0.5).divided(2)
+
+
+def test_a_grid_holds_the_value_of_all_other_pairs() -> None:
+    listed = ItemSets.of_grid(np.eye(2, dtype=bool))
+    found = Rows(listed=listed, values=np.array([3, 4]), rest=0.5).grid()
+    np.testing.assert_array_equal(found, [[3.0, 0.5], [0.5, 4.0]])
+    assert Rows(listed=listed, values=np.array([3, 4])).grid().dtype == np.int64

@@ -73,6 +73,27 @@ def test_equal_vectors_are_guessed_among() -> None:
     assert found.figures["reidentified_lift"] == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_rounding_does_not_tell_perfect_answers_apart(seed: int) -> None:
+    """All clients at one value: the interval is that of so many, whatever the last bits are."""
+    actual = np.random.default_rng(seed).normal(size=(20, 7))
+    figures = scored(score_vectors(vectors(actual * 3.0), truth_of(actual), NOBODY, 0)).figures
+    assert figures["vector_cosine"] == 1.0
+    assert figures["vector_cosine_low"] == pytest.approx(0.647, abs=1e-3)
+
+
+@pytest.mark.parametrize("cells", [1, 60, 200])
+def test_cosines_do_not_hang_on_how_many_are_compared_at_once(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    actual = rng.normal(size=(41, 7))
+    claimed = vectors(actual + rng.normal(size=actual.shape))
+    whole = scored(score_vectors(claimed, truth_of(actual), NOBODY, 0)).figures
+    monkeypatch.setattr("attacks.scoring.vectors._CELLS", cells)
+    assert scored(score_vectors(claimed, truth_of(actual), NOBODY, 0)).figures == whole
+
+
 @pytest.mark.parametrize("zero", ["claimed", "actual"])
 def test_vectors_of_length_zero_point_nowhere(zero: str) -> None:
     claimed, actual = np.eye(3), np.eye(3)

@@ -118,6 +118,7 @@ class Coordinator:
         self._serial = 0
         self._begun = 0
         self._taken_up = 0  # the round that this server went on with
+        self._revealed = False  # whether clients have begun to, in this attempt
         self._settled: dict[int, int] = {}
         self._handed: list[IntArray] = []  # in this round, the clients whose cells mixes have
         self._generations: dict[bytes, int] = {}
@@ -199,15 +200,15 @@ class Coordinator:
                 public state is as before.
             OSError: the checkpoint cannot be written.
         """
-        before, failures, revealed = self.channel.exchanges, [], False
+        before, failures = self.channel.exchanges, []
         for _ in range(self._attempts):
+            self._revealed = False
             try:
                 clients, invited, begun = self._run(more=more)
             except (ProtocolError, WireError) as aborted:
                 failures.append(self._explained(aborted))
-                last = self._hosting.last_stage
-                revealed = bool(last) and self.channel.stage == last
-                if revealed:
+                self._note_revealed(self.channel.stage)
+                if self._revealed:
                     break
                 continue
             clients_refused = self.channel.refused.items()
@@ -225,7 +226,7 @@ class Coordinator:
                 left_out=left_out,
             )
         number = self.public.round + 1
-        if revealed:
+        if self._revealed:
             raise ProtocolError(
                 f"round {number} was aborted after clients had revealed: over one public state "
                 "they do so once, so it is not summed again, and the model stays that of round "
@@ -311,7 +312,12 @@ class Coordinator:
             if not any(np.array_equal(each, at.present) for each in self._handed):
                 self._handed.append(at.present)
             self.save()
+        self._note_revealed(stage)  # under a floor another sum comes after it
         self._lookahead.publish(stage)
+
+    def _note_revealed(self, stage: str) -> None:
+        last = self._hosting.last_stage
+        self._revealed |= bool(last) and stage == last
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> None:
         """Drive an attempt to its sum, and take the step that follows."""
