@@ -30,7 +30,7 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
     "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},
     "skellam-ml100k": {**PMF, "protection.min_survivors": 150},
-    "furl-20newsgroups": {"data": TEXTS, "gates.least": 0.9},
+    "furl-20newsgroups": {"data": {**TEXTS, "users": 80}, "gates.least": 0.9},
     "furl-20newsgroups-masking": {
         "data": TEXTS,
         "protection.min_survivors": 30,
