@@ -14,9 +14,12 @@ gc.disable()  # until all is collected: what is imported stays
 reuse_freed_memory()  # as commands do
 
 
+_WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that mostly wait for processes come first: meanwhile other checks use the machine."""
-    items.sort(key=lambda item: item.path.name != "test_deploy_flower.py")
+    items.sort(key=lambda item: item.path.name not in _WAITING)
 
 
 def pytest_collection_finish() -> None:

@@ -151,8 +151,8 @@ def test_closed_and_full_streams_are_no_internal_error(streams: str) -> None:
 
 def test_a_refusal_into_a_full_stream_is_no_verdict() -> None:
     """Exit code 1 says that a gate fell."""
-    assert started("2>/dev/full", "explain", "nothing").returncode == 2
-    assert started("2>&-", "explain", "nothing").stdout == b""
+    assert started("2>/dev/full", "init", "nothing").returncode == 2
+    assert started("2>&-", "init", "nothing").stdout == b""
 
 
 def test_a_reader_that_leaves() -> None:
