@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 gc.disable()  # until all is collected: what is imported stays
 reuse_freed_memory()  # as commands do
 
-
 _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
 
 

@@ -251,8 +251,16 @@ def no_table(_size: int, _count: int) -> None:
     """Every subset is tried by itself."""
 
 
-def few_rows_are_own(_puzzle: object, *_: object) -> bool:
+def asked_alone(_puzzle: object, *_: object) -> bool:
     raise AssertionError("asked about a sum that is clear")
+
+
+def require_same_rows(found: Claims, expected: Claims) -> None:
+    assert found.details == expected.details
+    for name in ("scores", "predicted"):
+        np.testing.assert_array_equal(
+            getattr(rated_of(found), name), getattr(rated_of(expected), name)
+        )
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])
@@ -261,16 +269,12 @@ def test_sums_that_are_alike_are_explained_as_each_alone(
 ) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=20)
     with monkeypatch.context() as clear:
-        clear.setattr("attacks.families.sums.puzzle.Puzzle._is_own_row", few_rows_are_own)
+        clear.setattr("attacks.families.sums.puzzle.Puzzle._is_own_row", asked_alone)
         together = claims_of(DenoiserSums(), run)
     monkeypatch.setattr("attacks.families.sums.puzzle.table_of_subsets", no_table)
     alone = claims_of(DenoiserSums(), run)
-    assert alone.details == together.details
+    require_same_rows(alone, together)
     assert int(alone.details["sums_explained"]) > 100
-    for name in ("scores", "predicted"):
-        np.testing.assert_array_equal(
-            getattr(rated_of(alone), name), getattr(rated_of(together), name)
-        )
 
 
 @pytest.mark.parametrize("at_once", [1, 50])
@@ -281,12 +285,8 @@ def test_groups_are_found_range_by_range_of_items(
     whole = claims_of(DenoiserSums(), run)
     monkeypatch.setattr("attacks.families.sums.puzzle._ENTRIES_AT_ONCE", at_once)
     found = claims_of(DenoiserSums(), run)
-    assert found.details == whole.details
+    require_same_rows(found, whole)
     assert int(found.details["clients_bound"]) > 20
-    for name in ("scores", "predicted"):
-        np.testing.assert_array_equal(
-            getattr(rated_of(found), name), getattr(rated_of(whole), name)
-        )
 
 
 # --- the denoisers themselves ---------------------------------------------------------------------

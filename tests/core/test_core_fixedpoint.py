@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
@@ -253,6 +253,9 @@ def test_a_word_takes_as_many_bytes_as_its_bits_need(bits: int, size: int) -> No
     fraction_bits=st.integers(12, 36),
     beyond=st.sampled_from(["refuse", "clip"]),
 )
+@example(clip=0.3, fraction_bits=32, beyond="clip")  # its multiple lies above it
+@example(clip=0.3, fraction_bits=32, beyond="refuse")
+@example(clip=1e-3, fraction_bits=32, beyond="clip")  # and below
 def test_what_was_decoded_encodes_again(clip: float, fraction_bits: int, beyond: str) -> None:
     """The multiple that stands for the clip may lie above it, and is no value beyond it."""
     codec = FixedPoint(bits=64, fraction_bits=fraction_bits, clip=clip, beyond=beyond)
@@ -263,4 +266,4 @@ def test_what_was_decoded_encodes_again(clip: float, fraction_bits: int, beyond:
     step = codec.resolution
     assert codec.bound - clip < step
     with pytest.raises(EncodingError, match="clip"):
-        codec.encode(np.array([np.nextafter(max(clip, codec.bound), np.inf)]))
+        codec.encode(np.array([np.nextafter(codec.bound, np.inf)]))

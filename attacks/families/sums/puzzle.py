@@ -104,7 +104,7 @@ class Puzzle:
             group = self._group(senders_of.get(denoiser, []), range(start, stop))
             left = np.ones(stop - start, dtype=np.bool_)
             for size, count, cells in group.alike(counts[start:stop], left):
-                left[cells] = ~self._explained(group, cells, size, count, codec, halves=halves)
+                left[cells] = ~self._explained(group, cells, size, count, halves=halves)
             direction = self._own_direction(range(start, stop)) if left.any() else None
             if direction is not None:
                 for size, terms, cells in group.alike(counts[start:stop] + 1, left):
@@ -130,14 +130,7 @@ class Puzzle:
         return _Group(start=cells.start, rows=rows, first=first, sizes=sizes)
 
     def _explained(
-        self,
-        group: "_Group",
-        cells: IntArray,
-        size: int,
-        count: int,
-        codec: FixedPoint,
-        *,
-        halves: bool,
+        self, group: "_Group", cells: IntArray, size: int, count: int, *, halves: bool
     ) -> BoolArray:
         """Explain sums of ``count`` among ``size`` rows; which of them (bool[len(cells)]) are."""
         members = group.members(cells, size)
@@ -160,7 +153,7 @@ class Puzzle:
                 words=words_of(self.sent),
                 total=words_of(self.sums)[group.start + cell],
                 target=int(self.sum_prints[group.start + cell]),
-                codec=codec,
+                codec=self.codec,
                 halves=halves,
             )
             if subset is not None:
