@@ -11,7 +11,7 @@ The compiler itself is imported by the first loop that runs, and machine code is
 
 import math
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from secure_fedrec.core.arrays import (
 from secure_fedrec.core.machine_code import Late, compile_cached
 
 _Loop = TypeVar("_Loop", bound=Callable[..., object])
+
+_SHIFT: Final = 1.5 * 2.0**52
+_SHIFT_BITS: Final = int(np.float64(_SHIFT).view(np.int64))
+"""A float64 that leaves no digits behind the point, and its bits as a number."""
 
 
 def compiled_loop(loop: _Loop) -> _Loop:
@@ -205,36 +209,35 @@ def encode_segments(
 
     As ``round_to_integers``, in rows that may be wider and then end in zeros.
     """
-    fits, width = True, values.shape[1]
+    beyond, width = 0, values.shape[1]
     for segment in range(len(starts)):
         to = starts[segment]
         for row in range(indptr[segment], indptr[segment + 1]):
             placed_rows[to] = rows[row] + shift
             for factor in range(width):
                 scaled = values[row, factor] * scale
-                fits &= np.abs(scaled) <= largest
-                shifted = scaled + 6755399441055744.0
-                placed[to, factor] = np.int64(shifted - 6755399441055744.0)
+                beyond += not np.abs(scaled) <= largest
+                placed[to, factor] = np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
             for factor in range(width, placed.shape[1]):
                 placed[to, factor] = 0
             to += 1
-    return fits
+    return beyond == 0
 
 
 @compiled_loop
 def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
     """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
 
-    ``largest`` is in ring units and below 2^52, where adding and taking off 1.5 * 2^52 rounds to
-    the nearest integer. NaN fails the comparison like anything out of range.
+    ``largest`` is in ring units and at most 2^51: added to ``_SHIFT`` a number rounds to the
+    nearest integer, which is what its bits then are above those of ``_SHIFT``. (Conversions do not
+    run in vectors; additions of bits do.) NaN fails the comparison like anything out of range.
     """
-    fits = True
+    beyond = 0
     for place in range(len(values)):
         scaled = values[place] * scale
-        fits &= np.abs(scaled) <= largest
-        shifted = scaled + 6755399441055744.0
-        integers[place] = np.int64(shifted - 6755399441055744.0)
-    return fits
+        beyond += not np.abs(scaled) <= largest
+        integers[place] = np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
+    return beyond == 0
 
 
 @compiled_loop

@@ -1,7 +1,7 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -234,7 +234,7 @@ class StackSession:
         self.clipped.append(clipped)
         folded = self._folded(upload, virtual)
         if self._protected:
-            self.wire.note_own(self.round, upload.clients, _real(folded))
+            self.wire.note_own(self.round, upload.clients, partial(_real, folded))
         self.session.submit(upload.clients, folded.block, folded.virtual)
         if self.bags is not None:
             self.bags.submit(upload.clients, upload.bags)
