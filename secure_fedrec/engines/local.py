@@ -35,7 +35,7 @@ from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
-BATCH_BYTES = 11 * 2**18
+BATCH_BYTES = 2**23
 """What the clients of a batch work in, where nothing else is asked for."""
 _MOST_BYTES, _FEW = 2**25, 64
 
