@@ -194,6 +194,16 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
 
 
 @compiled_loop
+def _nearest(scaled: float) -> np.int64:
+    """The nearest integer to a number of at most 2^51, ties to even.
+
+    Added to ``_SHIFT`` it is rounded by the addition itself, and its bits then say how far above
+    those of ``_SHIFT`` it is. (Conversions do not run in vectors; additions of bits do.)
+    """
+    return np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
+
+
+@compiled_loop
 def encode_segments(
     indptr: IntArray,
     starts: IntArray,
@@ -217,7 +227,7 @@ def encode_segments(
             for factor in range(width):
                 scaled = values[row, factor] * scale
                 beyond += not np.abs(scaled) <= largest
-                placed[to, factor] = np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
+                placed[to, factor] = _nearest(scaled)
             for factor in range(width, placed.shape[1]):
                 placed[to, factor] = 0
             to += 1
@@ -228,15 +238,14 @@ def encode_segments(
 def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
     """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
 
-    ``largest`` is in ring units and at most 2^51: added to ``_SHIFT`` a number rounds to the
-    nearest integer, which is what its bits then are above those of ``_SHIFT``. (Conversions do not
-    run in vectors; additions of bits do.) NaN fails the comparison like anything out of range.
+    ``largest`` is in ring units and at most 2^51. NaN fails the comparison like anything out of
+    range.
     """
     beyond = 0
     for place in range(len(values)):
         scaled = values[place] * scale
         beyond += not np.abs(scaled) <= largest
-        integers[place] = np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
+        integers[place] = _nearest(scaled)
     return beyond == 0
 
 
