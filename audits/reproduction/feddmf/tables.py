@@ -16,6 +16,9 @@ SIDES: Final = ("within", "across")
 """An organisation's own items, on which it trained; and those of others."""
 
 _FIGURES: Final = ("tuned", "printed", "best", "auc", "all_ones")
+_OURS: Final = "FedDMF"
+_EXCHANGED, _SUMMED = "feddmf-exchanged", "feddmf-summed"
+_OTHERS: Final = ("dmf", "fedavg", "popularity")
 
 
 def figure_values(
@@ -40,7 +43,7 @@ def figure_values(
         "varied": shown.varied,
         "missing": sum(study not in studies for study in points),
         "points": [_point(point, found) for point, found in own.items()],
-        "against": [] if shown.varied else _against(paper, own),
+        "against": _against(paper, own, shown.varied),
     }
 
 
@@ -54,18 +57,17 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
         *in_columns(["", *header, "seeds"], rows),
     ]
     for each in values["against"]:
-        lines += [
-            f"{each['method']} less {other}, F1 across: {signed(found['mean'], 4)}"
-            f"{signed_span(found, 4)}"
-            for other, found in each["less"].items()
-        ]
+        gaps = [f"{other} {gap_text(gap)}" for other, gap in each["less"].items()]
+        lines.append(f"{each['method']}, F1 across, less that of: {'; '.join(gaps)}")
         share = each["share_of_central"]
-        lines += (
-            [f"{each['method']}: {share:.1%} of DMF on all data (paper: {each['printed']:.0%})"]
-            if share is not None
-            else []
-        )
+        if share is not None:
+            lines.append(f"  {share:.1%} of DMF on all data (paper: {each['printed']:.0%})")
     return lines
+
+
+def gap_text(gap: Mapping[str, float | None]) -> str:
+    """A mean difference, and its interval if there is one."""
+    return f"{signed(gap['mean'], 4)}{signed_span(gap, 4)}"
 
 
 def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -101,30 +103,35 @@ def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, An
 
 
 def _against(
-    paper: Paper, own: Mapping[Point, Mapping[int, Mapping[str, Any]]]
+    paper: Paper, own: Mapping[Point, Mapping[int, Mapping[str, Any]]], varied: str | None
 ) -> list[dict[str, Any]]:
-    """FedDMF against DMF on all data and FedAvg, seeds paired."""
-    others = [paper.names["dmf"], paper.names["fedavg"]]
-    known = {point.name: found for point, found in own.items()}
+    """FedDMF against what else ran on the same splits, seeds paired; summed, against exchanged."""
     rows = []
-    for name, found in known.items():
-        if not name.startswith("FedDMF"):
+    for point, found in own.items():
+        if not point.name.startswith(_OURS):
             continue
-        less = {}
-        for other in others:
-            seeds = sorted(found.keys() & known.get(other, {}).keys())
-            if seeds:
-                gaps = [_across(found[seed]) - _across(known[other][seed]) for seed in seeds]
-                less[other] = mean_interval(gaps)
-        rows.append(
-            {
-                "method": name,
-                "less": less,
-                "share_of_central": _share(found, known.get(others[0], {})),
-                "printed": paper.share_of_central,
-            }
-        )
+        others = [paper.names[each] for each in _OTHERS]
+        if point.name.startswith(paper.names[_SUMMED]):
+            forms = paper.names[_SUMMED], paper.names[_EXCHANGED]
+            others.append(point.name.replace(*forms))
+        known = {other: own.get(Point(other, point.at), {}) for other in others}
+        less = {other: _paired(found, theirs) for other, theirs in known.items()}
+        told = {other: gap for other, gap in less.items() if gap is not None}
+        if told:
+            row = {"method": _label({"method": point.name, "at": point.at}, varied), "less": told}
+            share = _share(found, known[paper.names["dmf"]])
+            rows.append({**row, "share_of_central": share, "printed": paper.share_of_central})
     return rows
+
+
+def _paired(
+    found: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]]
+) -> dict[str, float | None] | None:
+    """F1 across less another's, of the seeds that both have."""
+    seeds = sorted(found.keys() & other.keys())
+    if not seeds:
+        return None
+    return mean_interval([_across(found[seed]) - _across(other[seed]) for seed in seeds])
 
 
 def _share(
