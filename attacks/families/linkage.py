@@ -13,9 +13,10 @@ from attacks.base import (
     require_seen,
 )
 from attacks.families.containment import Containment
+from attacks.scoring.item_sets import keys_of, listed_rows
 from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import Rows, keys_of, listed_rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
+from attacks.scoring.rows import Rows, touches
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_rounds, named_rows, sees_named_rows

@@ -5,7 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from attacks.scoring.rows import ItemSets, Joined, Rows, joined, spans_of
+from attacks.scoring.item_sets import ItemSets, Joined, joined, spans_of
+from attacks.scoring.rows import Rows
 from attacks.scoring.tables import BlockedTable, Rest, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of

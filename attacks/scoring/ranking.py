@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame, Part, ranked, standing
-from attacks.scoring.rows import ItemSets
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import FloatArray, IntArray

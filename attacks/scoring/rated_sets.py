@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
     AREA,
@@ -30,7 +31,7 @@ from attacks.scoring.measures import (
 )
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, public_ranking
-from attacks.scoring.rows import ItemSets, Rows, kept_rows, require_alike, require_marks
+from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.sets import (
     ALL_CORRUPTED,

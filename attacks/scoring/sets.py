@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
     AREA,
@@ -24,7 +25,7 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.ranking import public_ranking
-from attacks.scoring.rows import ItemSets, Rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client

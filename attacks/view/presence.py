@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
+from attacks.scoring.item_sets import ItemSets, listed_rows
+from attacks.scoring.rows import Rows, touches
 from attacks.view.coalition import others_sum, others_uploads
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray

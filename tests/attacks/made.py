@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks import Claims
+from attacks.scoring.item_sets import ItemSets, Joined, joined
 from attacks.scoring.joint import table_of
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Joined, Rows, joined
+from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable
 from attacks.scoring.virtual_rows import UnmaskedClaim

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, headroom
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, halved, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
-from attacks.scoring.rows import ItemSets, Rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim, score_sets
 from attacks.scoring.statistics import precision_at_size

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from attacks.scoring.gains import Figures, Level
+from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
-from attacks.scoring.rows import ItemSets, Rows, listed_rows, touches
+from attacks.scoring.rows import Rows, touches
 from attacks.scoring.scored import Scored
 from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
 from secure_fedrec.core.arrays import BoolArray, FloatArray
@@ -54,7 +55,7 @@ def test_rows_are_judged_as_the_grid_is(
         clients=clients, scores=grid, visible=seen, predicted=guess, history={1: early}
     )
     told = figures_of(whole, rated)
-    monkeypatch.setattr("attacks.scoring.rows._PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr("attacks.scoring.item_sets._PAIRS_AT_ONCE", at_once)
     listed = ItemSets.of_grid(seen)
     rows = RatedSetClaim(
         clients=clients,
@@ -75,7 +76,7 @@ def test_one_row_for_everybody_is_judged_as_the_grid_is(
     row = np.asarray(np.random.default_rng(1).integers(0, 30, rated.shape[1]) / 4)
     grid, clients = np.tile(row, (len(rated), 1)), np.arange(len(rated))
     told = figures_of(RatedSetClaim(clients=clients, scores=grid, visible=grid > 2), rated)
-    monkeypatch.setattr("attacks.scoring.rows._PAIRS_AT_ONCE", at_once)
+    monkeypatch.setattr("attacks.scoring.item_sets._PAIRS_AT_ONCE", at_once)
     listed = ItemSets.empty(*rated.shape)
     shared = RatedSetClaim(
         clients=clients,
@@ -91,7 +92,7 @@ def test_proofs_in_rows_are_judged_as_the_grid_is(monkeypatch: pytest.MonkeyPatc
     truth, clients, listed = ItemSets.of_grid(rated), np.arange(len(rated)), ItemSets.of_grid(seen)
     grids = UnmaskedClaim(clients=clients, visible=seen, proven=proven)
     told, gains = unmasked_figures(grids, truth, frozenset({1}))
-    monkeypatch.setattr("attacks.scoring.rows._PAIRS_AT_ONCE", 300)
+    monkeypatch.setattr("attacks.scoring.item_sets._PAIRS_AT_ONCE", 300)
     marks = Rows(listed=listed, values=proven[seen], rest=False)
     rows = UnmaskedClaim(clients=clients, visible=Rows.marked(listed), proven=marks)
     found, same = unmasked_figures(rows, truth, frozenset({1}))

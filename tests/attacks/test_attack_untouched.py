@@ -12,7 +12,8 @@ from attacks.planted.untouched import plant_untouched
 from attacks.scoring import held_out
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.held_out import HeldOutClaim, held_out_grid, score_held_out
-from attacks.scoring.rows import ItemSets, Rows
+from attacks.scoring.item_sets import ItemSets
+from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.data import load
 from secure_fedrec.evaluation.oracles import drawn_items

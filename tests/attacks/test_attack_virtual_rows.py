@@ -3,7 +3,7 @@
 import numpy as np
 
 from attacks.scoring.gains import Gain
-from attacks.scoring.rows import ItemSets
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.sets import popularity_of
 from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
 

@@ -18,9 +18,10 @@ import numpy as np
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.ratings.loops import count_on_levels
 from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
+from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
-from attacks.scoring.rows import Rows, listed_rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge

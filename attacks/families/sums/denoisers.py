@@ -18,8 +18,9 @@ from attacks.base import (
 )
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.puzzle import FEWEST_BITS, REAL, UNKNOWN, VIRTUAL, Puzzle
+from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import Rows, listed_rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.equations import fit_bits
+from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows, pieces
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Rows, keys_of, listed_rows, pieces
+from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, words_of
 from attacks.view.knowledge import Knowledge

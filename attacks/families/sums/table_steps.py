@@ -12,8 +12,9 @@ import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
+from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge

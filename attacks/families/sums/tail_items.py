@@ -16,8 +16,9 @@ from attacks.base import (
 )
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_steps
+from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import ItemSets, Rows, keys_of, listed_rows
+from attacks.scoring.rows import Rows
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, rows_of, words_of

@@ -1,0 +1,232 @@
+"""Sets of items of every client, and the pairs of two families of sets, block by block of clients.
+
+A view shows of each client the few items that its messages name: ragged sets, no grid of clients by
+items. Whoever needs more than they hold at once goes through them block by block.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.scoring.loops import count_members, join_sets, unite_sets
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
+from secure_fedrec.core.bounded import Bounded
+from secure_fedrec.core.kernels import bounds_of, segments
+from secure_fedrec.data import RatingTable
+from secure_fedrec.uploads import RowBlock
+
+_PAIRS_AT_ONCE = 1 << 21
+"""Pairs that are held in all their columns, which take some 180 bytes of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ItemSets:
+    """A set of items of every client.
+
+    Args:
+        indptr: int64[B + 1], client c has ``items[indptr[c]:indptr[c + 1]]``.
+        items: int32[K], ascending for each client.
+        n_items: of the catalogue, m.
+    """
+
+    indptr: IntArray
+    items: IndexArray
+    n_items: int
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @classmethod
+    def of_grid(cls, grid: BoolArray) -> "ItemSets":
+        """What is marked in bool[B, m]."""
+        items = np.nonzero(grid)[1].astype(np.int32)
+        return cls(indptr=bounds_of(grid.sum(axis=1)), items=items, n_items=grid.shape[1])
+
+    @classmethod
+    def empty(cls, clients: int, n_items: int) -> "ItemSets":
+        """Nothing of anybody."""
+        nothing = np.zeros(0, dtype=np.int32)
+        return cls(indptr=np.zeros(clients + 1, dtype=np.int64), items=nothing, n_items=n_items)
+
+    @classmethod
+    def whole(cls, clients: int, n_items: int) -> "ItemSets":
+        """The whole catalogue of everybody."""
+        items = np.tile(np.arange(n_items, dtype=np.int32), clients)
+        return cls(indptr=np.arange(clients + 1) * n_items, items=items, n_items=n_items)
+
+    @classmethod
+    def rated(cls, table: RatingTable) -> "ItemSets":
+        """What every client of a table rated."""
+        return cls(indptr=table.indptr(), items=table.items, n_items=table.n_items)
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[B], the sizes of the sets."""
+        sizes: IntArray = np.diff(self.indptr)
+        return sizes
+
+    @property
+    def owners(self) -> IntArray:
+        """int64[K], the place of each item's client."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def owners_of(self, pairs: IntArray) -> IntArray:
+        """The places of the clients of some of the pairs: int64[N] -> int64[N]."""
+        return np.searchsorted(self.indptr, pairs, side="right") - 1
+
+    def grid(self) -> BoolArray:
+        """bool[B, m]; for tests and small catalogues."""
+        marked = np.zeros((len(self), self.n_items), dtype=bool)
+        marked[self.owners, self.items] = True
+        return marked
+
+    def take(self, clients: IntArray) -> "ItemSets":
+        """The sets of some clients, in that order."""
+        if np.array_equal(clients, np.arange(len(self))):
+            return self
+        places, indptr = segments(self.indptr, clients)
+        return ItemSets(indptr=indptr, items=self.items[places], n_items=self.n_items)
+
+    def united(self, other: "ItemSets") -> "ItemSets":
+        """Each client's items of either."""
+        items = np.empty(len(self.items) + len(other.items), dtype=np.int32)
+        indptr = np.zeros(len(self.indptr), dtype=np.int64)
+        unite_sets(self.indptr, self.items, other.indptr, other.items, indptr, items)
+        size = int(indptr[-1])
+        kept = items if size == len(items) else items[:size].copy()
+        return ItemSets(indptr=indptr, items=kept, n_items=self.n_items)
+
+    def count_in(self, other: "ItemSets", counts: npt.NDArray[np.unsignedinteger]) -> None:
+        """Add one to the count of every pair that other sets, parts of these, have as well."""
+        count_members(self.indptr, self.items, other.indptr, other.items, counts)
+
+    def popularity(self) -> IntArray:
+        """int64[m], sets that hold each item."""
+        if "popularity" not in self._known:
+            counts = np.bincount(self.items, minlength=self.n_items).astype(np.int64)
+            self._known["popularity"] = counts
+        found: IntArray = self._known["popularity"]
+        return found.copy()
+
+    def digest(self) -> bytes:
+        """Of everything in it."""
+        if "digest" not in self._known:
+            whole = sha256(f"{len(self)} {self.n_items} ".encode())
+            for column in (self.indptr, self.items):
+                whole.update(np.ascontiguousarray(column).data)
+            self._known["digest"] = whole.digest()
+        found: bytes = self._known["digest"]
+        return found
+
+    def dealt(self, seed: int) -> "ItemSets":
+        """Sets of the same sizes, drawn at random; those that many attacks ask for are kept."""
+        return _DEALT.get((self.digest(), seed), lambda: self._dealt(seed))
+
+    def _dealt(self, seed: int) -> "ItemSets":
+        rng = np.random.default_rng(seed)
+        items, marked = np.empty_like(self.items), np.empty(self.n_items, dtype=bool)
+        for start, stop in zip(self.indptr[:-1].tolist(), self.indptr[1:].tolist(), strict=True):
+            marked.fill(False)
+            marked[self.items[start:stop]] = True
+            rng.shuffle(marked)
+            items[start:stop] = marked.nonzero()[0]
+        return ItemSets(indptr=self.indptr, items=items, n_items=self.n_items)
+
+
+_DEALT: Bounded[ItemSets] = Bounded(256 * 2**20, lambda kept: kept.items.nbytes)
+
+
+class Joined(NamedTuple):
+    """Pairs of a block of clients that are listed, or in the sets that a claim is judged by.
+
+    Attributes:
+        span: the clients.
+        indptr: int64[b + 1], of the block.
+        items: int32[T], ascending for each client.
+        source: int64[T], which listed pair of all; -1 where it is in the set alone.
+        labels: bool[T], whether it is in the set.
+    """
+
+    span: slice
+    indptr: IntArray
+    items: IndexArray
+    source: IntArray
+    labels: BoolArray
+
+    @property
+    def owners(self) -> IntArray:
+        """int64[T], the place in the block of each pair's client."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+
+def spans_of(*sets: ItemSets) -> list[slice]:
+    """Blocks of clients of so many pairs that all columns of them can be held; one at least."""
+    ends = np.sum([each.indptr for each in sets], axis=0)
+    found, first = [], 0
+    while first < len(ends) - 1:
+        last = int(np.searchsorted(ends, ends[first] + _PAIRS_AT_ONCE, side="right")) - 1
+        last = max(first + 1, last)
+        found.append(slice(first, last))
+        first = last
+    return found or [slice(0, 0)]
+
+
+def joined(listed: ItemSets, sets: ItemSets, span: slice) -> Joined:
+    """The pairs of a block of clients: what is listed and what is in their sets."""
+    bounds = slice(span.start, span.stop + 1)
+    ones, others = listed.indptr[bounds], sets.indptr[bounds]
+    room = int(ones[-1] - ones[0] + others[-1] - others[0])
+    indptr = np.zeros(len(ones), dtype=np.int64)
+    items, source = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
+    labels = np.empty(room, dtype=bool)
+    join_sets(ones, listed.items, others, sets.items, indptr, items, source, labels)
+    size = int(indptr[-1])
+    return Joined(span, indptr, items[:size], source[:size], labels[:size])
+
+
+def listed_rows(
+    clients: IntArray, senders: IntArray, block: RowBlock, n_items: int
+) -> tuple[ItemSets, IntArray]:
+    """Rows under their senders' names as sets, and where each row lies among the listed pairs.
+
+    Args:
+        clients: int64[B], ascending.
+        senders: int64[S], of each segment of the block, each one of ``clients``.
+        block: N rows.
+        n_items: of the catalogue.
+
+    Returns:
+        (sets of the clients, int64[N], place of each row's pair in them).
+    """
+    owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
+    keys = owners * n_items + block.rows.astype(np.int64)
+    if (np.diff(keys) > 0).all():
+        sizes = np.bincount(owners, minlength=len(clients))
+        items = block.rows.astype(np.int32, copy=False)
+        listed = ItemSets(indptr=bounds_of(sizes), items=items, n_items=n_items)
+        return listed, np.arange(len(keys))
+    distinct, where = np.unique(keys, return_inverse=True)
+    return sets_of_keys(distinct, len(clients), n_items), where.reshape(-1).astype(np.int64)
+
+
+def sets_of_keys(keys: IntArray, clients: int, n_items: int) -> ItemSets:
+    """Sets of ascending distinct numbers ``client * n_items + item``."""
+    owners, items = np.divmod(keys, n_items)
+    sizes = np.bincount(owners, minlength=clients)
+    return ItemSets(indptr=bounds_of(sizes), items=items.astype(np.int32), n_items=n_items)
+
+
+def keys_of(sets: ItemSets) -> IntArray:
+    """int64[K], ``client * n_items + item``, ascending."""
+    return np.asarray(sets.owners * sets.n_items + sets.items)
+
+
+def pieces(sets: ItemSets, other: ItemSets) -> Iterator[Joined]:
+    """All pairs of two families of sets, block by block."""
+    for span in spans_of(sets, other):
+        yield joined(sets, other, span)
