@@ -5,17 +5,19 @@ held once, the rest by every process that shares the work: of these there are no
 of memory has room for.
 """
 
-import math
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from audits.config.audit import AuditConfig
 from audits.run.build import Federation
 from audits.run.training import projection
 from audits.system import Task
-from secure_fedrec.wire import Step
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.wire import Step, Traffic
 
 LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
@@ -95,14 +97,13 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
     examples = float(counts.sum())
     once = {_PACKAGES: LOADED, "clients (data)": state + _EXAMPLE * examples}
     limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
-    words = max((part.rows * part.width for part in federation.stack.traffic(counts)), default=0)
     trainings = Crew(
         work="trainings",
         wanted=_training_workers(federation, folds),
         once=once,
         each={
             "words of a round (algorithm.rank, recording.payload_senders)": _WORD_COPIES
-            * words
+            * _words(federation)
             * 8.0,
             "state of clients (data, run.workers)": state,
         },
@@ -144,12 +145,13 @@ def _read(federation: Federation[Task]) -> float:
 
 def _shown_pairs(federation: Federation[Task]) -> float:
     """Pairs of a client and an item that its uploads show, of all rounds together."""
-    algorithm, problem, _ = federation.task.fresh()
-    facts, rows = federation.task.facts, rows_of_round(federation)
+    _, problem, _ = federation.task.fresh()
+    facts, (rows, sent) = federation.task.facts, _uploads(federation)
     real = float(problem.vault.example_counts().sum())
     unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
     share = min(0.999, max(0.0, rows - real) / unseen)
-    return real - unseen * math.expm1(algorithm.rounds * math.log1p(-share))
+    shown, at_random = (1.0 - np.prod(1.0 - odds * sent) for odds in (1.0, share))
+    return float(real * shown + unseen * at_random)
 
 
 def _attack_workers(federation: Federation[Task]) -> int:
@@ -172,16 +174,37 @@ def _training_workers(federation: Federation[Task], folds: int) -> int:
         return 1
     if config.run.workers is not None:
         return config.run.workers
-    seconds = _ROW_SECONDS * rows_of_round(federation) * config.algorithm.rounds * trainings
+    rows, sent = _uploads(federation)
+    seconds = _ROW_SECONDS * rows * float(sent.sum()) * trainings
     return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
 
 
-def rows_of_round(federation: Federation[Task]) -> float:
-    """Rows of all clients' uploads, virtual ones included."""
-    traffic = federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
-    return float(
-        max((part.rows for part in traffic if part.step in (Step.UPLOAD, Step.SHARE)), default=0)
-    )
+def _words(federation: Federation[Task]) -> float:
+    """Words of the largest messages of a round, of all clients of the largest cohort."""
+    clients = federation.task.facts.clients
+    share = federation.config.cohort.largest(clients) / max(1, clients)
+    parts = (part.among(share) for part in _traffic(federation))
+    return float(max((part.rows * part.width for part in parts), default=0))
+
+
+def _uploads(federation: Federation[Task]) -> tuple[float, FloatArray]:
+    """Rows of a round of all clients' uploads, virtual ones included; how likely each is sent.
+
+    Returns:
+        (rows, float64[rounds]).
+    """
+    steps = (Step.UPLOAD, Step.SHARE)
+    parts = [part for part in _traffic(federation) if part.step in steps]
+    most = max(parts, key=lambda part: part.rows, default=None)
+    cohort, clients = federation.config.cohort, federation.task.facts.clients
+    rounds = range(1, federation.config.algorithm.rounds + 1)
+    share = np.array([cohort.invited(round_, clients) for round_ in rounds]) / max(1, clients)
+    return (0.0, share) if most is None else (float(most.rows), share**most.invited)
+
+
+def _traffic(federation: Federation[Task]) -> tuple[Traffic, ...]:
+    """Messages of a round with every client invited."""
+    return federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
 
 
 def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:

@@ -77,9 +77,9 @@ def projection(federation: Federation[Task]) -> int:
     Raises:
         ConfigError: it is larger than ``recording.max_transcript_gb``.
     """
-    policy = federation.config.recording
+    policy, cohort = federation.config.recording, federation.config.cohort
     algorithm, problem, _ = federation.fresh()
-    size = projected_transcript_bytes(algorithm, federation.stack, problem, policy)
+    size = projected_transcript_bytes(algorithm, federation.stack, problem, policy, cohort)
     policy.require_fits(size)
     return size
 

@@ -66,22 +66,25 @@ class CohortConfig(Settings, section="cohort"):
             return n_clients
         return self.clients_per_round
 
+    def invited(self, round_: int, n_clients: int) -> int:
+        """Clients of the cohort of a round."""
+        if self.clients_per_round is None or round_ in self.everybody_in:
+            return n_clients
+        return self.clients_per_round
+
     def draw(self, round_: int, n_clients: int, streams: Streams) -> IntArray:
         """int64[c], ascending; a function of (seed, round) alone.
 
         Raises:
             ConfigError: more clients per round than there are.
         """
-        if self.clients_per_round is None or round_ in self.everybody_in:
+        invited = self.invited(round_, n_clients)
+        if invited == n_clients:
             return np.arange(n_clients)
-        if self.clients_per_round > n_clients:
-            raise ConfigError(
-                "cohort.clients_per_round",
-                self.clients_per_round,
-                f"there are only {n_clients} clients",
-            )
+        if invited > n_clients:
+            raise self.refusal("clients_per_round", f"there are only {n_clients} clients")
         generator = streams.stream("cohort").generator(round_)
-        return np.sort(generator.choice(n_clients, self.clients_per_round, replace=False))
+        return np.sort(generator.choice(n_clients, invited, replace=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

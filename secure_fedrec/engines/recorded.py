@@ -1,8 +1,9 @@
 """A recorded run: the engine, what every party saw, and, kept apart, what nobody saw."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class RecordedRun:
         cohort: CohortConfig | None = None,
         faults: Sequence[Fault] = (),
     ) -> None:
-        policy.require_fits(projected_transcript_bytes(algorithm, stack, problem, policy))
+        policy.require_fits(projected_transcript_bytes(algorithm, stack, problem, policy, cohort))
         self._policy = policy
         self._directory = directory
         self._seal = None if directory is None else Seal(directory, {}, rounds=0)
@@ -231,27 +232,60 @@ def public_knowledge(
 
 
 def projected_transcript_bytes(
-    algorithm: Algorithm, stack: Stack, problem: Problem, policy: RecordingPolicy
+    algorithm: Algorithm,
+    stack: Stack,
+    problem: Problem,
+    policy: RecordingPolicy,
+    cohort: CohortConfig | None = None,
 ) -> int:
     """Size of the transcript of a full run, known before it starts.
 
     Public extras count as large as before the first round; some algorithms add to them later.
+
+    Args:
+        algorithm: what is trained.
+        stack: how uploads are protected.
+        problem: what it learns from.
+        policy: what is recorded.
+        cohort: who is invited to a round; None for everybody.
     """
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
-    rows = upload_rows(algorithm, problem.vault, problem.n_rows)
-    table = BlockLayout(blocks_of(algorithm, problem))
-    beside: tuple[Traffic, ...] = ()
-    if isinstance(algorithm, Exchanging):
-        messages, given, width = algorithm.given_rows(problem.vault.n_clients)
-        beside = (Traffic(step=Step.PEER, messages=messages, rows=given, width=width),)
-    return policy.projected_bytes(
-        (*stack.traffic(rows), *beside),
-        rounds=algorithm.rounds,
-        n_clients=problem.vault.n_clients,
-        n_items=table.rows,
-        word=np.dtype(stack.codec.dtype).itemsize,
-        extras=sum(values.size for values in public.extras.values()),
+    table, n_clients = BlockLayout(blocks_of(algorithm, problem)), problem.vault.n_clients
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for round_ in range(1, algorithm.rounds + 1):
+        by_size[(cohort or CohortConfig()).invited(round_, n_clients)].append(round_)
+    return sum(
+        policy.projected_bytes(
+            _traffic(algorithm, stack, problem, invited),
+            rounds=rounds,
+            n_clients=n_clients,
+            n_items=table.rows,
+            word=np.dtype(stack.codec.dtype).itemsize,
+            extras=sum(values.size for values in public.extras.values()),
+        )
+        for invited, rounds in by_size.items()
     )
+
+
+def _traffic(
+    algorithm: Algorithm, stack: Stack, problem: Problem, invited: int
+) -> tuple[Traffic, ...]:
+    """Expected messages of a round with some of the clients."""
+    n_clients = problem.vault.n_clients
+    rows, share = upload_rows(algorithm, problem.vault, problem.n_rows), invited / n_clients
+    parts = stack.traffic(rows)
+    if isinstance(algorithm, Exchanging):
+        messages, given, width = algorithm.given_rows(n_clients)
+        peer = Traffic(step=Step.PEER, messages=messages, rows=given, width=width)
+        parts = (*parts, peer)
+    if invited == n_clients:
+        return parts
+    # A denoiser's sums hold the items of all its clients once: fewer clients have more than their
+    # share of these.
+    fewer = {part.step: part.rows for part in stack.traffic((share * rows).astype(np.int64))}
+    sums = [replace(part, rows=fewer[part.step]) for part in parts if part.step is Step.DENOISE]
+    others = [part for part in parts if part.step is not Step.DENOISE]
+    return tuple(part.among(share) for part in (*others, *sums))
 
 
 def _metric_columns(

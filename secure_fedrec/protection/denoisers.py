@@ -151,14 +151,18 @@ class Denoisers(TableCollector):
         return message_sizes(block, width=self.width, codec=self.codec)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
-        """Uploads and noise of the ordinary clients, sums of the denoisers."""
+        """Uploads and noise of the ordinary clients, sums of the denoisers.
+
+        A client whose denoiser is not invited sits out.
+        """
         ordinary = ~self.binding.is_denoiser
         count, width = int(ordinary.sum()), self.width
         noise = int(virtual[ordinary].sum())
         sums = min(self.config.count * self.n_items, noise + int(rows[~ordinary].sum()))
+        real = int(rows[ordinary].sum())
         return (
-            Traffic(step=Step.UPLOAD, messages=count, rows=int(rows[ordinary].sum()), width=width),
-            Traffic(step=Step.NOISE, messages=count, rows=noise, width=width),
+            Traffic(step=Step.UPLOAD, messages=count, rows=real, width=width, invited=2),
+            Traffic(step=Step.NOISE, messages=count, rows=noise, width=width, invited=2),
             Traffic(
                 step=Step.DENOISE, messages=self.config.count, rows=sums, width=width, counts=True
             ),

@@ -16,7 +16,7 @@ that whoever reads the files and the configuration does not have.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,13 +47,28 @@ EXTRA = "extra-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Expected messages of one step in one round, for the projection of a recording's size."""
+    """Expected messages of one step in one round, for the projection of a recording's size.
+
+    Args:
+        step: of the round.
+        messages: with every client invited.
+        rows: of all of them together.
+        width: values per row.
+        counts: whether rows have counts.
+        invited: clients who must be invited for a message to be sent.
+    """
 
     step: Step
     messages: int
     rows: int
     width: int
     counts: bool = False
+    invited: int = 1
+
+    def among(self, share: float) -> "Traffic":
+        """What to expect where this share of the clients is invited."""
+        sent = share**self.invited
+        return replace(self, messages=round(sent * self.messages), rows=round(sent * self.rows))
 
 
 class RecordingPolicy(Settings, section="recording"):
@@ -81,17 +96,17 @@ class RecordingPolicy(Settings, section="recording"):
         self,
         traffic: Sequence[Traffic],
         *,
-        rounds: int,
+        rounds: Collection[int],
         n_clients: int,
         n_items: int,
         word: int,
         extras: int = 0,
     ) -> int:
-        """Size of the recording of a run.
+        """Size of the recording of some rounds.
 
         Args:
-            traffic: messages of one round with every client present.
-            rounds: rounds of the run.
+            traffic: messages of each of these rounds.
+            rounds: their numbers.
             n_clients: clients of the federation.
             n_items: rows of the shared table.
             word: bytes of a ring word in memory.
@@ -100,7 +115,7 @@ class RecordingPolicy(Settings, section="recording"):
         share = 1.0
         if self.payload_senders is not None:
             share = min(1.0, len(self.payload_senders) / max(1, n_clients))
-        kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
+        kept = len(set(self.payload_rounds).intersection(rounds))
         id_bytes = _row_dtype(n_items).itemsize
         beside = (Step.BAG, Step.PEER)
         width = max((part.width for part in traffic if part.step not in beside), default=0)
@@ -109,7 +124,7 @@ class RecordingPolicy(Settings, section="recording"):
         for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
             chosen = share if part.step is Step.UPLOAD else 1.0
-            total += rounds * columns + kept * chosen * part.rows * part.width * word
+            total += len(rounds) * columns + kept * chosen * part.rows * part.width * word
         return int(total)
 
     def require_fits(self, projected: int) -> None:

@@ -113,6 +113,25 @@ def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:
     assert none < few < many < most <= 40 * 60 * 200
 
 
+def test_memory_is_that_of_the_clients_who_are_invited(small: dict[str, Any]) -> None:
+    """A tenth of the clients holds about a tenth of the words, and has shown fewer pairs."""
+    small["protection"] = []
+
+    def parts(clients_per_round: int | None) -> dict[str, float]:
+        small["cohort"] = {"clients_per_round": clients_per_round} if clients_per_round else {}
+        config = parse_config(small)
+        dataset = load_dataset(config, None)
+        trainers, attackers = crews(build_federation(config, dataset.task(dataset.folds[0])))
+        return {**trainers.each, **attackers.each}
+
+    everybody, few = parts(None), parts(small["data"]["clients"] // 10)
+    words, pairs = (
+        next(name for name in everybody if name.startswith(start)) for start in ("words", "pairs")
+    )
+    assert few[words] == pytest.approx(everybody[words] / 10, rel=0.05)
+    assert few[pairs] < everybody[pairs]
+
+
 @pytest.mark.parametrize(("metric", "clients"), [("support_auc", 60), ("linked_share", 200)])
 def test_what_a_gate_sees_it_decides_in_four_of_five_runs(
     small: dict[str, Any], metric: str, clients: int

@@ -7,7 +7,13 @@ import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import Problem, RecordedRun, projected_transcript_bytes, rating_problem
+from secure_fedrec.engines import (
+    CohortConfig,
+    Problem,
+    RecordedRun,
+    projected_transcript_bytes,
+    rating_problem,
+)
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings
@@ -43,6 +49,7 @@ def small_run(
     rho: float = 1.0,
     rank: int = 4,
     directory: Path | None = None,
+    cohort: CohortConfig | None = None,
 ) -> RecordedRun:
     """FedRec++ on the made-up ratings, not yet run; of rank 0 with biases alone."""
     ratings, streams, codec = made_up(), Streams.from_seed(3), FixedPoint()
@@ -63,13 +70,16 @@ def small_run(
         streams=streams,
         policy=policy,
         directory=directory,
+        cohort=cohort,
     )
 
 
-def projection(run: RecordedRun, policy: RecordingPolicy) -> int:
+def projection(
+    run: RecordedRun, policy: RecordingPolicy, cohort: CohortConfig | None = None
+) -> int:
     engine = run.engine
     problem = Problem(vault=engine.vault, n_rows=N_ITEMS)
-    return projected_transcript_bytes(engine.algorithm, engine.stack, problem, policy)
+    return projected_transcript_bytes(engine.algorithm, engine.stack, problem, policy, cohort)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +100,26 @@ def test_the_size_of_a_recording_is_known_before_the_run(
     for _ in range(ROUNDS):
         run.run_round()
     assert projected == pytest.approx(run.transcript.bytes, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("invited", "everybody"), [(N_CLIENTS // 2, ()), (N_CLIENTS // 2, (2,)), (6, ()), (6, (1, 3))]
+)
+def test_cohorts_are_as_large_as_they_are(invited: int, everybody: tuple[int, ...]) -> None:
+    """A recording of a fifth of the clients is not projected, or refused, as one of all."""
+    policy = RecordingPolicy(payload_rounds=(1, 2, 3))
+    cohort = CohortConfig(clients_per_round=invited, everybody_in=everybody)
+    eta = N_CLIENTS // 3  # whose denoiser is not invited sits out
+    run = small_run(policy, eta=eta, cohort=cohort)
+    projected = projection(run, policy, cohort)
+    for _ in range(ROUNDS):
+        run.run_round()
+    assert projected == pytest.approx(run.transcript.bytes, rel=0.25)
+    assert projected < projection(run, policy)
+    tight = RecordingPolicy(
+        payload_rounds=policy.payload_rounds, max_transcript_gb=(projected + 1) / 1e9
+    )
+    small_run(tight, eta=eta, cohort=cohort)  # not refused for clients that are not invited
 
 
 def test_what_is_broadcast_beside_the_table_is_in_the_projection() -> None:
