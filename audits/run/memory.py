@@ -22,6 +22,9 @@ from secure_fedrec.wire import Step, Traffic
 LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
 
+_TORCH = 0.2e9
+"""And of PyTorch, where something is a model of it."""
+
 _HELD = 2**28
 _AT_ONCE = 1 << 21
 """Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
@@ -95,7 +98,8 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
     counts, facts = vault.example_counts(), federation.task.facts
     state = 2.0 * sum(values.nbytes for values in vault.tables().values())
     examples = float(counts.sum())
-    once = {_PACKAGES: LOADED, "clients (data)": state + _EXAMPLE * examples}
+    packages = LOADED + (_TORCH if _of_torch() else 0.0)
+    once = {_PACKAGES: packages, "clients (data)": state + _EXAMPLE * examples}
     limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
     trainings = Crew(
         work="trainings",
@@ -170,13 +174,18 @@ def _training_workers(federation: Federation[Task], folds: int) -> int:
     """
     config = federation.config
     trainings = folds - 1 + int(config.run.check_lossless)
-    if trainings < 2 or "torch" in sys.modules:
+    if trainings < 2 or _of_torch():
         return 1
     if config.run.workers is not None:
         return config.run.workers
     rows, sent = _uploads(federation)
     seconds = _ROW_SECONDS * rows * float(sent.sum()) * trainings
     return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+
+
+def _of_torch() -> bool:
+    """Whether PyTorch is here: whoever needs it has imported it to build the federation."""
+    return "torch" in sys.modules
 
 
 def _words(federation: Federation[Task]) -> float:
