@@ -12,9 +12,9 @@ from secure_fedrec.data.organisations.common_items import CommonItemsConfig, spl
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.models.dmf.training import DMFTraining
 from secure_fedrec.studies.feddmf.figures import FIGURES, file_name, without_defaults
-from secure_fedrec.studies.feddmf.methods import RUNS
+from secure_fedrec.studies.feddmf.methods import RUNS, Task
 from secure_fedrec.studies.feddmf.quality import measure
-from secure_fedrec.studies.feddmf.study import StudyConfig, read_study, run_study
+from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig, read_study, run_study
 
 TABLE = generate(SyntheticConfig(clients=40, items=60, mean_ratings=20.0, seed=4))
 
@@ -30,7 +30,7 @@ def test_every_method_is_studied(method: str, tmp_path: Path) -> None:
     report = run_study(TABLE, config(method, organisations=3), path)
     assert read_study(path) == report
     assert [path.name] == [each.name for each in tmp_path.iterdir()]
-    trained = method not in ("popularity", "random")
+    trained = method not in ("popularity", "popularity-by-activity", "random")
     assert [each["epoch"] for each in report["epochs"]] == ([2, 3] if trained else [1])
     for each in report["epochs"]:
         for kind in ("sampled", "all"):
@@ -51,6 +51,20 @@ def test_scores_that_know_the_truth_are_perfect_and_constant_ones_are_the_rule()
             assert known[kind][side]["printed"] == 1.0
             assert flat[kind][side]["auc"] == 0.5
             assert flat[kind][side]["tuned"] == flat[kind][side]["all_ones"]
+
+
+def test_popularity_by_activity_knows_how_much_a_user_chose_and_not_what() -> None:
+    """A user's items rank as by popularity; of two users, who chose more has more of every item."""
+    data = split_common_items(TABLE, CommonItemsConfig(seed=1))
+    task = Task(data=data, config=PAPER, seed=1)
+    popular, active = (
+        next(RUNS[name](task)).scores(0, data.items_of(1))
+        for name in ("popularity", "popularity-by-activity")
+    )
+    users, _ = data.known(0)
+    chosen = np.bincount(users, minlength=len(active))
+    assert np.allclose(active, chosen[:, None] * popular / len(data.items_of(0)))
+    assert len(np.unique(chosen)) > 5
 
 
 def test_a_threshold_is_tuned_within_and_used_across() -> None:

@@ -17,6 +17,7 @@ SEEDS: Final = (0, 1, 2)
 """The paper repeats three times."""
 
 _FEDDMF: Final = ("feddmf-exchanged", "feddmf-summed")
+_RULES: Final = ("popularity", "popularity-by-activity")
 _HALF: Final = 0.5
 _SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -41,7 +42,7 @@ def _all_pairs() -> list[StudyConfig]:
 
 FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
     {
-        "5": tuple(_studies(("dmf", "fedavg", *_FEDDMF, "alone", "popularity", "random"))),
+        "5": tuple(_studies(("dmf", "fedavg", *_FEDDMF, "alone", *_RULES, "random"))),
         "6": tuple(study for x in _SHARES for study in _studies(("feddmf-exchanged",), items=x)),
         "7": tuple(
             study
@@ -56,11 +57,11 @@ FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
         "organisations": tuple(
             study
             for n in (2, 4, 8)
-            for study in _studies(("dmf", "fedavg", *_FEDDMF, "popularity"), organisations=n)
+            for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES), organisations=n)
         ),
         "ml-100k": tuple(
             replace(study, data="ml-100k")
-            for study in _studies(("dmf", "fedavg", *_FEDDMF, "popularity"))
+            for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES))
         ),
         "all-pairs": tuple(_all_pairs()),
     }

@@ -224,18 +224,37 @@ def _popularity(task: Task) -> Iterator[Epoch]:
 
     A rule that knows no user. Counts of others' items are those that their owners know.
     """
-    data = task.data
+    shares = _shares(task.data)
+
+    def scores(client: int, items: IntArray) -> FloatArray:
+        return np.tile(shares[items], (int(task.data.n_users[client]), 1))
+
+    yield Epoch(epoch=1, scores=scores)
+
+
+def _popularity_by_activity(task: Task) -> Iterator[Epoch]:
+    """Popularity times how many of its items a user has interacted with at its own organisation.
+
+    A rule that knows how much a user chooses, and not what. Where negatives are sampled for each
+    user it can only lose by that; among all pairs, one threshold for all users asks for it.
+    """
+    data, shares = task.data, _shares(task.data)
+
+    def scores(client: int, items: IntArray) -> FloatArray:
+        active = np.bincount(data.known(client)[0], minlength=int(data.n_users[client]))
+        return np.outer(active / len(data.items_of(client)), shares[items])
+
+    yield Epoch(epoch=1, scores=scores)
+
+
+def _shares(data: CommonItems) -> FloatArray:
+    """Interactions with an item per user of the organisations that have it: float64[m]."""
     counts = np.zeros(data.n_items)
     for place in range(data.n_organisations):
         _, items = data.known(place)
         own = data.items_of(place)
         counts[own] += np.bincount(items, minlength=len(own))
-    shares = counts / np.maximum(data.listed.T @ data.n_users, 1)
-
-    def scores(client: int, items: IntArray) -> FloatArray:
-        return np.tile(shares[items], (int(data.n_users[client]), 1))
-
-    yield Epoch(epoch=1, scores=scores)
+    return np.asarray(counts / np.maximum(data.listed.T @ data.n_users, 1))
 
 
 def _alone(task: Task) -> Iterator[Epoch]:
@@ -256,6 +275,7 @@ RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
         "feddmf-summed": _federation(SummedFedDMF),
         "alone": _alone,
         "popularity": _popularity,
+        "popularity-by-activity": _popularity_by_activity,
         "random": _random,
     }
 )

@@ -34,7 +34,7 @@ from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
 
-_UNTRAINED: Final = ("popularity", "random")
+_UNTRAINED: Final = ("popularity", "popularity-by-activity", "random")
 _SO_FAR: Final = "study-so-far"
 
 
