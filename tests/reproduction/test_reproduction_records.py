@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from audits import cli
+from audits.reproduction.columns import number
+from audits.reproduction.feddmf.tables import gap_text
 
 DOCS = Path(__file__).parents[2] / "docs"
+FEDDMF_FIGURES = (("5", 10), ("organisations", 24))
+"""Figures of FedDMF's page, and how many points of each its records have."""
+
 HIT, NDCG = "hit_rate_at_10", "ndcg_at_10"
 
 
@@ -54,3 +59,30 @@ def test_the_tables_of_fed3cr_are_those_of_its_records(
         for rule in table["oracles"].values():
             assert f"{percent(rule[HIT])} | {percent(rule[NDCG])}" in page
     assert found >= methods
+
+
+def bar_of(point: Mapping[str, Any], against: Mapping[str, Any], varied: str | None) -> str:
+    """A method's line in the tables of FedDMF's page."""
+    name = point["method"] if varied is None else f"{point['at']:g}, {point['method']}"
+    across, whole = (point["figures"][kind]["across"] for kind in ("sampled", "all"))
+    shown = [across[each] for each in ("tuned", "printed", "auc")]
+    shown += [point["figures"]["sampled"]["within"]["tuned"], whole["tuned"]]
+    cells = [name, *(number(each["mean"], 4) for each in shown)]
+    less = against.get("less", {})
+    others = ("DMF on all data", "FedAvg", "popularity")
+    cells += [gap_text(less[other]) if other in less else "" for other in others]
+    return f"| {' | '.join([*cells, str(len(point['seeds']))])} |"
+
+
+@pytest.mark.parametrize(("figure", "points"), FEDDMF_FIGURES)
+def test_the_tables_of_feddmf_are_those_of_its_records(
+    figure: str, points: int, tmp_path: Path
+) -> None:
+    page = (DOCS / "reproduction-feddmf.md").read_text(encoding="utf-8")
+    (result,) = told(tmp_path, "feddmf", "--figure", figure)["figures"]
+    varied = result["varied"]
+    against = {each["method"]: each for each in result["against"]}
+    for point in result["points"]:
+        name = point["method"] + ("" if varied is None else f", {varied} {point['at']:g}")
+        assert bar_of(point, against.get(name, {}), varied) in page
+    assert len(result["points"]) == points
