@@ -285,7 +285,7 @@ def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> 
     return replace(covered, blocks={**others, items.shape.name: covered.block})
 
 
-def _real(folded: Folded) -> RowBlock:
-    """The rows that are not virtual."""
-    block = folded.block
+def _real(folded: Folded, words: bool) -> RowBlock:
+    """The rows that are not virtual, with their words or without."""
+    block = folded.block if words else replace(folded.block, values=None)
     return pick(block, np.ones(len(block), dtype=bool), ~folded.virtual)

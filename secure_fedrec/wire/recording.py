@@ -16,7 +16,7 @@ that whoever reads the files and the configuration does not have.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -310,8 +310,13 @@ class Recorder:
         """Keep the public table that a round led to; clients predict by the last round's."""
         self._keep_table(round_, RESULT if to is None else part_of(RESULT), block, to)
 
-    def record_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
-        """Keep what clients put into the sum of a round, which each knows of itself alone."""
+    def record_own(self, round_: int, clients: IntArray, own: Callable[[bool], RowBlock]) -> None:
+        """Keep what clients put into the sum of a round, which each knows of itself alone.
+
+        ``own`` makes it, with ring words only where payloads of the round are kept.
+        """
+        kept = round_ in self.policy.payload_rounds
+        block = own(kept)
         columns: Columns = {
             "senders": clients,
             "lengths": block.lengths,
@@ -319,7 +324,7 @@ class Recorder:
         }
         if block.counts is not None:
             columns["counts"] = block.counts
-        if round_ in self.policy.payload_rounds and block.values is not None:
+        if kept and block.values is not None:
             columns["values"] = block.values
         self.truth.append(round_, OWN, columns)
 

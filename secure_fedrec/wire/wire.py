@@ -111,17 +111,17 @@ class Wire:
         if self._recorder is not None:
             self._recorder.record_result(round_, block, to)
 
-    def note_own(self, round_: int, clients: IntArray, block: Callable[[], RowBlock]) -> None:
+    def note_own(self, round_: int, clients: IntArray, block: Callable[[bool], RowBlock]) -> None:
         """Record what clients put into the sum, each for itself; costs nothing.
 
         Args:
             round_: which round.
             clients: int64[B].
-            block: makes one segment of ring words per client, virtual rows left out; not called
-                where nothing is recorded.
+            block: makes one segment of rows per client, virtual rows left out, with ring words if
+                it is called with True; not called where nothing is recorded.
         """
         if self._recorder is not None:
-            self._recorder.record_own(round_, clients, block())
+            self._recorder.record_own(round_, clients, block)
 
     def abandon_round(self, round_: int) -> None:
         """Forget the recording of a round that was not completed."""

@@ -150,9 +150,21 @@ def test_quick_feddmf(tmp_path: Path) -> None:
     against = {each["method"]: each for each in bars["against"]}
     central = next(p for p in bars["points"] if p["method"] == "DMF on all data")
     mine = next(p for p in bars["points"] if p["method"] == "FedDMF, summed, margin 0")
-    share = against["FedDMF, summed, margin 0"]["share_of_central"]
-    ends = (point["figures"]["sampled"]["across"]["tuned"]["mean"] for point in (mine, central))
-    assert share == pytest.approx(next(ends) / next(ends))
+    popular = next(p for p in bars["points"] if p["method"] == "popularity")
+    for kind in ("sampled", "all"):
+        one, two, whole = (
+            point["figures"][kind]["across"]["tuned"]["mean"] for point in (mine, popular, central)
+        )
+        told = against["FedDMF, summed, margin 0"]
+        assert told["share_of_central"][f"{kind} pairs"] == pytest.approx(one / whole)
+        assert told["popularity_share"][f"{kind} pairs"] == pytest.approx(two / whole)
+    gaps = {point["method"]: point["less"] for point in lines["against"]}
+    assert gaps.keys() == {
+        f"FedDMF, exchanged, margin {margin:g}, users {share:g}"
+        for margin in (0, 0.2)
+        for share in (0.1, 0.9)
+    }
+    assert all(less.keys() == {"popularity"} for less in gaps.values())
     assert all(Path(path).read_text().startswith("<svg xmlns") for path in result["drawings"])
 
 

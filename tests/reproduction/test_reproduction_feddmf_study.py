@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig, split_common_items
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.models.dmf.training import DMFTraining
@@ -131,8 +131,23 @@ def test_organisations_without_items_of_their_own_are_refused(tmp_path: Path) ->
     settings: tuple[dict[str, Any], ...]
     settings = ({"common": 0.99}, {"organisations": 4, "common": 0.97})
     for more in settings:
-        with pytest.raises(ConfigError, match="no item of its own, or none of another's"):
+        with pytest.raises(ConfigError, match="no user who has some of its own items only"):
             run_study(TABLE, config(**more), tmp_path / "study.json")
+    # Every user has every item: there is no pair to be told from another, on any side.
+    users, items = np.divmod(np.arange(12 * 10), 10)
+    full = RatingTable.from_columns(
+        name="synthetic",
+        n_clients=12,
+        n_items=10,
+        clients=users,
+        items=items,
+        ratings=np.full(120, 4.0),
+        scale=TABLE.scale,
+        client_labels=np.arange(12),
+        item_labels=np.arange(10),
+    )
+    with pytest.raises(ConfigError, match="leaves organisation 0 no user who has some of its own"):
+        run_study(full, config(), tmp_path / "study.json")
     assert not list(tmp_path.iterdir())
 
 

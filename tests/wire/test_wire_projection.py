@@ -9,6 +9,7 @@ from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import (
     CohortConfig,
+    LocalEngine,
     Problem,
     RecordedRun,
     projected_transcript_bytes,
@@ -16,13 +17,12 @@ from secure_fedrec.engines import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings
+from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings, stack
+from secure_fedrec.protection.folding import Folded
 from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import (
-    RecordingPolicy,
-    Transcript,
-)
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Meter, RecordingPolicy, Transcript, Wire
 
 N_CLIENTS, N_ITEMS, ROUNDS = 30, 40, 3
 
@@ -165,3 +165,32 @@ def test_a_folder_holds_what_memory_holds(tmp_path: Path) -> None:
     files = tmp_path.glob("transcript/rounds/*/*.npz")
     assert on_disk.transcript.bytes == sum(file.stat().st_size for file in files)
     assert on_disk.transcript.bytes > in_memory.transcript.bytes
+
+
+def test_words_are_picked_where_they_are_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of real rows: never without a recording, and in a recording of payload rounds only."""
+    picked: list[bool] = []
+    real = stack._real
+
+    def spied(folded: Folded, words: bool) -> RowBlock:
+        picked.append(words)
+        return real(folded, words)
+
+    monkeypatch.setattr(stack, "_real", spied)
+    run = small_run(RecordingPolicy(payload_rounds=(2,)))
+    for round_ in range(1, ROUNDS + 1):
+        picked.clear()
+        run.run_round()
+        assert set(picked) == {round_ == 2}
+    picked.clear()
+    engine = small_run(RecordingPolicy(payload_rounds=())).engine
+    alone = LocalEngine(
+        algorithm=engine.algorithm,
+        stack=engine.stack,
+        vault=rating_problem(PMF(PMFConfig(rank=4, rounds=ROUNDS)), made_up()).vault,
+        n_rows=N_ITEMS,
+        streams=Streams.from_seed(3),
+        wire=Wire(meter=Meter(N_CLIENTS)),
+    )
+    alone.run_round()
+    assert not picked

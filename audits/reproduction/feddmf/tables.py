@@ -16,9 +16,10 @@ SIDES: Final = ("within", "across")
 """An organisation's own items, on which it trained; and those of others."""
 
 _FIGURES: Final = ("tuned", "printed", "best", "auc", "all_ones")
-_OURS: Final = "FedDMF"
 _EXCHANGED, _SUMMED = "feddmf-exchanged", "feddmf-summed"
 _OTHERS: Final = ("dmf", "fedavg", "popularity")
+_RULES: Final = ("popularity", "popularity-by-activity", "random")
+_SHARES: Final = {"share_of_central": "", "popularity_share": " by popularity"}
 
 
 def figure_values(
@@ -59,9 +60,13 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
     for each in values["against"]:
         gaps = [f"{other} {gap_text(gap)}" for other, gap in each["less"].items()]
         lines.append(f"{each['method']}, F1 across, less that of: {'; '.join(gaps)}")
-        share = each["share_of_central"]
-        if share is not None:
-            lines.append(f"  {share:.1%} of DMF on all data (paper: {each['printed']:.0%})")
+        shares = [
+            f"{', '.join(f'{share:.1%} on {kind}' for kind, share in each[key].items())}{whose}"
+            for key, whose in _SHARES.items()
+            if each[key]
+        ]
+        if shares:
+            lines.append(f"  of DMF on all data: {'; '.join(shares)}; paper: {each['printed']:.0%}")
     return lines
 
 
@@ -105,12 +110,16 @@ def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, An
 def _against(
     paper: Paper, own: Mapping[Point, Mapping[int, Mapping[str, Any]]], varied: str | None
 ) -> list[dict[str, Any]]:
-    """FedDMF against what else ran on the same splits, seeds paired; summed, against exchanged."""
+    """Every model against others and popularity on the same splits, seeds paired.
+
+    The summed form of FedDMF stands against the exchanged one too.
+    """
     rows = []
+    rules = {paper.names[each] for each in _RULES}
     for point, found in own.items():
-        if not point.name.startswith(_OURS):
+        if point.name in rules:
             continue
-        others = [paper.names[each] for each in _OTHERS]
+        others = [paper.names[each] for each in _OTHERS if paper.names[each] != point.name]
         if point.name.startswith(paper.names[_SUMMED]):
             forms = paper.names[_SUMMED], paper.names[_EXCHANGED]
             others.append(point.name.replace(*forms))
@@ -119,8 +128,12 @@ def _against(
         told = {other: gap for other, gap in less.items() if gap is not None}
         if told:
             row = {"method": _label({"method": point.name, "at": point.at}, varied), "less": told}
-            share = _share(found, known[paper.names["dmf"]])
-            rows.append({**row, "share_of_central": share, "printed": paper.share_of_central})
+            central = known.get(paper.names["dmf"], {})
+            shares = {
+                "share_of_central": _shares(found, central),
+                "popularity_share": _shares(known[paper.names["popularity"]], central),
+            }
+            rows.append({**row, **shares, "printed": paper.share_of_central})
     return rows
 
 
@@ -134,18 +147,20 @@ def _paired(
     return mean_interval([_across(found[seed]) - _across(other[seed]) for seed in seeds])
 
 
-def _share(
+def _shares(
     found: Mapping[int, Mapping[str, Any]], central: Mapping[int, Mapping[str, Any]]
-) -> float | None:
-    """F1 across in shares of that of a model on all data, of the seeds that both have."""
-    seeds = found.keys() & central.keys()
-    if not seeds:
-        return None
-    return sum(_across(found[seed]) for seed in seeds) / sum(_across(central[s]) for s in seeds)
+) -> dict[str, float]:
+    """F1 across in shares of that of a model on all data, of the seeds that both have, by pairs."""
+    seeds = sorted(found.keys() & central.keys())
+    return {
+        f"{kind} pairs": sum(_across(found[seed], kind) for seed in seeds)
+        / sum(_across(central[seed], kind) for seed in seeds)
+        for kind in (KINDS if seeds else ())
+    }
 
 
-def _across(epoch: Mapping[str, Any]) -> float:
-    return float(epoch[KINDS[0]]["across"]["tuned"])
+def _across(epoch: Mapping[str, Any], kind: str = KINDS[0]) -> float:
+    return float(epoch[kind]["across"]["tuned"])
 
 
 def _label(point: Mapping[str, Any], varied: str | None) -> str:

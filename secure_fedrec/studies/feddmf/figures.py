@@ -18,6 +18,7 @@ SEEDS: Final = (0, 1, 2)
 
 _FEDDMF: Final = ("feddmf-exchanged", "feddmf-summed")
 _RULES: Final = ("popularity", "popularity-by-activity")
+_LINES: Final = ("feddmf-exchanged", "popularity")
 _HALF: Final = 0.5
 _SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -36,24 +37,20 @@ def _all_pairs() -> list[StudyConfig]:
     training = replace(PAPER.training, negatives=None)
     return [
         replace(study, algorithm=replace(study.algorithm, training=training))
-        for study in _studies(("dmf", "fedavg", "feddmf-exchanged", "feddmf-summed"))
+        for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES))
     ]
 
 
 FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
     {
         "5": tuple(_studies(("dmf", "fedavg", *_FEDDMF, "alone", *_RULES, "random"))),
-        "6": tuple(study for x in _SHARES for study in _studies(("feddmf-exchanged",), items=x)),
+        "6": tuple(study for x in _SHARES for study in _studies(_LINES, items=x)),
         "7": tuple(
             study
             for x in (0.1, 0.3, 0.5, 0.7, 0.9)
-            for study in _studies(("feddmf-exchanged", "random"), common=x)
+            for study in _studies((*_LINES, "random"), common=x)
         ),
-        "8": tuple(
-            study
-            for x in (0.1, 0.3, 0.5, 0.7, 0.9)
-            for study in _studies(("feddmf-exchanged",), users=x)
-        ),
+        "8": tuple(study for x in (0.1, 0.3, 0.5, 0.7, 0.9) for study in _studies(_LINES, users=x)),
         "organisations": tuple(
             study
             for n in (2, 4, 8)

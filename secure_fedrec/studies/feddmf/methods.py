@@ -258,7 +258,7 @@ def _shares(data: CommonItems) -> FloatArray:
 
 
 def _alone(task: Task) -> Iterator[Epoch]:
-    """FedDMF without its loss: what is there before any agreement on the space."""
+    """FedDMF without its loss: what a common start leaves of an agreement on the space."""
     yield from _federation(SummedFedDMF)(replace(task, config=replace(task.config, beta=0.0)))
 
 

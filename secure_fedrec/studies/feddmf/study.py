@@ -27,7 +27,7 @@ from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
-from secure_fedrec.studies.feddmf.quality import measure
+from secure_fedrec.studies.feddmf.quality import measure, sides
 from secure_fedrec.studies.files import read_report, write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
 
@@ -179,17 +179,19 @@ def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
     """The organisations of a study.
 
     Raises:
-        ConfigError: one has no item of its own, or is asked for none of another's: common items are
-            left out on both sides, and there is nothing to measure.
+        ConfigError: one has nothing to measure on, among its own items or among those of others
+            that it is asked for, where common items are left out: no user who has some and lacks
+            some.
     """
     data = split_common_items(table, config.split, name=config.data)
     data = data.hiding(config.hiding, seed=config.split.seed) if config.hiding else data
-    own = data.listed & ~data.common
-    own, asked = data.listed & ~data.common, data.asked & ~data.common
     for place in range(data.n_organisations):
-        if not (own[place].any() and asked[place].any()):
-            problem = f"leaves organisation {place} no item of its own, or none of another's"
-            raise ConfigError("study.split.common", config.split.common, problem)
+        for side, items in sides(data, place).items():
+            truth = data.truth(place, items)
+            if not (truth.any(axis=1) & ~truth.all(axis=1)).any():
+                what = "its own" if side == "within" else "others'"
+                problem = f"leaves organisation {place} no user who has some of {what} items only"
+                raise ConfigError("study.split.common", config.split.common, problem)
     return data
 
 
