@@ -272,7 +272,7 @@ def _traffic(
 ) -> tuple[Traffic, ...]:
     """Expected messages of a round with some of the clients."""
     n_clients = problem.vault.n_clients
-    rows, share = upload_rows(algorithm, problem.vault, problem.n_rows), invited / n_clients
+    rows = upload_rows(algorithm, problem.vault, problem.n_rows)
     parts = stack.traffic(rows)
     if isinstance(algorithm, Exchanging):
         messages, given, width = algorithm.given_rows(n_clients)
@@ -280,6 +280,7 @@ def _traffic(
         parts = (*parts, peer)
     if invited == n_clients:
         return parts
+    share = invited / n_clients
     # A denoiser's sums hold the items of all its clients once: fewer clients have more than their
     # share of these.
     fewer = {part.step: part.rows for part in stack.traffic((share * rows).astype(np.int64))}

@@ -47,7 +47,8 @@ class DenoisersConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
-        count: eta, number of denoisers, clients drawn once; 1 to half of the clients.
+        count: eta, number of denoisers, clients drawn once; 1 to half of the clients. A client is
+            bound to one of them, and sits out of rounds to which that one is not invited.
     """
 
     count: int = 1
