@@ -52,7 +52,7 @@ from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import Natural, OneOf, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Step, Traffic, Wire
 
 _KEYS = {
     "masking.clients": "cohort.clients_per_round",
@@ -199,6 +199,16 @@ class MaskedSum(HiddenSum):
             ProtocolError: fewer clients than the smallest sum allowed.
         """
         return MaskedSession(self, round_, participants, wire)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """Every client sends every row; with a tail floor, a count of every row before."""
+        sent = super().traffic(rows, virtual)
+        if self.config.floor is None:
+            return sent
+        clients = len(rows)
+        every = clients * self.n_items
+        counts = Traffic(step=Step.COUNTS, messages=clients, rows=every, width=0, counts=True)
+        return (counts, *sent)
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""

@@ -382,3 +382,19 @@ def test_the_same_collectors_can_be_made_by_hand() -> None:
     ):
         stack = Stack(codec=CODECS[0], cloak=None, collector=collector, n_clients=N_CLIENTS)
         assert stack.traffic(np.full(N_CLIENTS, 3))[0].messages == N_CLIENTS
+
+
+def test_a_tail_floor_sends_a_count_of_every_row_first() -> None:
+    sizes: dict[str, Any] = {
+        "n_clients": N_CLIENTS,
+        "n_items": N_ITEMS,
+        "width": RANK,
+        "codec": CODECS[0],
+    }
+    config, rows = MaskingLayerConfig(tail_floor=3), np.full(N_CLIENTS, 3)
+    floored = MaskedSum(config, streams=Streams.from_seed(1), **sizes)
+    whole = MaskedSum(replace(config, tail_floor=0), streams=Streams.from_seed(1), **sizes)
+    counts, *rest = floored.traffic(rows, rows)
+    assert tuple(rest) == whole.traffic(rows, rows)
+    assert (counts.step, counts.counts, counts.width) == (Step.COUNTS, True, 0)
+    assert (counts.messages, counts.rows) == (N_CLIENTS, N_CLIENTS * N_ITEMS)
