@@ -59,7 +59,7 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
     ]
     for each in values["against"]:
         gaps = [f"{other} {gap_text(gap)}" for other, gap in each["less"].items()]
-        lines.append(f"{each['method']}, F1 across, less that of: {'; '.join(gaps)}")
+        lines.append(f"{each['method']}, F1 across, sampled, less that of: {'; '.join(gaps)}")
         shares = [
             f"{', '.join(f'{share:.1%} on {kind}' for kind, share in each[key].items())}{whose}"
             for key, whose in _SHARES.items()
@@ -151,12 +151,12 @@ def _shares(
     found: Mapping[int, Mapping[str, Any]], central: Mapping[int, Mapping[str, Any]]
 ) -> dict[str, float]:
     """F1 across in shares of that of a model on all data, of the seeds that both have, by pairs."""
-    seeds = sorted(found.keys() & central.keys())
-    return {
-        f"{kind} pairs": sum(_across(found[seed], kind) for seed in seeds)
-        / sum(_across(central[seed], kind) for seed in seeds)
-        for kind in (KINDS if seeds else ())
-    }
+    seeds, shares = sorted(found.keys() & central.keys()), {}
+    for kind in KINDS:
+        ours, whole = (sum(_across(each[s], kind) for s in seeds) for each in (found, central))
+        if whole:
+            shares[f"{kind} pairs"] = ours / whole
+    return shares
 
 
 def _across(epoch: Mapping[str, Any], kind: str = KINDS[0]) -> float:
