@@ -9,6 +9,7 @@ from audits.reproduction.columns import in_columns, number
 from audits.reproduction.feddmf.paper import Paper, Point
 from audits.reproduction.feddmf.studies import Studies
 from audits.reproduction.seeds import mean_interval
+from secure_fedrec.studies.feddmf.methods import UNTRAINED
 from secure_fedrec.studies.feddmf.quality import KINDS
 from secure_fedrec.studies.feddmf.study import StudyConfig
 
@@ -18,7 +19,6 @@ SIDES: Final = ("within", "across")
 _FIGURES: Final = ("tuned", "printed", "best", "auc", "all_ones")
 _EXCHANGED, _SUMMED = "feddmf-exchanged", "feddmf-summed"
 _OTHERS: Final = ("dmf", "fedavg", "popularity")
-_RULES: Final = ("popularity", "popularity-by-activity", "random")
 _SHARES: Final = {"share_of_central": "", "popularity_share": " by popularity"}
 
 
@@ -115,7 +115,7 @@ def _against(
     The summed form of FedDMF stands against the exchanged one too.
     """
     rows = []
-    rules = {paper.names[each] for each in _RULES}
+    rules = {paper.names[each] for each in UNTRAINED}
     for point, found in own.items():
         if point.name in rules:
             continue

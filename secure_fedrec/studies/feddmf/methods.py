@@ -280,3 +280,6 @@ RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
     }
 )
 """Methods by name."""
+
+UNTRAINED: Final = ("popularity", "popularity-by-activity", "random")
+"""Those that are rules: done at once, and nothing to be compared with others."""

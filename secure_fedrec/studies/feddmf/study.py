@@ -26,7 +26,7 @@ from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
-from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
+from secure_fedrec.studies.feddmf.methods import RUNS, UNTRAINED, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure, sides
 from secure_fedrec.studies.files import read_report, write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
@@ -34,7 +34,6 @@ from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
 
-_UNTRAINED: Final = ("popularity", "popularity-by-activity", "random")
 _SO_FAR: Final = "study-so-far"
 
 
@@ -131,7 +130,7 @@ def _run(
     run_id = f"{table.fingerprint()} {_plain(config)}"
     state, epochs, spent = _earlier(beside, run_id)
     task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
-    last = 1 if config.method in _UNTRAINED else config.algorithm.epochs
+    last = 1 if config.method in UNTRAINED else config.algorithm.epochs
     for found in RUNS[config.method](task):
         if found.epoch % config.every == 0 or found.epoch == last:
             cosine = None if found.cosine is None else found.cosine()

@@ -47,6 +47,12 @@ CODECS = [
     FixedPoint(bits=44, fraction_bits=24, clip=64.0),
     FixedPoint(bits=32, fraction_bits=20, clip=32.0),
 ]
+SIZES: dict[str, Any] = {
+    "n_clients": N_CLIENTS,
+    "n_items": N_ITEMS,
+    "width": RANK,
+    "codec": CODECS[0],
+}
 LAYERS: dict[str, dict[str, Any]] = {
     "masking": {"masking": MaskingLayerConfig()},
     "masking, protocol": {"masking": MaskingLayerConfig(execution="real")},
@@ -368,32 +374,20 @@ def test_settings_out_of_range_name_their_key(make: Callable[[], object], key: s
 
 
 def test_the_same_collectors_can_be_made_by_hand() -> None:
-    sizes: dict[str, Any] = {
-        "n_clients": N_CLIENTS,
-        "n_items": N_ITEMS,
-        "width": RANK,
-        "codec": CODECS[0],
-    }
     streams = Streams.from_seed(1)
     for collector in (
-        DirectSum(**sizes),
-        MaskedSum(MaskingLayerConfig(), streams=streams, **sizes),
-        EncryptedSum(EncryptionLayerConfig(), streams=streams, **sizes),
+        DirectSum(**SIZES),
+        MaskedSum(MaskingLayerConfig(), streams=streams, **SIZES),
+        EncryptedSum(EncryptionLayerConfig(), streams=streams, **SIZES),
     ):
         stack = Stack(codec=CODECS[0], cloak=None, collector=collector, n_clients=N_CLIENTS)
         assert stack.traffic(np.full(N_CLIENTS, 3))[0].messages == N_CLIENTS
 
 
 def test_a_tail_floor_sends_a_count_of_every_row_first() -> None:
-    sizes: dict[str, Any] = {
-        "n_clients": N_CLIENTS,
-        "n_items": N_ITEMS,
-        "width": RANK,
-        "codec": CODECS[0],
-    }
     config, rows = MaskingLayerConfig(tail_floor=3), np.full(N_CLIENTS, 3)
-    floored = MaskedSum(config, streams=Streams.from_seed(1), **sizes)
-    whole = MaskedSum(replace(config, tail_floor=0), streams=Streams.from_seed(1), **sizes)
+    floored = MaskedSum(config, streams=Streams.from_seed(1), **SIZES)
+    whole = MaskedSum(replace(config, tail_floor=0), streams=Streams.from_seed(1), **SIZES)
     counts, *rest = floored.traffic(rows, rows)
     assert tuple(rest) == whole.traffic(rows, rows)
     assert (counts.step, counts.counts, counts.width) == (Step.COUNTS, True, 0)
