@@ -4,6 +4,7 @@ The real halves exchange real bytes through ``run_round``. Signatures are on, th
 for active, and every client draws fresh keys. What is summed is a weighted mean, [w, w x].
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
@@ -20,13 +21,13 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     MaskingServer,
     MeanLayout,
-    Outgoing,
     Roster,
     RoundOutcome,
     SitePolicy,
     run_round,
 )
 from secure_fedrec.protection.masking.agreed.committee import overlap_of, smallest_committee
+from secure_fedrec.protection.session.channel import Parcel
 
 __all__ = ["config_of", "masked_round"]
 
@@ -140,21 +141,14 @@ class _MeteredClient(MaskingClient):
 
 
 class _MeteredServer(MaskingServer):
-    """A server that is charged for what it does."""
+    """A server that is charged for what it does, step by step: looking at the clock costs too."""
 
     meter: CpuMeter
 
-    def start(self) -> list[Outgoing]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        taken = list(inbox)  # clients may make theirs only now
         with self.meter.charge("server"):
-            return super().start()
-
-    def receive(self, data: bytes) -> None:
-        with self.meter.charge("server"):
-            super().receive(data)
-
-    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
-        with self.meter.charge("server"):
-            return super().close_step(beacon=beacon)
+            return super().step(taken)
 
 
 def _open_server(federation: Federation, config: MaskingConfig, meter: CpuMeter) -> _MeteredServer:

@@ -272,7 +272,10 @@ def test_a_round_that_flower_halts_is_no_measurement() -> None:
 
 
 def test_the_server_is_charged_for_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
+    """Whatever it does, it does in time of its own; and the clock is looked at once a step."""
+    charged: dict[str, list[str]] = {
+        name: [] for name in ("start", "receive", "close_step", "step")
+    }
     parties: list[str] = []
     charge = CpuMeter.charge
 
@@ -280,17 +283,23 @@ def test_the_server_is_charged_for_every_step(monkeypatch: pytest.MonkeyPatch) -
         parties.append(party)
         return charge(self, party)
 
-    for name in ("start", "receive", "close_step"):
+    for name, calls in charged.items():
         honest = getattr(MaskingServer, name)
 
         def noted(
-            self: MaskingServer, *given: Any, _name: str = name, _do: Any = honest, **named: Any
+            self: Any, *given: Any, _calls: list[str] = calls, _do: Any = honest, **named: Any
         ) -> Any:
-            called.append(_name)
+            _calls.append(self.meter._party)
             return _do(self, *given, **named)
 
         monkeypatch.setattr(MaskingServer, name, noted)
     monkeypatch.setattr(CpuMeter, "charge", noting)
     masked_round.masked_round(COMPLETE, Inputs.draw(COMPLETE, 1))
+    clients = COMPLETE.clients
+    counts = {name: len(calls) for name, calls in charged.items()}
+    # Keys and shares of all; vectors, signatures and reveals of those that have not dropped.
+    messages = 2 * clients + 3 * (clients - COMPLETE.dropped)
+    assert counts == {"start": 1, "receive": messages, "close_step": 5, "step": 6}
+    assert {party for calls in charged.values() for party in calls} == {"server"}
     # One more charge to open the server half.
-    assert parties.count("server") == len(called) + 1
+    assert parties.count("server") == counts["step"] + 1

@@ -11,11 +11,11 @@ caches of the client's machine is outside the threat model; one who sees message
 import secrets
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.protection.dp.loops import invert
 from secure_fedrec.protection.dp.tables import NoiseTable
+from secure_fedrec.protection.keystream import Keystream
 
 _CHUNK = 2**15  # words at a time: 256 KiB stay in the second-level cache
 _MOST_TIES = 64
@@ -23,14 +23,8 @@ _MOST_TIES = 64
 
 def secret_words(count: int) -> WordArray:
     """uint64[count], uniform: AES-256-CTR under a key that the operating system drew just now."""
-    key = secrets.token_bytes(32)
-    encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
     out = np.empty(count, dtype="<u8")
-    zeros = bytes(min(count, _CHUNK) * 8)
-    for start in range(0, count, _CHUNK):
-        part = out[start : start + _CHUNK]
-        # The spare block that pyca asks for is not needed in counter mode.
-        part[:] = np.frombuffer(encryptor.update(zeros[: part.nbytes]), dtype="<u8")
+    Keystream(secrets.token_bytes(32)).fill(out.view(np.uint8).data)
     return out
 
 

@@ -29,7 +29,7 @@ from secure_fedrec.protection.shared_upload.client import require_rows
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows
-from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.protection.shared_upload.words import UniformWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class LinkageClient(SigningHalf):
         fakes = np.flatnonzero(virtual)
         names = [secrets.token_bytes(ROW_ID_BYTES) for _ in fakes]
         denoisers = context.denoisers
-        stream = Keystream(secrets.token_bytes(32))
+        stream = UniformWords(secrets.token_bytes(32))
         last, cells = words[fakes], []
         noted = SentCells(self._directory, batch=context.round)
         for denoiser in range(denoisers):

@@ -46,7 +46,7 @@ from secure_fedrec.protection.shared_upload.messages import (
 )
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.tally import require_genuine, reveal
-from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.protection.shared_upload.words import UniformWords
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -165,7 +165,7 @@ class LinkageSession(TableSession):
         self, collector: LinkageHardened, round_: int, participants: IntArray, wire: Wire
     ) -> None:
         super().__init__(collector, round_, participants, wire)
-        self._stream = Keystream(secrets.token_bytes(32))
+        self._stream = UniformWords(secrets.token_bytes(32))
         self._real: tuple[RealRound, OverWire] | None = None
         self._server = ServerSum(collector, round_, participants)
         self._receipts = LineReceipts(round_)

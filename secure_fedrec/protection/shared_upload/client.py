@@ -28,7 +28,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     encode_rows,
     encode_support,
 )
-from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.protection.shared_upload.words import UniformWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def expand(seed: bytes, rows: int, client: int, denoiser: int, context: RoundCon
     ends = client.to_bytes(4, "little") + denoiser.to_bytes(4, "little")
     info = labelled(DOMAIN, b"share", ends)
     key = HKDF(algorithm=SHA256(), length=32, salt=context.digest, info=info).derive(seed)
-    return Keystream(key).draw(rows, context.width + 1, context.codec)
+    return UniformWords(key).draw(rows, context.width + 1, context.codec)
 
 
 def seed_info(client: int, denoiser: int, context: RoundContext) -> bytes:

@@ -41,7 +41,7 @@ from secure_fedrec.protection.shared_upload.messages import (
 from secure_fedrec.protection.shared_upload.real import RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
-from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.protection.shared_upload.words import UniformWords
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -154,7 +154,7 @@ class SharedUploadSession(TableSession):
         self, collector: SharedUpload, round_: int, participants: IntArray, wire: Wire
     ) -> None:
         super().__init__(collector, round_, participants, wire)
-        self._streams: list[Keystream] = []
+        self._streams: list[UniformWords] = []
         self._real: RealRound | None = None
         self._named = np.zeros(collector.n_items, dtype=np.int64)
         self._plain = np.zeros((collector.n_items, collector.width + 1), collector.codec.dtype)
@@ -175,7 +175,7 @@ class SharedUploadSession(TableSession):
             return
         collector, codec = self.collector, self.collector.codec
         if not self._streams:
-            self._streams = [Keystream(secrets.token_bytes(32)) for _ in self._held]
+            self._streams = [UniformWords(secrets.token_bytes(32)) for _ in self._held]
         shape = len(block.rows), collector.width + 1
         shares = [stream.draw(*shape, codec) for stream in self._streams]
         rest = with_counts(block.values, ~virtual)

@@ -5,28 +5,26 @@ uniform words to uniform ring elements.
 """
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.keystream import Keystream
 
 
-class Keystream:
+class UniformWords:
     """Uniform ring elements from AES-256 in counter mode.
 
     Args:
         key: 32 secret bytes that are used for nothing else; the counter starts at zero.
     """
 
-    __slots__ = ("_encryptor",)
+    __slots__ = ("_stream",)
 
     def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._stream = Keystream(key)
 
     def draw(self, rows: int, width: int, codec: FixedPoint) -> RingArray:
         """The next [rows, width] elements of the ring of ``codec``."""
-        size = rows * width * codec.dtype().nbytes
-        out = bytearray(size + 15)  # pyca asks for a spare block less one byte
-        self._encryptor.update_into(bytes(size), out)
-        words = np.frombuffer(out, f"<u{codec.dtype().nbytes}", rows * width)
-        return codec.reduce(words.reshape(rows, width).astype(codec.dtype, copy=False))
+        words = np.empty((rows, width), dtype=f"<u{codec.dtype().nbytes}")
+        self._stream.fill(words.reshape(-1).view(np.uint8).data)
+        return codec.reduce(words.astype(codec.dtype, copy=False))

@@ -18,7 +18,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.protection.shared_upload.words import UniformWords
 from secure_fedrec.wire.words import pack_words, unpack_words
 
 Make = Callable[..., Any]
@@ -178,7 +178,7 @@ def test_words_pack_into_their_bytes(
     begin: Make, bits: int, rows: int, width: int, key: bytes
 ) -> None:
     codec = begin(bits=max(bits, 9)).context.codec
-    words = Keystream(key).draw(rows, width, codec)
+    words = UniformWords(key).draw(rows, width, codec)
     assert words.dtype == codec.dtype
     assert not words.size or int(words.max()) < 2**codec.bits
     data = pack_words(words, codec)
@@ -189,11 +189,11 @@ def test_words_pack_into_their_bytes(
 def test_a_keystream_is_aes_256_in_counter_mode(begin: Make) -> None:
     # AES-256 of the zero block under the zero key (NIST AESAVS, KAT of all-zero input).
     codec = begin(bits=64).context.codec
-    first = Keystream(bytes(32)).draw(1, 2, codec)
+    first = UniformWords(bytes(32)).draw(1, 2, codec)
     assert first.astype("<u8").tobytes().hex() == "dc95c078a2408989ad48a21492842087"
-    stream = Keystream(bytes(32))
+    stream = UniformWords(bytes(32))
     parts = [stream.draw(1, 2, codec), stream.draw(3, 2, codec)]
-    whole = Keystream(bytes(32)).draw(4, 2, codec)
+    whole = UniformWords(bytes(32)).draw(4, 2, codec)
     assert np.concatenate(parts).tolist() == whole.tolist()
 
 

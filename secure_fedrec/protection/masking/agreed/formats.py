@@ -30,6 +30,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
@@ -49,6 +50,7 @@ MAC_BYTES = 16
 _SIGNATURE_LABEL = b"secure-fedrec|v1|masking|message|"
 _HEADER = struct.Struct("<BBI16s32s32s32sI")
 _ROUND = slice(6, 14)
+_NONCE = bytes(12)  # each MAC key serves one message
 
 
 class Kind(IntEnum):
@@ -257,7 +259,9 @@ def _verify(public_key: bytes, kind: Kind, sender: int, signed: bytes, signature
 
 def _mac(key: bytes, prefix: bytes, payload: bytes | memoryview) -> bytes:
     # The prefix holds its own length, so where it ends is not in doubt.
-    gmac = Cipher(algorithms.AES256(key), modes.GCM(bytes(12))).encryptor()
+    if not payload:  # the same tag in a third of the calls, which joins what it is given
+        return AESGCM(key).encrypt(_NONCE, b"", prefix)
+    gmac = Cipher(algorithms.AES256(key), modes.GCM(_NONCE)).encryptor()
     gmac.authenticate_additional_data(prefix)
     gmac.authenticate_additional_data(payload)
     gmac.finalize()

@@ -11,17 +11,15 @@ four keystreams to one pass over the sum: a mask never exists as a whole array.
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.compiled import add_four, subtract_four
+from secure_fedrec.protection.keystream import Keystream
 
 KEY_BYTES = 32
-_BUFFER_BYTES = 64 * 1024
-_AT_ONCE = 4  # as many as ``add_four`` takes; with the piece and zeros, 384 KiB
+_BUFFER_BYTES = 128 * 1024
+_AT_ONCE = 4  # as many as ``add_four`` takes; with the piece and zeros, 768 KiB
 _MOST_KEYS = 256  # cipher states that are held at a time
-_ZEROS = np.zeros(_BUFFER_BYTES, dtype=np.uint8)
-_ZEROS.flags.writeable = False
 
 
 class MaskExpander:
@@ -52,12 +50,12 @@ class MaskExpander:
             chosen = slice(start, start + _MOST_KEYS)
             self._apply(
                 target,
-                [_keystream(key) for key in add[chosen]],
-                [_keystream(key) for key in subtract[chosen]],
+                [Keystream(key) for key in add[chosen]],
+                [Keystream(key) for key in subtract[chosen]],
             )
 
     def _apply(
-        self, target: RingArray, plus: Sequence[CipherContext], minus: Sequence[CipherContext]
+        self, target: RingArray, plus: Sequence[Keystream], minus: Sequence[Keystream]
     ) -> None:
         step = _BUFFER_BYTES // target.itemsize
         # Piece by piece, all keys on one piece: the piece stays in the cache too.
@@ -69,29 +67,23 @@ class MaskExpander:
     def _cover(
         self,
         piece: RingArray,
-        streams: Sequence[CipherContext],
+        streams: Sequence[Keystream],
         by_four: Callable[..., None],
         by_one: np.ufunc,
     ) -> None:
         """Put the next words of every stream on a piece, four streams in one pass over it."""
-        zeros = _ZEROS[: piece.nbytes].data
-        rows = [buffer.view(f"<u{piece.itemsize}")[: len(piece)] for buffer in self._buffers]
+        rows = [buffer[: piece.nbytes].view(f"<u{piece.itemsize}") for buffer in self._buffers]
+        buffers = [buffer.data[: piece.nbytes] for buffer in self._buffers]
         whole = len(streams) - len(streams) % _AT_ONCE
         for first in range(0, whole, _AT_ONCE):
-            for buffer, stream in zip(
-                self._buffers, streams[first : first + _AT_ONCE], strict=True
-            ):
-                stream.update_into(zeros, buffer.data)
+            for buffer, stream in zip(buffers, streams[first : first + _AT_ONCE], strict=True):
+                stream.fill(buffer)
             by_four(piece, *rows)
         for stream in streams[whole:]:
-            stream.update_into(zeros, self._buffers[0].data)
+            stream.fill(buffers[0])
             by_one(piece, rows[0], out=piece)
 
     def wipe(self) -> None:
         """Overwrite the buffers, which hold the last pieces of masks."""
         for buffer in self._buffers:
             buffer.fill(0)
-
-
-def _keystream(key: bytes) -> CipherContext:
-    return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
