@@ -9,7 +9,7 @@ computed by the same loop over its own numbers, and sums run in the order given.
 
 import numpy as np
 
-from secure_fedrec.core import compiled
+from secure_fedrec.core import compiled, item_sets
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 
@@ -110,7 +110,7 @@ def merge_values(
     _require_fit(int(np.count_nonzero(given)) == len(given_values))
     values = np.empty(len(items))
     own = (own_indptr, own_items, _reals(own_values))
-    found = compiled.merge_values(indptr, items, given, _reals(given_values), *own, values)
+    found = item_sets.merge_values(indptr, items, given, _reals(given_values), *own, values)
     if not found:
         raise ValueError("an item is neither given nor one of the segment's own")
     return values

@@ -23,7 +23,7 @@ import numpy as np
 
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.core.compiled import (
+from secure_fedrec.core.item_sets import (
     list_ranks,
     merge_sets,
     race_unrated,

@@ -1,7 +1,8 @@
 """Messages between parties: carried, metered, recorded, and shown to adversaries as views.
 
 Reading order: ``messages`` (what is sent), ``wire`` (who carries it), ``meter`` (what it costs),
-``recording`` (what is kept), ``transcript`` (who may see what), ``faults`` (what tests break).
+``policy`` and ``recording`` (what is kept, and how), ``transcript`` (who may see what), ``faults``
+(what tests break).
 """
 
 from secure_fedrec.wire.adversary import Adversary
@@ -20,7 +21,8 @@ from secure_fedrec.wire.messages import (
 )
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
-from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
+from secure_fedrec.wire.policy import RecordingPolicy, Traffic
+from secure_fedrec.wire.recording import BlockStore, Recorder
 from secure_fedrec.wire.transcript import Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
 from secure_fedrec.wire.wire import Wire

@@ -1,8 +1,7 @@
 """Recording: which messages of a run are kept, and how they lie on disk.
 
 Row numbers, sizes and counts of every round are always kept; payloads of named rounds and senders
-only, because a full run can be tens of gigabytes. The projected size is known before the run and
-refused above a limit: a recording never spills in silence.
+only (``policy``).
 
 A recording is a folder: ``rounds/000001/upload-000.npz`` and so on, blocks of at most 64 MB, no
 pickles. A round's folder gets its final name only when the round is complete. What the parties did
@@ -16,20 +15,19 @@ that whoever reads the files and the configuration does not have.
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.npz import npz_names, read_npz, write_npz
-from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.settings import Natural, Positive, Round, Settings, Unit
+from secure_fedrec.errors import TranscriptError
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.policy import RecordingPolicy, row_dtype
 from secure_fedrec.wire.spool import Columns, Spool
 
 _BLOCK_BYTES = 64 * 2**20
@@ -43,103 +41,6 @@ RESULT = "result"
 """Kind of the block of the public table that a round led to."""
 EXTRA = "extra-"
 """Begins the column names of what is broadcast beside the public table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """Expected messages of one step in one round, for the projection of a recording's size.
-
-    Args:
-        step: of the round.
-        messages: with every client invited.
-        rows: of all of them together.
-        width: values per row.
-        counts: whether rows have counts.
-        invited: clients who must be invited for a message to be sent.
-    """
-
-    step: Step
-    messages: int
-    rows: int
-    width: int
-    counts: bool = False
-    invited: int = 1
-
-    def among(self, share: float) -> "Traffic":
-        """What to expect where this share of the clients is invited."""
-        sent = share**self.invited
-        return replace(self, messages=round(sent * self.messages), rows=round(sent * self.rows))
-
-
-class RecordingPolicy(Settings, section="recording"):
-    """What to keep.
-
-    Args:
-        payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
-            after each.
-        payload_senders: client numbers whose payloads are kept in those rounds; without it, all.
-            Messages that arrive without a name keep their payloads whoever sent them.
-        max_transcript_gb: a run whose recording would be larger is refused.
-
-    Raises:
-        ConfigError: a round below 1, a negative sender, or a limit that is not positive.
-    """
-
-    payload_rounds: tuple[Round, ...] = (
-        1,
-        20,
-    )
-    payload_senders: tuple[Natural, ...] | None = None
-    max_transcript_gb: Annotated[Positive, Unit("GB, 10^9 bytes")] = 4.0
-
-    def projected_bytes(
-        self,
-        traffic: Sequence[Traffic],
-        *,
-        rounds: Collection[int],
-        n_clients: int,
-        n_items: int,
-        word: int,
-        extras: int = 0,
-    ) -> int:
-        """Size of the recording of some rounds.
-
-        Args:
-            traffic: messages of each of these rounds.
-            rounds: their numbers.
-            n_clients: clients of the federation.
-            n_items: rows of the shared table.
-            word: bytes of a ring word in memory.
-            extras: values broadcast beside the table.
-        """
-        share = 1.0
-        if self.payload_senders is not None:
-            share = min(1.0, len(self.payload_senders) / max(1, n_clients))
-        kept = len(set(self.payload_rounds).intersection(rounds))
-        id_bytes = _row_dtype(n_items).itemsize
-        beside = (Step.BAG, Step.PEER)
-        width = max((part.width for part in traffic if part.step not in beside), default=0)
-        total = float(kept * 2 * (n_items * width + extras) * 8)  # tables before and after
-        held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
-        for part in (*traffic, held):
-            columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
-            chosen = share if part.step is Step.UPLOAD else 1.0
-            total += len(rounds) * columns + kept * chosen * part.rows * part.width * word
-        return int(total)
-
-    def require_fits(self, projected: int) -> None:
-        """Refuse a recording above the limit.
-
-        Raises:
-            ConfigError: it is larger; the message says what to change.
-        """
-        if projected > self.max_transcript_gb * 1e9:
-            raise ConfigError(
-                "recording.max_transcript_gb",
-                self.max_transcript_gb,
-                f"the recording would take {projected / 1e9:.1f} GB; name fewer payload_rounds or "
-                "payload_senders, or raise the limit",
-            )
 
 
 class BlockStore:
@@ -277,7 +178,7 @@ class Recorder:
         self.policy = policy
         self.seen = seen
         self.truth = truth
-        self._row_dtype = _row_dtype(n_items)
+        self.row_dtype = row_dtype(n_items)
         self._arrival = arrival or Streams.system().stream("arrival")
         self._spools: dict[tuple[int, str, tuple[str, ...]], Spool] = {}
 
@@ -320,7 +221,7 @@ class Recorder:
         columns: Columns = {
             "senders": clients,
             "lengths": block.lengths,
-            "rows": block.rows.astype(self._row_dtype),
+            "rows": block.rows.astype(self.row_dtype),
         }
         if block.counts is not None:
             columns["counts"] = block.counts
@@ -368,7 +269,7 @@ class Recorder:
         if messages.tags is not None:
             columns["tags"] = messages.tags
         if isinstance(block, RowBlock):
-            columns["rows"] = block.rows.astype(self._row_dtype)
+            columns["rows"] = block.rows.astype(self.row_dtype)
             # The counts of hidden rows are words like their values, and as large as a payload.
             if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
                 columns["counts"] = block.counts
@@ -411,7 +312,3 @@ def name_and_number(file: Path) -> tuple[str, int]:
     """Name and number of a stored block."""
     kind, _, number = file.stem.rpartition("-")
     return kind, int(number)
-
-
-def _row_dtype(n_items: int) -> np.dtype[Any]:
-    return np.dtype(np.uint16 if n_items <= 2**16 else np.uint32)
