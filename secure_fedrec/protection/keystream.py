@@ -33,12 +33,17 @@ class Keystream:
         self._first = Cipher(cipher, modes.ECB()).encryptor().update(_FIRST)  # noqa: S305
         self._rest = Cipher(cipher, modes.GCM(bytes(12))).encryptor()
 
-    def fill(self, out: memoryview) -> None:
-        """Overwrite n contiguous bytes with the next n bytes.
+    def fill(self, out: memoryview | bytearray) -> None:
+        """Overwrite n contiguous bytes, of whatever items, with the next n bytes.
 
         Raises:
+            TypeError: they are not contiguous.
             ValueError: the stream has no n bytes left.
         """
+        view = memoryview(out)
+        if view.nbytes == 0:
+            return
+        out = view.cast("B")
         if self._first:
             begun = min(len(self._first), len(out))
             out[:begun] = self._first[:begun]

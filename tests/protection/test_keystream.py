@@ -45,6 +45,19 @@ def test_other_keys_have_other_streams() -> None:
     assert len({bytes(out) for out in streams}) == 3
 
 
+@pytest.mark.parametrize("begun", [0, 20, 32, 100])
+def test_whatever_holds_the_bytes_is_filled(begun: int) -> None:
+    """Wider items, several dimensions, arrays of bytes; what is not contiguous costs no bytes."""
+    expected = counter_mode(begun + 200)[begun:]
+    for out in (bytearray(200), np.zeros((10, 20), np.uint8), np.zeros((5, 5), np.uint64)):
+        stream = Keystream(KEY)
+        stream.fill(bytearray(begun))
+        with pytest.raises(TypeError, match="contiguous"):
+            stream.fill(np.zeros(400, np.uint8)[::2].data)
+        stream.fill(out if isinstance(out, bytearray) else out.data)
+        assert bytes(out) == expected
+
+
 @pytest.mark.parametrize("size", [0, 16, 31, 33])
 def test_a_key_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="key"):

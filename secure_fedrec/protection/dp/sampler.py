@@ -24,7 +24,7 @@ _MOST_TIES = 64
 def secret_words(count: int) -> WordArray:
     """uint64[count], uniform: AES-256-CTR under a key that the operating system drew just now."""
     out = np.empty(count, dtype="<u8")
-    Keystream(secrets.token_bytes(32)).fill(out.view(np.uint8).data)
+    Keystream(secrets.token_bytes(32)).fill(out.data)
     return out
 
 

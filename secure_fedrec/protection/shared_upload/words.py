@@ -24,7 +24,11 @@ class UniformWords:
         self._stream = Keystream(key)
 
     def draw(self, rows: int, width: int, codec: FixedPoint) -> RingArray:
-        """The next [rows, width] elements of the ring of ``codec``."""
+        """The next [rows, width] elements of the ring of ``codec``.
+
+        Raises:
+            ValueError: the stream has ended, after 2^36 bytes.
+        """
         words = np.empty((rows, width), dtype=f"<u{codec.dtype().nbytes}")
-        self._stream.fill(words.reshape(-1).view(np.uint8).data)
+        self._stream.fill(words.data)
         return codec.reduce(words.astype(codec.dtype, copy=False))

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Identity, Kind, MaskingConfig, Roster
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Context, Envelope, labelled_hash
+from secure_fedrec.protection.masking.agreed.formats import (
+    SERVER,
+    Context,
+    Envelope,
+    labelled_hash,
+    seal_for_server,
+)
 from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.round.keys import (
     SERVER_PURPOSES,
@@ -49,6 +56,21 @@ def messages_of(s: Any) -> dict[Kind, bytes]:
         found[Kind(s.replies[7][1])] = s.replies[7]
         s._deliver()
         s.outgoing = s.server.close_step()
+
+
+@pytest.mark.parametrize("payload", [b"", memoryview(b""), b"p", memoryview(b"payload")])
+def test_macs_are_gmac_whatever_stands_behind_them(payload: bytes | memoryview) -> None:
+    """With a payload and without one; and no key but one of AES-256 makes any."""
+    key, head = bytes(range(32)), b"head"
+    envelope = Envelope.decode(seal_for_server(key, CONTEXT, Kind.REVEAL, 3, head, payload))
+    gmac = Cipher(algorithms.AES256(key), modes.GCM(bytes(12))).encryptor()
+    gmac.authenticate_additional_data(CONTEXT.prefix(Kind.REVEAL, 3, head) + bytes(payload))
+    gmac.finalize()
+    assert envelope.proof == gmac.tag
+    envelope.authenticate(key)
+    for short in (16, 24):
+        with pytest.raises(ValueError, match="key"):
+            seal_for_server(bytes(short), CONTEXT, Kind.REVEAL, 3, head, payload)
 
 
 def test_headers_are_refused_byte_by_byte(scene: Any) -> None:
