@@ -2,7 +2,8 @@
 
 The command line itself is ``audits.command_line``, which imports what the command needs. That may
 take seconds, so nothing is imported here that an interrupt could hit before it is taken care of:
-Ctrl-C at any moment, imports included, ends with one line and exit code 130.
+Ctrl-C at any moment, imports included, ends with one line and exit code 130; so does being
+terminated (143), or left by the terminal (129).
 """
 
 import contextlib
@@ -16,7 +17,11 @@ from types import FrameType
 
 from audits.terminal import spoken_streams
 
-EXIT_INTERNAL, EXIT_INTERRUPTED = 4, 130
+EXIT_INTERNAL = 4
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
+_KILLED = 128
+"""What shells add to the number of a signal that ended a process, for its exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,12 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    interrupts = _Interrupts()
-    ours = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # What somebody else handles, or has made this process deaf to, stays so.
+    whole = _ENDINGS if arguments is None else ()
+    ours = [number for number in whole if signal.getsignal(number) in _UNHANDLED]
+    interrupts = _Interrupts(ours)
     hint: Callable[[], str] = str
     try:
-        if ours:
-            signal.signal(signal.SIGINT, _leave)
+        interrupts.handle(_leave)
         from audits import command_line  # noqa: PLC0415 - after the handler
 
         parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
@@ -52,17 +58,16 @@ def _main(arguments: Sequence[str] | None) -> int:
             reuse_freed_memory()
         if ours:
             sys.unraisablehook = interrupts.unraised
-            signal.signal(signal.SIGINT, interrupts.raised)
+        interrupts.handle(interrupts.raised)
         hint = partial(command_line.resumption, parsed)
         code = command_line.run(parsed)
-        if ours:
-            signal.signal(signal.SIGINT, _leave)  # the interpreter takes a while to end
+        interrupts.handle(_leave)  # the interpreter takes a while to end
         return code
     except KeyboardInterrupt:
-        return _interrupted(hint, ours=ours)
+        return _interrupted(interrupts, hint)
     except Exception:
         if interrupts.seen:  # a library has made another error of it
-            return _interrupted(hint, ours=ours)
+            return _interrupted(interrupts, hint)
         import traceback  # noqa: PLC0415 - slower to import than an interrupt may take
 
         with contextlib.suppress(OSError):
@@ -72,14 +77,24 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 class _Interrupts:
-    """Interrupts of a running command, those that a library has swallowed included."""
+    """Interrupts of a running command, those that a library has swallowed included.
 
-    def __init__(self) -> None:
-        self.seen = False
+    Args:
+        numbers: signals that are taken care of.
+    """
 
-    def raised(self, _signal: int, _frame: FrameType | None) -> None:
-        """Handle the signal."""
-        self.seen = True
+    def __init__(self, numbers: Sequence[int] = ()) -> None:
+        self._numbers = numbers
+        self.seen: int | None = None
+
+    def handle(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        """Let a function handle them."""
+        for number in self._numbers:
+            signal.signal(number, handler)
+
+    def raised(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self.seen = number
         raise KeyboardInterrupt
 
     def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
@@ -88,17 +103,16 @@ class _Interrupts:
         It is as safe as a kill, which every file of a run withstands.
         """
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            _leave(signal.SIGINT, None)
+            _leave(self.seen or signal.SIGINT, None)
         else:
             sys.__unraisablehook__(unraisable)
 
 
-def _interrupted(hint: Callable[[], str], *, ours: bool) -> int:
-    if ours:
-        signal.signal(signal.SIGINT, _leave)
+def _interrupted(interrupts: _Interrupts, hint: Callable[[], str]) -> int:
+    interrupts.handle(_leave)
     with contextlib.suppress(OSError):
         print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
-    return EXIT_INTERRUPTED
+    return _KILLED + (interrupts.seen or signal.SIGINT)
 
 
 def _open_streams() -> None:
@@ -116,11 +130,11 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does by itself
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> None:
+def _leave(number: int, _frame: FrameType | None) -> None:
     """End the process at once, whatever it is importing."""
     with contextlib.suppress(OSError):
         os.write(2, b"secure-fedrec: interrupted\n")
-    os._exit(EXIT_INTERRUPTED)
+    os._exit(_KILLED + number)
 
 
 if __name__ == "__main__":

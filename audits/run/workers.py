@@ -125,7 +125,9 @@ def _serve(
     work: Callable[[int], object], pipe: Connection, ours: Sequence[Connection], parent: int
 ) -> None:
     """Do what is asked for until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who forked it takes care of interrupts
+    for number in (signal.SIGINT, signal.SIGHUP):  # who forked it takes care of interrupts
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
         if os.getppid() != parent:

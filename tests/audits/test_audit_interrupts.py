@@ -1,9 +1,10 @@
-"""Ctrl-C at any moment: one line, exit code 130, and a run that goes on."""
+"""Ctrl-C, or an end from outside, at any moment: one line, an exit code, a run that goes on."""
 
 import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from audits import cli, command_line
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ENTRY = "import sys; from audits.cli import main; sys.exit(main())"  # what pip's script does
 
 
@@ -24,8 +26,47 @@ def begin(*words: str | Path, options: tuple[str, ...] = ()) -> "subprocess.Pope
         stderr=subprocess.PIPE,
         text=True,
         # A suite that runs in the background is born deaf to interrupts, and so are its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        preexec_fn=hear_all,  # noqa: PLW1509
     )
+
+
+def hear_all() -> None:
+    for ending in ENDINGS:
+        signal.signal(ending, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_forecast_that_is_ended_leaves_nothing(
+    ending: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--dry-run`` runs a few rounds in a folder among the temporary files, and takes it away."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    words = ("audit", "--dry-run", "--set", "data.clients=2000", "--quiet")
+    with begin(*words, "--set", "data.items=2000") as process:
+        while process.poll() is None and not list(tmp_path.glob("*/transcript")):
+            time.sleep(0.01)
+        process.send_signal(ending)
+        stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (128 + ending, "")
+    assert stderr.splitlines()[-1] == "secure-fedrec: interrupted"
+    assert [each.name for each in tmp_path.iterdir() if each.name != "secure-fedrec-0"] == []
+
+
+def test_who_is_deaf_to_an_ending_stays_so() -> None:
+    """As under ``nohup``."""
+    program = """
+import signal, sys
+from audits import cli, command_line
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+sys.argv = ["secure-fedrec", "explain"]
+command_line.run = lambda _: signal.raise_signal(signal.SIGHUP) or 7
+sys.exit(cli.main())
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (7, "")
 
 
 @pytest.mark.parametrize("module", ["argparse", "numpy._core", "scipy", "numba"])
@@ -44,8 +85,9 @@ def test_while_modules_are_imported(module: str) -> None:
     assert (process.returncode, stdout, said) == (130, "", ["secure-fedrec: interrupted"])
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_while_rounds_are_trained(
-    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+    ending: int, write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
 ) -> None:
     small["algorithm"]["rounds"] = 60
     config, quiet, out = write_config(small), tmp_path / "quiet", tmp_path / "out"
@@ -56,11 +98,11 @@ def test_while_rounds_are_trained(
         with begin("train", config, "--out", out, "--quiet", *resumed) as process:
             assert process.stdout is not None
             printed += [process.stdout.readline() for _ in range(9)]
-            process.send_signal(signal.SIGINT)
+            process.send_signal(ending)
             rest, err = process.communicate(timeout=60)
         printed += rest.splitlines(keepends=True)
         complaint = [line for line in err.splitlines() if "projected" not in line]
-        assert process.returncode == 130
+        assert process.returncode == 128 + ending
         assert complaint == ["secure-fedrec: interrupted; continue with --resume"]
     code, rest, _ = command("train", config, "--out", out, "--quiet", "--resume")
     assert code == 0
@@ -127,12 +169,14 @@ def as_a_process(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def run(body: Callable[[], int], given: Any = signal.default_int_handler) -> int:
         monkeypatch.setattr(sys, "argv", ["secure-fedrec", "explain"])
         monkeypatch.setattr(command_line, "run", lambda _: body())
-        handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+        handlers = {ending: signal.getsignal(ending) for ending in ENDINGS}
+        hook = sys.unraisablehook
         signal.signal(signal.SIGINT, given)
         try:
             return cli.main()
         finally:
-            signal.signal(signal.SIGINT, handler)
+            for ending, handler in handlers.items():
+                signal.signal(ending, handler)
             sys.unraisablehook = hook
 
     return run
