@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from time import process_time
 
 import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
 
@@ -67,7 +68,7 @@ def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
     """Print what an audit will take and what its gates can see."""
     dataset = load_dataset(config, arguments.data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
-    found = forecast(federation, dataset, progress=not arguments.quiet)
+    found = forecast(federation, dataset, started=process_time(), progress=not arguments.quiet)
     if arguments.json:
         _emit(dataclasses.asdict(found))
         return 0

@@ -12,7 +12,7 @@ from attacks import SUITE
 from attacks.scoring.measures import Gained
 from attacks.suite import MEASURES
 from audits.explain.cards import layer_names, layers_named
-from audits.explain.figures import figure_cards
+from audits.explain.figures import KEYS_TOO, figure_cards
 from audits.explain.keys import Key, absent, keys, keys_named
 from audits.explain.schema import config_schema
 from audits.gates.gate import METRICS
@@ -43,7 +43,8 @@ def explain(arguments: argparse.Namespace) -> int:
 
 def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
     kind, cards = _cards(name)
-    found = () if kind in ("attack", "layer") else keys_named(name)
+    asked = kind != "figure" or name in KEYS_TOO
+    found = () if kind in ("attack", "layer") else keys_named(name, algorithms=asked)
     if not cards and not found:
         raise _unknown(name, quiet=quiet)
     if as_json:

@@ -23,6 +23,9 @@ def figure_cards(name: str) -> list[dict[str, str]]:
     return cards
 
 
+KEYS_TOO = frozenset({"accuracy", "epsilon"})
+"""Figures whose names keys of algorithms have too; for no other are algorithms imported."""
+
 _UTILITY = "the run's utility on test examples, mean over the folds"
 _ALONE = "by max or min, without attack and adversary"
 

@@ -225,15 +225,19 @@ def _table(
         yield from _table(f"{path}.{name}", inner, places)
 
 
-def keys_named(name: str) -> tuple[Key, ...]:
-    """The meanings of a key: by its path, by its table, or by the end of its path."""
+def keys_named(name: str, *, algorithms: bool = True) -> tuple[Key, ...]:
+    """The meanings of a key: by its path, by its table, or by the end of its path.
+
+    Args:
+        name: of it.
+        algorithms: whether it may be a key that an algorithm decides about.
+    """
     # What no algorithm decides about is found before any is imported, with what it brings along.
     few = _merged((*_at_the_top(), *_of_the_rest()))
-    return (
-        _starting(few, name)
-        or _starting(keys(), name)
-        or tuple(key for key in keys() if key.path.endswith(f".{name}"))
-    )
+    if found := _starting(few, name):
+        return found
+    every = keys() if algorithms else few
+    return _starting(every, name) or tuple(key for key in every if key.path.endswith(f".{name}"))
 
 
 def _starting(every: Sequence[Key], name: str) -> tuple[Key, ...]:

@@ -2,20 +2,23 @@
 
 Memory and disk follow from the sizes of everything; seconds are measured: some rounds of the run,
 of its plain twin, and every attack on what they recorded are tried in a folder that is thrown away,
-and laid out over the whole. Nothing of them is kept.
+and laid out over the whole. The clients behind a figure there are those that its gate can see.
+Nothing of them is kept.
 """
 
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from time import process_time
+from typing import NamedTuple
 
 from tqdm import tqdm
 
-from attacks import SUITE, GroundTruth, evaluate
+from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.planted.controls import positive_controls
 from attacks.scoring.measures import Gained
 from attacks.suite import MEASURES
@@ -32,8 +35,11 @@ from secure_fedrec.engines import RecordedRun, table_digest
 _SOON = 20.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
 
-_STARTED = 2.0
-"""Seconds of starting, reading data and writing a report."""
+_REPORT = 1.0
+"""Seconds of writing a report."""
+
+_MORE = 9
+"""Rounds that are tried besides, to see what attacks take more for a round more."""
 
 _POWER = 0.8
 
@@ -44,7 +50,7 @@ class GatePower:
 
     Args:
         gate: its name.
-        clients: behind its figure.
+        clients: about how many are behind its figure, by the rounds that were tried.
         least: figure from which the gate is decided in four of five runs, however much clients
             differ; None where it needs no figure of clients, or has too few.
     """
@@ -74,12 +80,15 @@ class Forecast:
     gates: tuple[GatePower, ...]
 
 
-def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool = True) -> Forecast:
+def forecast(
+    federation: Federation[Task], dataset: Dataset, *, started: float, progress: bool = True
+) -> Forecast:
     """Try an audit for as long as it takes to know it.
 
     Args:
         federation: what is to be run.
         dataset: its data, with all folds.
+        started: seconds that it took to come this far, which the audit takes as well.
         progress: whether to show a progress bar.
 
     Raises:
@@ -89,12 +98,14 @@ def forecast(federation: Federation[Task], dataset: Dataset, *, progress: bool =
     folds = len(dataset.folds)
     parts = memory_parts(federation, folds)
     require_memory(federation.config, parts)
+    seconds, findings = _tried(federation, folds, progress=progress)
+    seconds["start, controls and report"] += started
     return Forecast(
-        seconds=_seconds(federation, folds, progress=progress),
+        seconds=seconds,
         memory_gb=sum(parts.values()) / 1e9,
         disk_gb=disk / 1e9,
         lowered=tuple(filter(None, (crew.lowered for crew in crews(federation, folds)))),
-        gates=tuple(gate_power(gate, federation) for gate in federation.config.gates),
+        gates=tuple(gate_power(gate, federation, findings) for gate in federation.config.gates),
     )
 
 
@@ -108,45 +119,72 @@ def _beside(federation: Federation[Task]) -> float:
 # --- seconds --------------------------------------------------------------------------------------
 
 
-def _seconds(federation: Federation[Task], folds: int, *, progress: bool) -> dict[str, float]:
+def _tried(
+    federation: Federation[Task], folds: int, *, progress: bool
+) -> tuple[dict[str, float], list[Finding]]:
+    """Seconds by part, and what attacks found in the rounds that were tried."""
     config = federation.config
     rounds, kept = config.algorithm.rounds, len(config.recording.payload_rounds)
     with tempfile.TemporaryDirectory(prefix="secure-fedrec-") as scratch:
-        run = _fresh_run(federation, Path(scratch))
-        tried = _tried_rounds(rounds)
-        spent = [
-            _round(run, round_)
-            for round_ in tqdm(tried, desc="trying", unit="round", disable=not progress)
-        ]
-        usual = fmean(spent[1:] or spent)
-        found = {
-            "training": max(0.0, spent[0] - usual) + usual * rounds,
-            "other folds": (folds - 1) * usual * rounds,
-            "plain twin": _twin_round(federation, run) * rounds if config.run.check_lossless else 0,
-        }
+        run, tried = _fresh_run(federation, Path(scratch)), _tried_rounds(rounds)
+        bar = partial(tqdm, desc="trying", unit="round", disable=not progress)
+        spent = [_round(run, round_) for round_ in bar(tried)]
         truth = ground_truth(
             federation.task.secrets(),
             run.truth,
             name=config.data.name,
             denoisers=federation.denoiser_clients,
         )
-        timed = _attacks(config, run, truth)
-        loading = 0.0
+        timed, findings = _attacks(config, run, truth)
+        loading, each, more = 0.0, 0.5 * _of_all_rounds(timed) / len(tried), []
         if sum(timed.values()) < _SOON:
-            again = _attacks(config, run, truth)
+            again, findings = _attacks(config, run, truth)
             loading, timed = max(0.0, sum(timed.values()) - sum(again.values())), again
-    once = sum(seconds for name, seconds in timed.items() if _reads_one_round(name))
-    grown = (1.0 + rounds / len(tried)) / 2
-    found["attacks"] = loading + once * max(1, kept) + (sum(timed.values()) - once) * grown
+            more = [_round(run, round_) for round_ in bar(_more_rounds(rounds, sum(spent)))]
+        if more:
+            longer, _ = _attacks(config, run, truth, all_rounds=True)
+            each = max(0.0, _of_all_rounds(longer) - _of_all_rounds(timed)) / len(more)
+        training = _training(spent, more, rounds, kept)
+        found = {
+            "training": training.first + training.usual * rounds + training.kept,
+            "other folds": (folds - 1) * training.usual * rounds,
+            "plain twin": _twin_round(federation, run) * rounds if config.run.check_lossless else 0,
+        }
+    whole = _of_all_rounds(timed)
+    once = (sum(timed.values()) - whole) * max(1, kept)
+    found["attacks"] = loading + once + whole + each * (rounds - len(tried))
     start = process_time()
     positive_controls()
-    found["start, controls and report"] = process_time() - start + _STARTED
-    return found
+    found["start, controls and report"] = process_time() - start + _REPORT
+    return found, findings
+
+
+class _Training(NamedTuple):
+    """Seconds of training: what the first round takes more, any round, what recorded ones do."""
+
+    first: float
+    usual: float
+    kept: float
+
+
+def _training(spent: Sequence[float], more: Sequence[float], rounds: int, kept: int) -> _Training:
+    """From the rounds tried: the first, one that is recorded (``_fresh_run``), and others."""
+    first, *others = spent
+    recorded = others.pop(len(spent) // 2 - 1) if len(others) > 1 else None
+    usual = fmean([*others, *more] or spent)
+    extra = 0.0 if recorded is None else max(0.0, recorded - usual)
+    return _Training(max(0.0, first - usual), usual, extra * min(kept, rounds))
 
 
 def _tried_rounds(rounds: int) -> list[int]:
     """The first, which loads what it needs, and the middle of each third: fillings change."""
     return sorted({1, *(max(1, math.ceil(rounds * part / 6)) for part in (1, 3, 5))})
+
+
+def _more_rounds(rounds: int, seconds: float) -> range:
+    """Rounds behind those tried, which took so many seconds: none where that is long."""
+    first = _tried_rounds(rounds)[-1] + 1
+    return range(first, min(rounds, first + _MORE - 1) + 1 if seconds < _SOON else first)
 
 
 def _fresh_run(federation: Federation[Task], folder: Path) -> RecordedRun:
@@ -183,16 +221,27 @@ def _twin_round(federation: Federation[Task], run: RecordedRun) -> float:
     return process_time() - start
 
 
-def _attacks(config: AuditConfig, run: RecordedRun, truth: GroundTruth) -> dict[str, float]:
-    """Seconds of each attack by all adversaries, on what was tried."""
+def _attacks(
+    config: AuditConfig, run: RecordedRun, truth: GroundTruth, *, all_rounds: bool = False
+) -> tuple[dict[str, float], list[Finding]]:
+    """Seconds of each attack by all adversaries on what was tried, and what they found.
+
+    Where ``all_rounds``, of those that read more than one round.
+    """
     transcript, held = run.transcript.held(), replace(truth, recorded=truth.recorded.held())
-    spent = dict.fromkeys(config.attacks, 0.0)
+    names = [name for name in config.attacks if not (all_rounds and _reads_one_round(name))]
+    spent, findings = dict.fromkeys(names, 0.0), []
     for adversary in config.adversaries:
-        for name in config.attacks:
+        for name in names:
             start = process_time()
-            evaluate(SUITE[name], adversary, transcript, held, seed=config.seed)
+            findings.append(evaluate(SUITE[name], adversary, transcript, held, seed=config.seed))
             spent[name] += process_time() - start
-    return spent
+    return spent, findings
+
+
+def _of_all_rounds(timed: Mapping[str, float]) -> float:
+    """Seconds of the attacks that read more than one round."""
+    return sum(seconds for name, seconds in timed.items() if not _reads_one_round(name))
 
 
 def _reads_one_round(name: str) -> bool:
@@ -202,19 +251,28 @@ def _reads_one_round(name: str) -> bool:
 # --- power ----------------------------------------------------------------------------------------
 
 
-def gate_power(gate: GateConfig, federation: Federation[Task]) -> GatePower:
+def gate_power(
+    gate: GateConfig, federation: Federation[Task], findings: Sequence[Finding] = ()
+) -> GatePower:
     """What a gate can see: see ``GatePower``.
 
     Args:
         gate: the gate.
         federation: says how many clients there are, and how many rounds an attack may choose from.
+        findings: of attacks on some rounds, which say how many clients are behind a figure; all of
+            them are, where there is none of the gate's attack.
     """
     config = federation.config
     adversary = next((each for each in config.adversaries if each.name == gate.adversary), None)
     own = () if adversary is None else adversary.members("client") or ()
-    clients = federation.task.facts.clients - len(own)
+    clients, there = federation.task.facts.clients - len(own), True
+    for found in findings:
+        if (found.attack, found.adversary) == (gate.attack, gate.adversary) and found.measured:
+            clients = _behind(found, clients, config)
+            there = found.figures.get(gate.metric) is not None
     bound = getattr(gate, gate.bound)
-    if gate.attack is None or gate.metric not in MEASURES or clients < FEWEST_CLIENTS:
+    of_clients = there and gate.attack is not None and gate.metric in MEASURES
+    if not of_clients or gate.attack is None or clients < FEWEST_CLIENTS:
         return GatePower(gate=gate.name, clients=clients, least=None)
     tried = 1
     if _reads_one_round(gate.attack):
@@ -225,6 +283,22 @@ def gate_power(gate: GateConfig, federation: Federation[Task]) -> GatePower:
     # Exact intervals of shares are wider than normal ones, by a client or so.
     least = _surely(float(bound), end, low, deviations, 1.0 / clients)
     return GatePower(gate=gate.name, clients=clients, least=least)
+
+
+def _behind(found: Finding, clients: int, config: AuditConfig) -> int:
+    """How many of so many clients will be behind a figure, by what is behind it in tried rounds.
+
+    Where not all are invited, or recorded, more rounds show others; those of named senders do not.
+    """
+    share = min(1.0, found.units.get("clients", 0) / clients)
+    if len(found.rounds) > 1:
+        times = config.algorithm.rounds / len(found.rounds)
+    elif _reads_one_round(found.attack) or config.recording.payload_senders is not None:
+        times = 1.0
+    else:
+        times = float(max(1, len(config.recording.payload_rounds)))
+    seen: float = 1.0 - (1.0 - share) ** times
+    return round(clients * seen)
 
 
 def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:

@@ -66,11 +66,32 @@ def compile_cached(loop: Callable[..., object], *, nogil: bool = False) -> Any:
     from numba.core import config  # noqa: PLC0415
 
     with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-        return njit(cache=True, nogil=nogil)(loop)
+        return _forgiving(njit(cache=True, nogil=nogil)(loop))
     if folder := _own_folder():
         config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-        return njit(cache=True, nogil=nogil)(loop)
+        return _forgiving(njit(cache=True, nogil=nogil)(loop))
     return njit(nogil=nogil)(loop)
+
+
+def _forgiving(compiled: Any) -> Any:
+    """A compiled loop that does without a cache that cannot be written: its disk is full, say."""
+    kept = compiled._cache
+    save = kept.save_overload
+
+    def save_overload(signature: Any, data: Any) -> None:
+        try:
+            save(signature, data)
+        except OSError as refused:
+            _tell_unwritten(kept.cache_path, refused.strerror or str(refused))
+
+    kept.save_overload = save_overload
+    return compiled
+
+
+@cache
+def _tell_unwritten(folder: str | Path, problem: str) -> None:
+    told = f"{folder}: {problem}; loops are compiled anew in every process: name a folder that"
+    warnings.warn(f"{told} can be written in NUMBA_CACHE_DIR", RuntimeWarning, stacklevel=2)
 
 
 @cache
@@ -88,6 +109,5 @@ def _own_folder() -> Path | None:
         if stat.S_ISDIR(found.st_mode) and not foreign:
             return folder
         problem = "others may write it"
-    told = f"{folder}: {problem}; loops are compiled anew in every process: name a folder that"
-    warnings.warn(f"{told} can be written in NUMBA_CACHE_DIR", RuntimeWarning, stacklevel=2)
+    _tell_unwritten(folder, problem)
     return None

@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +21,7 @@ from audits.explain import keys as every
 from audits.explain.cards import layer_names, layers_named
 from audits.explain.command import SCHEMAS
 from audits.explain.fields import facts_of
-from audits.explain.figures import figure_cards
+from audits.explain.figures import KEYS_TOO, figure_cards
 from audits.explain.keys import Key, keys, keys_named
 from audits.explain.schema import config_schema
 from audits.gates.gate import METRICS
@@ -403,3 +405,20 @@ def test_an_algorithm_without_its_extra_is_told(
     wrong = raw_preset("quickstart")
     wrong["algorithm"]["rnak"] = 2
     assert not validator.is_valid(wrong)
+
+
+def test_a_figure_is_explained_without_the_algorithms() -> None:
+    """Unless one of their keys has its name, none of what they bring along is imported for it."""
+    differ = {name for name in METRICS if keys_named(name, algorithms=False) != keys_named(name)}
+    assert differ == KEYS_TOO
+    program = """
+import sys
+from audits import cli
+for name in ("rmse", "precision_gain", "lossless"):
+    assert cli.main(["explain", name, "--quiet"]) == 0
+print(sorted({"torch", "sklearn", "opacus", "matplotlib"} & set(sys.modules)))
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"

@@ -12,7 +12,7 @@ import pytest
 from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
-from audits.run.forecast import gate_power
+from audits.run.forecast import _training, gate_power
 from audits.run.memory import Crew, crews, memory_parts
 from secure_fedrec.evaluation.intervals import share_interval
 
@@ -130,6 +130,47 @@ def test_memory_is_that_of_the_clients_who_are_invited(small: dict[str, Any]) ->
     )
     assert few[words] == pytest.approx(everybody[words] / 10, rel=0.05)
     assert few[pairs] < everybody[pairs]
+
+
+@pytest.mark.parametrize("limited", ["cohort", "senders"])
+def test_a_gate_sees_the_clients_that_are_recorded(
+    limited: str, write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    """As many as the audit then has behind its figures, not all of the federation."""
+    small["data"]["clients"] = 100
+    small["algorithm"]["rounds"] = 12
+    if limited == "cohort":
+        small["cohort"] = {"clients_per_round": 20}
+    else:
+        small["recording"]["payload_senders"] = [0, 1, 2]
+    config, out = write_config(small), tmp_path / "run"
+    told = json.loads(command("audit", config, "--dry-run", "--quiet", "--json")[1])
+    (gate,) = (each for each in told["gates"] if each["gate"].startswith("server/lattice"))
+    command("audit", config, "--out", out, "--quiet")
+    report = json.loads((out / "report.json").read_text())
+    found = {(each["attack"], each["adversary"]): each for each in report["findings"]}
+    lattice = found["lattice", "server"]
+    behind = lattice["units"]["clients"]
+    assert behind < 20
+    assert gate["least"] is None
+    assert gate["clients"] <= 1.5 * behind + 3
+
+
+@pytest.mark.parametrize(
+    ("spent", "more", "expected"),
+    [
+        ([5.0, 9.0, 1.0], [], (4.0, 1.0, 16.0)),
+        ([5.0, 9.0, 1.0], [1.0, 4.0], (3.0, 2.0, 14.0)),
+        ([5.0, 1.0], [], (4.0, 1.0, 0.0)),
+        ([5.0], [], (0.0, 5.0, 0.0)),
+        ([1.0, 2.0, 3.0], [], (0.0, 3.0, 0.0)),
+    ],
+)
+def test_a_round_that_is_recorded_is_no_usual_one(
+    spent: list[float], more: list[float], expected: tuple[float, ...]
+) -> None:
+    """The second of three rounds tried is; two of twenty are to be."""
+    assert tuple(_training(spent, more, rounds=20, kept=2)) == expected
 
 
 @pytest.mark.parametrize(("metric", "clients"), [("support_auc", 60), ("linked_share", 200)])

@@ -1,6 +1,8 @@
 """Compiled loops: late, and from a cache wherever there is a folder of one's own."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,3 +76,29 @@ def test_code_of_others_is_never_loaded(
     with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as told:
         assert _own_folder.__wrapped__() is None
     assert str(own) in str(told[0].message)
+
+
+def test_a_folder_that_is_full_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    """No file may grow beyond a kilobyte: what was compiled is used, and the folder is named."""
+    (tmp_path / "loop.py").write_text(LOOP)
+
+    def no_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    paths = os.pathsep.join((str(tmp_path), *sys.path))
+    cache = tmp_path / "cache"
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "always::RuntimeWarning", "-c", RUN],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths},
+        preexec_fn=no_room,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("0 ")
+    told = [line for line in ended.stderr.splitlines() if "RuntimeWarning" in line]
+    assert len(told) == 1
+    assert f"{cache}" in told[0]
+    assert "loops are compiled anew in every process" in told[0]
