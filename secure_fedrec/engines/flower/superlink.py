@@ -3,6 +3,7 @@
 import time
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -33,6 +34,7 @@ from secure_fedrec.errors import HostError
 
 _APP = Path(__file__).with_name("app")
 _PATIENCE = 180.0
+_ENDING = 20.0
 _TRIES = 4
 
 
@@ -132,7 +134,16 @@ class Link:
         return grid
 
     def close(self) -> None:
-        """End the run's connections."""
+        """End the run's connections, for as long as that may take.
+
+        A pool of connections whose lock nobody gives back, as has been seen of the library's, would
+        be waited for without end: what is open then ends with the process.
+        """
+        ending = Thread(target=self._end, name="ending", daemon=True)
+        ending.start()
+        ending.join(_ENDING)
+
+    def _end(self) -> None:
         if self._beats is not None and self._beats.is_running:
             self._beats.stop()
         if self._grid is not None:
