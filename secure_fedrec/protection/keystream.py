@@ -1,10 +1,11 @@
 """Keystreams: AES-256 in counter mode, blocks numbered from zero, as fast as the library's GCM.
 
 OpenSSL's GCM uses the wide AES instructions of recent processors, its counter mode does not: where
-there are any, GCM takes less than half the time, and elsewhere about as much. Under a nonce of
-zeros GCM encrypts by counter mode from block 2 on (NIST SP 800-38D, sections 7.1 and 6.5). So
-blocks 0 and 1 come from AES itself and all others are GCM's ciphertext of zeros; its tag, which
-would say nothing new, is never made. GCM ends after 2^32 - 2 blocks, with an error.
+there are any, GCM takes less than half the time. Under a nonce of zeros GCM encrypts by counter
+mode from block 2 on (NIST SP 800-38D, sections 7.1 and 6.5). So blocks 0 and 1 come from AES itself
+and all others are GCM's ciphertext of zeros; its tag, which would say nothing new, is never made.
+GCM ends after 2^32 - 2 blocks, with an error. Blocks 0 and 1 are GCM's own secrets under the same
+key, so a key of a keystream must never serve GCM beside.
 """
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes

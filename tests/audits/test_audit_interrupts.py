@@ -1,6 +1,7 @@
 """Ctrl-C, or an end from outside, at any moment: one line, an exit code, a run that goes on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -50,7 +51,8 @@ def test_a_forecast_that_is_ended_leaves_nothing(
         stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (128 + ending, "")
     assert stderr.splitlines()[-1] == "secure-fedrec: interrupted"
-    assert [each.name for each in tmp_path.iterdir() if each.name != "secure-fedrec-0"] == []
+    compiled = f"secure-fedrec-{os.getuid()}"
+    assert [each.name for each in tmp_path.iterdir() if each.name != compiled] == []
 
 
 def test_who_is_deaf_to_an_ending_stays_so() -> None:

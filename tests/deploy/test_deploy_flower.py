@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from secure_fedrec.engines import LocalEngine, table_digest
+from secure_fedrec.engines.flower import superlink
 from secure_fedrec.engines.flower.environment import SWITCHES, require_quiet
 from secure_fedrec.engines.flower.messages import ACTION, data_of, message_to
 from secure_fedrec.engines.flower.scrub import scrubbed
@@ -190,3 +193,22 @@ def test_nothing_begins_while_flower_would_speak_to_others(name: str) -> None:
             del environment[name]
         with pytest.raises(ConfigError, match=name):
             require_quiet(environment)
+
+
+def test_a_link_ends_though_its_connections_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that waits for a lock that nobody gives back; what is left ends with the process."""
+    monkeypatch.setattr(superlink, "_ENDING", 0.05)
+    waiting, given_back, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def close() -> None:
+        waiting.set()
+        given_back.wait()
+
+    link: Any = superlink.Link.__new__(superlink.Link)
+    link._beats, link._grid = None, SimpleNamespace(close=close)
+    link._control = SimpleNamespace(close=ended.set)
+    link.close()
+    assert waiting.is_set()
+    assert not ended.is_set()
+    given_back.set()
+    assert ended.wait(60)
