@@ -72,8 +72,7 @@ class FloatSession(StackSession):
         width, codec = self._collector.width, self._collector.codec
         sent = upload_messages(self.round, clients, block, width, codec)
         self.wire.meter.count(sent, senders=clients, receivers=None)
-        scatter_add(self._sums, block.rows, block.values)
-        self._counts += np.bincount(block.rows, minlength=len(self._counts))
+        scatter_add(self._sums, block.rows, block.values, counts=self._counts)
 
     def close(self) -> Aggregate:
         """Hand the sums over."""

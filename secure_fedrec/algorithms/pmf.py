@@ -41,6 +41,7 @@ from secure_fedrec.core.kernels import (
     merge_values,
     pair_dot,
     rank_one_rows,
+    segment_dots,
     segment_sum,
 )
 from secure_fedrec.core.special import ndtri
@@ -210,7 +211,7 @@ class PMFStep:
         # With biases a user's vector has its slope beside the column of biases.
         self._users = users if lines is None else _with_slopes(users, lines)
         self._means = None if lines is None else lines.means
-        dots = pair_dot(self._users, _owners(rated.indptr), self._table, rated.items)
+        dots = segment_dots(self._users, rated.indptr, self._table, rated.items)
         self._residuals = self._centred(rated.ratings, rated.indptr) - dots
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
@@ -304,9 +305,8 @@ class PMFStep:
         return ratings if self._means is None else ratings - self._means[_owners(indptr)]
 
     def _predict(self, users: FloatArray, indptr: IntArray, items: IndexArray) -> FloatArray:
-        owners = _owners(indptr)
-        dots = pair_dot(users, owners, self._table, items)
-        return dots if self._means is None else self._means[owners] + dots
+        dots = segment_dots(users, indptr, self._table, items)
+        return dots if self._means is None else self._means[_owners(indptr)] + dots
 
     def _mean_ratings(self) -> FloatArray:
         rated = self._rated
@@ -340,7 +340,7 @@ class PMFStep:
         if self._means is None:
             return rated.ratings
         slopes = self._users[:, -1:]
-        lines = pair_dot(slopes, _owners(rated.indptr), self._table[:, -1:], rated.items)
+        lines = segment_dots(slopes, rated.indptr, self._table[:, -1:], rated.items)
         return np.asarray(self._centred(rated.ratings, rated.indptr) - lines)
 
 

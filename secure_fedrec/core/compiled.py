@@ -15,6 +15,7 @@ from typing import Final, TypeVar, cast
 import numpy as np
 
 from secure_fedrec.core.arrays import (
+    BoolArray,
     FloatArray,
     IndexArray,
     IntArray,
@@ -40,6 +41,40 @@ def released_loop(loop: _Loop) -> _Loop:
 
 
 @compiled_loop
+def segment_dots(
+    users: FloatArray,
+    indptr: IntArray,
+    table: FloatArray,
+    items: IndexArray | IntArray,
+    dots: FloatArray,
+) -> None:
+    """``dots[n] = users[b] . table[items[n]]`` for every n of segment b.
+
+    Four at a time: each is added up in its order, and none waits for the additions of another.
+    """
+    width = table.shape[1]
+    for user in range(len(indptr) - 1):
+        place, stop = indptr[user], indptr[user + 1]
+        while place + 4 <= stop:
+            first, second = items[place], items[place + 1]
+            third, fourth = items[place + 2], items[place + 3]
+            a = b = c = d = 0.0
+            for factor in range(width):
+                own = users[user, factor]
+                a += own * table[first, factor]
+                b += own * table[second, factor]
+                c += own * table[third, factor]
+                d += own * table[fourth, factor]
+            dots[place], dots[place + 1], dots[place + 2], dots[place + 3] = a, b, c, d
+            place += 4
+        for rest in range(place, stop):
+            dot = 0.0
+            for factor in range(width):
+                dot += users[user, factor] * table[items[rest], factor]
+            dots[rest] = dot
+
+
+@compiled_loop
 def rank_one_rows(
     table: FloatArray,
     items: IndexArray | IntArray,
@@ -52,13 +87,10 @@ def rank_one_rows(
 ) -> None:
     """``residuals = r - u . v`` and ``rows = shrink v - residual u``."""
     width = table.shape[1]
+    segment_dots(users, indptr, table, items, residuals)
     for user in range(len(indptr) - 1):
         for row in range(indptr[user], indptr[user + 1]):
-            item = items[row]
-            dot = 0.0
-            for factor in range(width):
-                dot += users[user, factor] * table[item, factor]
-            error = ratings[row] - dot
+            item, error = items[row], ratings[row] - residuals[row]
             residuals[row] = error
             for factor in range(width):
                 rows[row, factor] = shrink * table[item, factor] - error * users[user, factor]
@@ -162,6 +194,40 @@ def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) 
         place = rows[row]
         for factor in range(values.shape[1]):
             target[place, factor] += values[row, factor]
+
+
+@compiled_loop
+def add_counted_rows(
+    target: RingArray, counts: IntArray, rows: IndexArray | IntArray, values: RingArray
+) -> None:
+    """As ``add_rows``; ``counts[rows[n]] += 1`` beside."""
+    for row in range(len(rows)):
+        place = rows[row]
+        counts[place] += 1
+        for factor in range(values.shape[1]):
+            target[place, factor] += values[row, factor]
+
+
+@compiled_loop
+def pick_rows(
+    indptr: IntArray,
+    chosen: BoolArray,
+    rows: IndexArray,
+    values: FloatArray | RingArray,
+    picked_indptr: IntArray,
+    picked_rows: IndexArray,
+    picked: FloatArray | RingArray,
+) -> None:
+    """The chosen rows of every segment, laid end to end, and where each segment then ends."""
+    place = 0
+    for segment in range(len(indptr) - 1):
+        for row in range(indptr[segment], indptr[segment + 1]):
+            if chosen[row]:
+                picked_rows[place] = rows[row]
+                for factor in range(values.shape[1]):
+                    picked[place, factor] = values[row, factor]
+                place += 1
+        picked_indptr[segment + 1] = place
 
 
 @compiled_loop

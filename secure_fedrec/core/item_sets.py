@@ -10,6 +10,11 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 
+_DE_BRUIJN, _TOP_SIX = np.uint64(0x03F79D71B4CB0A89), np.uint64(58)
+_BIT_OF = np.argsort([((int(_DE_BRUIJN) << bit) % 2**64) >> 58 for bit in range(64)])
+"""A word of one bit times this sequence has the number of the bit, of 64, in its top six bits:
+every run of six bits in it is another one (de Bruijn)."""
+
 
 @compiled_loop
 def take_first_distinct(
@@ -75,52 +80,43 @@ def race_unrated(
 
 
 @compiled_loop
-def list_ranks(
+def list_unrated(
     chosen: IndexArray,
     bounds: IntArray,
     sizes: IntArray,
     inverted: BoolArray,
-    stamps: IndexArray,
-    stamp: int,
-    ranks: IndexArray,
+    rated_indptr: IntArray,
+    rated: IndexArray,
+    items: IndexArray,
 ) -> None:
-    """The chosen members of each pool of ``sizes[b]`` ranks, ascending, pool after pool.
+    """The items at some ranks among those that a client has not rated, ascending, client by client.
 
-    Pool b has chosen ``chosen[bounds[b]:bounds[b + 1]]``; where ``inverted``, all others. Few are
-    sorted, many found by a walk over the pool. ``ranks`` has one place more than there are ranks: a
-    place is written before it is known whether it counts, which spares a branch that no processor
-    could predict.
+    Of ``sizes[b]`` ranks client b has chosen ``chosen[bounds[b]:bounds[b + 1]]``; where
+    ``inverted``, all others. They become bits, which are read from the lowest on: that costs the
+    ranks that are listed, and a 64th of the catalogue.
     """
+    nothing, one = np.uint64(0), np.uint64(1)
+    words = np.zeros((max(sizes) if len(sizes) else 0) // 64 + 1, dtype=np.uint64)
     place = 0
-    for pool in range(len(inverted)):
-        begin, end = bounds[pool], bounds[pool + 1]
-        if not inverted[pool] and sizes[pool] > 32 * (end - begin):
-            ranks[place : place + end - begin] = np.sort(chosen[begin:end])
-            place += end - begin
-            continue
-        own = stamp + pool
-        for number in range(begin, end):
-            stamps[chosen[number]] = own
-        for rank in range(sizes[pool]):
-            ranks[place] = rank
-            place += (stamps[rank] == own) != inverted[pool]
-
-
-@compiled_loop
-def skip_members(
-    ranks: IndexArray, indptr: IntArray, skipped_indptr: IntArray, skipped: IndexArray
-) -> None:
-    """Turn ranks among the numbers that are not skipped into those numbers, in place.
-
-    Both the ranks and the skipped numbers of a segment ascend.
-    """
-    for segment in range(len(indptr) - 1):
-        begin, end = skipped_indptr[segment], skipped_indptr[segment + 1]
-        passed = 0
-        for place in range(indptr[segment], indptr[segment + 1]):
-            while begin + passed < end and skipped[begin + passed] - passed <= ranks[place]:
-                passed += 1
-            ranks[place] += passed
+    for client in range(len(inverted)):
+        for number in range(bounds[client], bounds[client + 1]):
+            words[chosen[number] >> 6] |= one << np.uint64(chosen[number] & 63)
+        flipped = ~nothing if inverted[client] else nothing
+        next_rated, end, passed = rated_indptr[client], rated_indptr[client + 1], 0
+        for word in range(sizes[client] // 64 + 1):
+            left = words[word] ^ flipped
+            words[word] = nothing
+            if word == sizes[client] // 64:
+                left &= (one << np.uint64(sizes[client] % 64)) - one
+            while left != nothing:
+                lowest = left & (~left + one)
+                left ^= lowest
+                rank = 64 * word + _BIT_OF[(lowest * _DE_BRUIJN) >> _TOP_SIX]
+                while next_rated < end and rated[next_rated] - passed <= rank:
+                    next_rated += 1
+                    passed += 1
+                items[place] = rank + passed
+                place += 1
 
 
 @compiled_loop

@@ -39,6 +39,28 @@ def pair_dot(
     return dots
 
 
+def segment_dots(
+    users: FloatArray, indptr: IntArray, table: FloatArray, items: IndexArray | IntArray
+) -> FloatArray:
+    """Dot products of every user's vector with the table rows of its segment.
+
+    Args:
+        users: float64[B, d].
+        indptr: int64[B + 1].
+        table: float64[m, d].
+        items: int[N], row numbers of ``table``.
+
+    Returns:
+        float64[N].
+    """
+    _require_fit(table.shape[1] == users.shape[1])
+    _require_segments(indptr, len(users), len(items))
+    _require_inside(items, len(table))
+    dots = np.empty(len(items))
+    compiled.segment_dots(_reals(users), _whole(indptr), _reals(table), _items(items), dots)
+    return dots
+
+
 def rank_one_rows(
     table: FloatArray,
     items: IndexArray | IntArray,
@@ -212,12 +234,36 @@ def descend(
     return points
 
 
+def pick_rows(
+    indptr: IntArray, chosen: BoolArray, rows: IndexArray, values: FloatArray | RingArray
+) -> tuple[IntArray, IndexArray, FloatArray | RingArray]:
+    """Some rows of every segment, in their order.
+
+    Args:
+        indptr: int64[B + 1].
+        chosen: bool[N].
+        rows: int32[N], their numbers.
+        values: [N, d].
+
+    Returns:
+        (indptr of the picked rows int64[B + 1], numbers int32[K], values [K, d]), all new.
+    """
+    _require_segments(indptr, len(indptr) - 1, len(rows))
+    _require_fit(len(chosen) == len(values) == len(rows))
+    size = int(np.count_nonzero(chosen))
+    bounds, numbers = np.zeros(len(indptr), dtype=np.int64), np.empty(size, dtype=np.int32)
+    picked = np.empty((size, values.shape[1]), dtype=values.dtype)
+    compiled.pick_rows(_whole(indptr), chosen, rows, values, bounds, numbers, picked)
+    return bounds, numbers, picked
+
+
 def scatter_add(
     target: RingArray | FloatArray,
     rows: IndexArray | IntArray,
     values: RingArray | FloatArray,
     *,
     sign: int = 1,
+    counts: IntArray | None = None,
 ) -> None:
     """Add rows to the places they name, in order; a place may repeat.
 
@@ -228,6 +274,7 @@ def scatter_add(
         rows: int[N], destination of each row, below ``size``.
         values: [N, d] of the dtype of ``target``.
         sign: +1 adds, -1 subtracts.
+        counts: int64[size], changed in place by the sign for each row; None counts nothing.
 
     Raises:
         WireError: a destination lies outside ``target``, or dtypes or widths differ.
@@ -238,8 +285,17 @@ def scatter_add(
     _require_inside(places, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
         raise WireError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
-    step = compiled.add_rows if sign == 1 else compiled.subtract_rows
-    step(target, places, np.ascontiguousarray(values))
+    values = np.ascontiguousarray(values)
+    if counts is None:
+        step = compiled.add_rows if sign == 1 else compiled.subtract_rows
+        step(target, places, values)
+        return
+    _require_fit(counts.dtype == np.int64 and len(counts) == len(target))
+    if sign == 1:
+        compiled.add_counted_rows(target, counts, places, values)
+    else:
+        compiled.subtract_rows(target, places, values)
+        counts -= np.bincount(places, minlength=len(counts))
 
 
 def encode_segments(
@@ -296,8 +352,8 @@ def _require_segments(indptr: IntArray, count: int, size: int) -> None:
 
 
 def _require_inside(places: IndexArray | IntArray, size: int) -> None:
-    # Compiled loops do not check bounds.
-    if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
+    # Compiled loops do not check bounds. As an unsigned number a negative one is a large one.
+    if len(places) and int(places.view(f"u{places.itemsize}").max()) >= size:
         raise WireError(f"a row number lies outside 0 to {size - 1}")
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.kernels import bounds_of, pick_rows
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.plain import accumulate
 from secure_fedrec.uploads import RowBlock
@@ -103,11 +104,12 @@ class _OpenSum:
     def add(self, block: RowBlock, sign: int) -> None:
         """Add rows with a sign."""
         accumulate(self._values, self._counts, block.rows, block, sign=sign)
-        self._touched[block.rows] = True
+        if sign < 0 or block.counts is not None:  # what may leave, or come with, a count of 0
+            self._touched[block.rows] = True
 
     def block(self) -> RowBlock:
         """The rows that were touched, as one segment."""
-        rows = np.flatnonzero(self._touched)
+        rows = np.flatnonzero(self._touched | (self._counts != 0))
         # Back into the ring: words of b bits were added modulo the word size.
         values = self._codec.from_integers(self._codec.to_integers(self._values[rows]))
         return RowBlock(
@@ -122,13 +124,14 @@ def pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:
     """Some rows of some parties; ``rows`` marks only rows of marked parties."""
     if parties.all() and rows.all():
         return block
-    where = np.flatnonzero(rows)
-    before = np.searchsorted(where, block.indptr)
-    lengths = np.diff(before)[parties]
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    values = None if block.values is None else block.values.take(where, axis=0)
-    counts = None if block.counts is None else block.counts[where]
-    return RowBlock(indptr=indptr, rows=block.rows[where], values=values, counts=counts)
+    given = np.empty((len(rows), 0)) if block.values is None else block.values
+    bounds, numbers, values = pick_rows(block.indptr, rows, block.rows, given)
+    return RowBlock(
+        indptr=bounds_of(np.diff(bounds)[parties]),
+        rows=numbers,
+        values=None if block.values is None else values,
+        counts=None if block.counts is None else block.counts[rows],
+    )
 
 
 def pick_segments(block: RowBlock, parties: BoolArray) -> RowBlock:

@@ -105,8 +105,11 @@ def accumulate(
     """
     if block.values is None:
         raise ProtocolError("rows without values cannot be summed")
+    if block.counts is None:
+        scatter_add(values, places, block.values, sign=sign, counts=counts)
+        return
     scatter_add(values, places, block.values, sign=sign)
-    weights = None if block.counts is None else block.counts.astype(np.float64)
+    weights = block.counts.astype(np.float64)
     counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(np.int64)
 
 

@@ -217,27 +217,20 @@ class StackSession:
             EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
             ProtocolError: the collector refuses a delivered message.
         """
-        cloak = self.stack.cloak
-        if cloak is None:
-            upload, virtual = local.upload, None
-        elif covers_ratings(local):
-            exempt = self.session.exempt(local.clients)
-            cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
-            upload, virtual = _beside(local, cloaked, self.stack.layout), cloaked.virtual
-        else:
-            raise refused_cloak(cloak)
+        upload, virtual = self._covered(local)
         if upload.bags and self.bags is None:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
             )
         upload, clipped = limited(upload, self.stack.codec, self.stack.layout)
         self.clipped.append(clipped)
-        folded = self._folded(upload, virtual)
+        folded, clients, bags = self._folded(upload, virtual), upload.clients, upload.bags
+        del upload  # the memory of the reals serves for what is made of the words
         if self._protected:
-            self.wire.note_own(self.round, upload.clients, partial(_real, folded))
-        self.session.submit(upload.clients, folded.block, folded.virtual)
+            self.wire.note_own(self.round, clients, partial(_real, folded))
+        self.session.submit(clients, folded.block, folded.virtual)
         if self.bags is not None:
-            self.bags.submit(upload.clients, upload.bags)
+            self.bags.submit(clients, bags)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""
@@ -245,6 +238,17 @@ class StackSession:
         if self.bags is None:
             return aggregate
         return replace(aggregate, bags=self.bags.close())
+
+    def _covered(self, local: LocalUpload) -> tuple[Upload, BoolArray | None]:
+        """The upload under the cloak, and which of its rows are virtual; None without a cloak."""
+        cloak = self.stack.cloak
+        if cloak is None:
+            return local.upload, None
+        if not covers_ratings(local):
+            raise refused_cloak(cloak)
+        exempt = self.session.exempt(local.clients)
+        cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
+        return _beside(local, cloaked, self.stack.layout), cloaked.virtual
 
     @cached_property
     def _protected(self) -> bool:

@@ -24,10 +24,9 @@ import numpy as np
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.item_sets import (
-    list_ranks,
+    list_unrated,
     merge_sets,
     race_unrated,
-    skip_members,
     take_first_distinct,
 )
 from secure_fedrec.core.kernels import bounds_of
@@ -205,38 +204,33 @@ def draw_unrated(
         The drawn items, one segment per client, ascending, without values.
     """
     indptr = bounds_of(wanted)
-    items = np.zeros(int(indptr[-1]) + 1, dtype=np.int32)
-    if len(items) > 1:
+    items = np.empty(int(indptr[-1]), dtype=np.int32)
+    if len(items):
         room = n_items - rated.lengths
         leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
         picks = np.where(leave_out, room - wanted, wanted)
-        _draw_ranks(room, picks, leave_out, clients, stream, round_, items)
-        skip_members(items, indptr, rated.indptr, rated.rows)
-    return RowBlock(indptr=indptr, rows=items[:-1], values=None)
+        bounds = bounds_of(picks)
+        ranks = _draw_ranks(room, picks, bounds, clients, stream, round_)
+        list_unrated(ranks, bounds, room, leave_out, rated.indptr, rated.rows, items)
+    return RowBlock(indptr=indptr, rows=items, values=None)
 
 
 def _draw_ranks(
     room: IntArray,
     picks: IntArray,
-    inverted: BoolArray,
+    bounds: IntArray,
     clients: IntArray,
     stream: Stream,
     round_: int,
-    ranks: IndexArray,
-) -> None:
-    """The first ``picks[b]`` distinct ranks of each client's random sequence below ``room[b]``.
-
-    They go to ``ranks``, ascending, client after client; where ``inverted``, all others do.
-    """
-    bounds = bounds_of(picks)
+) -> IndexArray:
+    """The first ``picks[b]`` distinct ranks of each client's random sequence below ``room[b]``."""
     chosen = np.empty(int(bounds[-1]), dtype=np.int32)
     found, starts = np.zeros(len(picks), dtype=np.int64), np.zeros(len(picks), dtype=np.int64)
     stamps, stamp = np.zeros(int(room.max(initial=0)), dtype=np.int32), 1
     while True:
         active = np.flatnonzero(found < picks)
         if not len(active):
-            list_ranks(chosen, bounds, room, inverted, stamps, stamp, ranks)
-            return
+            return chosen
         # Coupon collector: distinct values expected after c draws from M are M (1 - exp(-c / M)).
         # The length of a client's sequence depends on the client alone, so batches do not matter.
         missing, free = (picks - found)[active], (room - found)[active]

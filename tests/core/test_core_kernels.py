@@ -17,8 +17,10 @@ from secure_fedrec.core.kernels import (
     gram,
     merge_values,
     pair_dot,
+    pick_rows,
     rank_one_rows,
     scatter_add,
+    segment_dots,
     segment_sum,
     segments,
 )
@@ -65,6 +67,24 @@ def test_pair_dot_at_any_batch_size(width: int) -> None:
         for factor in range(width):
             total += float(left[one[row], factor]) * float(right[other[row], factor])
         assert whole[row] == total
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_dots_of_segments_are_those_of_pairs(width: int) -> None:
+    rng = np.random.default_rng(width)
+    indptr = ragged(rng, 29)
+    users, table = wild(rng, 29, width), wild(rng, 50, width)
+    items = rng.integers(0, 50, int(indptr[-1])).astype(np.int32)
+    owners = np.repeat(np.arange(29), np.diff(indptr))
+    # Of segments of every length up to 40, so with every rest of four.
+    assert {int(length) % 4 for length in np.diff(indptr)} == {0, 1, 2, 3}
+    assert same_bits(
+        segment_dots(users, indptr, table, items), pair_dot(users, owners, table, items)
+    )
+    with pytest.raises(ValueError, match="outside 0 to 49"):
+        segment_dots(users, indptr, table, items + np.int32(20))
+    with pytest.raises(ValueError, match="fit together"):
+        segment_dots(users[:-1], indptr, table, items)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -178,6 +198,42 @@ def test_scatter_add_is_signed_ring_arithmetic(
             expected[row, column] = (expected[row, column] + sign * pair[column]) % modulus
     assert target.dtype == dtype
     assert target.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scatter_add_counts_its_rows(sign: int) -> None:
+    rng = np.random.default_rng(5)
+    rows, values = rng.integers(0, 5, 90).astype(np.int32), rng.integers(0, 2**63, (90, 3))
+    words, alone = values.astype(np.uint64), np.zeros((6, 3), dtype=np.uint64)
+    counted, counts = alone.copy(), np.arange(6)
+    scatter_add(alone, rows, words, sign=sign)
+    scatter_add(counted, rows, words, sign=sign, counts=counts)
+    assert counted.tolist() == alone.tolist()
+    assert counts.tolist() == [at + sign * int((rows == at).sum()) for at in range(6)]
+    for wrong in (np.zeros(5, dtype=np.int64), np.zeros(6)):
+        misfit: Any = wrong
+        with pytest.raises(ValueError, match="fit together"):
+            scatter_add(counted, rows, words, counts=misfit)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.booleans(), max_size=9), max_size=6),
+    st.sampled_from([np.uint32, np.uint64, np.float64]),
+    st.integers(0, 4),
+)
+def test_rows_are_picked_in_their_order(
+    segments_: list[list[bool]], dtype: type[np.uint32 | np.uint64 | np.float64], width: int
+) -> None:
+    lengths = [len(segment) for segment in segments_]
+    indptr = np.array([0, *np.cumsum(lengths)], dtype=np.int64)
+    chosen = np.array([mark for segment in segments_ for mark in segment], dtype=bool)
+    rows = np.arange(len(chosen), dtype=np.int32)[::-1].copy()
+    values = np.arange(len(chosen) * width).reshape(len(chosen), width).astype(dtype)
+    bounds, numbers, picked = pick_rows(indptr, chosen, rows, values)
+    assert np.diff(bounds).tolist() == [sum(segment) for segment in segments_]
+    assert numbers.tolist() == rows[chosen].tolist()
+    assert (picked.dtype, picked.tolist()) == (np.dtype(dtype), values[chosen].tolist())
 
 
 def test_scatter_add_of_reals_adds_in_the_order_given() -> None:
