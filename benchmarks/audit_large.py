@@ -5,7 +5,6 @@ kept, its times are added up, and what is finished is not run again.
 """
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final
 from benchmarks.federations import SHAPES, Options
 from benchmarks.measure import progress
 from benchmarks.processes import Taken, metered
+from secure_fedrec.core.cores import usable_cores
 from secure_fedrec.core.files import replace_file
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -87,7 +87,7 @@ def large(quick: bool) -> dict[str, Any]:
 def _ml_1m(options: Options) -> dict[str, Any]:
     changes: dict[str, Any] = {
         "run.check_lossless": False,
-        "run.workers": len(os.sched_getaffinity(0)),
+        "run.workers": usable_cores(),
         "data.utility_folds": 1,
         "recording.max_transcript_gb": 10,
     }

@@ -5,7 +5,6 @@ held once, the rest by every process that shares the work: of these there are no
 of memory has room for.
 """
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from audits.run.build import Federation
 from audits.run.training import projection
 from audits.system import Task
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.cores import usable_cores
 from secure_fedrec.wire import Step, Traffic
 
 LOADED = 0.23e9
@@ -164,7 +164,7 @@ def _attack_workers(federation: Federation[Task]) -> int:
     if config.run.workers is not None:
         return config.run.workers
     seconds = _PAIR_SECONDS * _shown_pairs(federation) * max(1, len(config.adversaries))
-    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+    return usable_cores() if seconds > _LONG else 1
 
 
 def _training_workers(federation: Federation[Task], folds: int) -> int:
@@ -180,7 +180,7 @@ def _training_workers(federation: Federation[Task], folds: int) -> int:
         return config.run.workers
     rows, sent = _uploads(federation)
     seconds = _ROW_SECONDS * rows * float(sent.sum()) * trainings
-    return len(os.sched_getaffinity(0)) if seconds > _LONG else 1
+    return usable_cores() if seconds > _LONG else 1
 
 
 def _of_torch() -> bool:

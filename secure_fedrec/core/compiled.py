@@ -31,13 +31,11 @@ _SHIFT_BITS: Final = int(np.float64(_SHIFT).view(np.int64))
 
 
 def compiled_loop(loop: _Loop) -> _Loop:
-    """Compile on first call, with a cache on disk where one can be written."""
+    """Compile on first call, with a cache on disk where one can be written.
+
+    While a loop runs, so do other threads of the process.
+    """
     return cast(_Loop, Late(loop, lambda: compile_cached(loop)))
-
-
-def released_loop(loop: _Loop) -> _Loop:
-    """As ``compiled_loop``; other threads of the process run meanwhile."""
-    return cast(_Loop, Late(loop, lambda: compile_cached(loop, nogil=True)))
 
 
 @compiled_loop

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.machine_code import Late
 
 
-@released_loop
+@compiled_loop
 def dot(
     left: npt.NDArray[np.float32],
     left_row: int,

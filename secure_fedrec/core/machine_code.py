@@ -55,22 +55,21 @@ def _teach_compiler() -> None:
         return known.resolve_value_type(made)
 
 
-def compile_cached(loop: Callable[..., object], *, nogil: bool = False) -> Any:
+def compile_cached(loop: Callable[..., object]) -> Any:
     """Hand a loop to the compiler, with a cache on disk where one can be written.
 
     Args:
-        loop: in what the compiler knows of Python and NumPy.
-        nogil: whether other threads of the process run meanwhile.
+        loop: in what the compiler knows of Python and NumPy; other threads run meanwhile.
     """
     from numba import njit  # noqa: PLC0415
     from numba.core import config  # noqa: PLC0415
 
     with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-        return _forgiving(njit(cache=True, nogil=nogil)(loop))
+        return _forgiving(njit(cache=True, nogil=True)(loop))
     if folder := _own_folder():
         config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-        return _forgiving(njit(cache=True, nogil=nogil)(loop))
-    return njit(nogil=nogil)(loop)
+        return _forgiving(njit(cache=True, nogil=True)(loop))
+    return njit(nogil=True)(loop)
 
 
 def _forgiving(compiled: Any) -> Any:

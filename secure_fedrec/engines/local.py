@@ -6,7 +6,10 @@ aggregate to the server. The batches exist for speed only: any batch size gives 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from multiprocessing import parent_process
+from time import perf_counter
 from typing import Annotated, Any, TypeGuard
 
 import numpy as np
@@ -24,12 +27,13 @@ from secure_fedrec.algorithms.base import (
     ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.cores import ahead, usable_cores
 from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper, Withstood
-from secure_fedrec.protection.stack import Stack, refused_cloak
+from secure_fedrec.protection.stack import Encoded, Stack, refused_cloak
 from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock
@@ -39,6 +43,8 @@ from secure_fedrec.wire import Messages, Parties, Step, Wire
 BATCH_BYTES = 3 * 2**20
 """What the clients of a batch work in, where nothing else is asked for."""
 _MOST_BYTES, _FEW = 2**25, 64
+_LONG_ROUND = 1.0
+"""Seconds from which on a second core is worth its thread."""
 
 
 class CohortConfig(Settings, section="cohort"):
@@ -163,6 +169,7 @@ class LocalEngine:
         self._participants = participants
         self._undo_bytes = undo_bytes
         self._clipped = 0  # values, in the round before
+        self._ahead = False  # rows are made beside those that are sent
         self._measure_every = measure_every
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
@@ -185,7 +192,7 @@ class LocalEngine:
             ProtocolError: a message was missing, repeated or late.
                 In both cases public and private state are as before the round.
         """
-        round_ = self.public.round + 1
+        began, round_ = perf_counter(), self.public.round + 1
         participants = self.participants(round_)
         public, meter, keeper = self.public, self.wire.meter.state(), self.stack.collector
         self.vault.begin(self._undo_bytes)
@@ -208,6 +215,7 @@ class LocalEngine:
             self.wire.abandon_round(round_)
             raise
         self.vault.end(undo=False)
+        self._ahead = self._ahead or self._worth_two_cores(perf_counter() - began)
         known = {name: values[~np.isnan(values)] for name, values in own.items()}
         means = {name: float(values.mean()) for name, values in known.items() if len(values)}
         metrics = {**means, **(self.evaluate() or {})} or None
@@ -260,15 +268,32 @@ class LocalEngine:
         session = self.stack.open(round_=round_, participants=participants, wire=self.wire)
         due = round_ % self._measure_every == 0 or round_ == self.algorithm.rounds
         own: dict[str, FloatArray] = {}
-        for clients in self._batches(session.order):
+
+        def encoded(clients: IntArray) -> tuple[ClientStep, Encoded]:
             step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
-            session.submit(step)
-            if due and _measures(step):
-                for name, values in step.measure().items():
-                    own.setdefault(name, np.full(self.vault.n_clients, np.nan))[clients] = values
-            step.commit(self.vault)
+            return step, session.encode(step)
+
+        batches = self._batches(session.order)
+        works = ahead(encoded, batches) if self._ahead else (encoded(each) for each in batches)
+        with closing(works):
+            for step, upload in works:
+                session.send(upload)
+                if due and _measures(step):
+                    for name, values in step.measure().items():
+                        whole = own.setdefault(name, np.full(self.vault.n_clients, np.nan))
+                        whole[upload.clients] = values
+                step.commit(self.vault)
+                del step, upload  # their memory serves the next
         self._clipped = sum(session.clipped)
         return session.close(), own
+
+    def _worth_two_cores(self, seconds: float) -> bool:
+        """Whether rounds that take so long are made by two threads, where a cloak makes their rows.
+
+        A worker of many has a core of its own, and no more.
+        """
+        alone = parent_process() is None and usable_cores() > 1
+        return alone and self.stack.cloak is not None and seconds > _LONG_ROUND
 
     def _exchange(self, round_: int, participants: IntArray) -> None:
         """Let clients give each other what no sum takes in."""
@@ -316,7 +341,7 @@ class LocalEngine:
                 yield part
 
 
-def _measures(step: ClientStep) -> TypeGuard[MeasuredStep]:
+def _measures(step: object) -> TypeGuard[MeasuredStep]:
     return hasattr(step, "measure")  # to ask a protocol takes longer than some steps do
 
 

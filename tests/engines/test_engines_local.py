@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import active_count, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
 )
 from secure_fedrec.protection.base import Collector
+from secure_fedrec.protection.stack import StackSession
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     Adversary,
@@ -136,6 +138,62 @@ def test_batch_size_changes_no_bit(kind: str, temperature: float) -> None:
     for batch_bytes in (1, 13 * 64, 60 * 64):
         parts = run(engine_of(kind, temperature=temperature, batch_bytes=batch_bytes), 3)
         assert same(parts.state(), whole)
+
+
+@pytest.fixture
+def every_round_is_long(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """From their second round on engines make rows in a thread; says of each batch if one did."""
+    monkeypatch.setattr("secure_fedrec.engines.local._LONG_ROUND", 0.0)
+    monkeypatch.setattr("secure_fedrec.engines.local.usable_cores", lambda: 2)
+    beside: list[bool] = []
+    original = PMF.client_step
+
+    def spy(self: PMF, *given: Any) -> Any:
+        beside.append(current_thread() is not main_thread())
+        return original(self, *given)
+
+    monkeypatch.setattr(PMF, "client_step", spy)
+    return beside
+
+
+@pytest.mark.parametrize("kind", STACKS)
+@pytest.mark.parametrize("temperature", [0.0, 1e-6])
+def test_a_second_core_changes_no_bit(
+    kind: str, temperature: float, every_round_is_long: list[bool]
+) -> None:
+    engine = run(engine_of(kind, temperature=temperature, batch_bytes=1), 3)
+    rows_are_made = kind != "plain"
+    assert every_round_is_long == [False] * N_CLIENTS + [rows_are_made] * 2 * N_CLIENTS
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr("secure_fedrec.engines.local.usable_cores", lambda: 1)
+        alone = run(engine_of(kind, temperature=temperature), 3)
+    assert not any(every_round_is_long[3 * N_CLIENTS :])
+    assert same(engine.state(), alone.state())
+
+
+@pytest.mark.parametrize("error", [EncodingError("too large"), KeyboardInterrupt()])
+@pytest.mark.parametrize("half", ["encode", "send"])
+def test_what_fails_on_two_cores_trains_nobody(
+    half: str, error: BaseException, every_round_is_long: list[bool]
+) -> None:
+    engine, twin = (run(engine_of(batch_bytes=1), 2) for _ in range(2))
+    genuine, calls, threads = getattr(StackSession, half), 0, active_count()
+
+    def failing(self: StackSession, given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise error
+        return genuine(self, given)
+
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr(StackSession, half, failing)
+        with pytest.raises(type(error)):
+            engine.run_round()
+    assert active_count() == threads  # nothing goes on beside
+    assert every_round_is_long[-1]
+    assert same(engine.state(), twin.state())
+    assert same(run(engine, 1).state(), run(twin, 1).state())
 
 
 @pytest.mark.parametrize("eta", [1, 3, N_CLIENTS // 2])

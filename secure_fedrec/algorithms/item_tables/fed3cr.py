@@ -38,7 +38,7 @@ from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
@@ -139,7 +139,7 @@ class UserVector(Method[Fed3CRConfig]):
         return products(models, table)
 
 
-@released_loop
+@compiled_loop
 def _steps(
     models: Models,
     batch: Batch,
@@ -168,7 +168,7 @@ def _steps(
             vector[factor] -= decay * user_rate * work.lines[10, factor]
 
 
-@released_loop
+@compiled_loop
 def _unified_steps(
     models: Models,
     batch: Batch,
@@ -210,7 +210,7 @@ def _unified_steps(
             vector[factor] -= decay * user_rate * seen[factor]
 
 
-@released_loop
+@compiled_loop
 def _judge(scores: SingleArray, items: IntArray, labels: SingleArray) -> float:
     """The mean loss of examples; ``scores[1]`` gets what pulls on the items' scores."""
     count = len(items)
@@ -226,7 +226,7 @@ def _judge(scores: SingleArray, items: IntArray, labels: SingleArray) -> float:
     return total / count
 
 
-@released_loop
+@compiled_loop
 def _step(
     models: Models,
     batch: Batch,
@@ -247,7 +247,7 @@ def _step(
         )
 
 
-@released_loop
+@compiled_loop
 def descend(
     table: SingleArray,
     vector: SingleArray,

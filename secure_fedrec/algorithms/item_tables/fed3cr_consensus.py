@@ -23,7 +23,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import SingleArray, tails
 from secure_fedrec.core.arrays import IndexArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 
 _TILE = 5 * 2**15
@@ -96,7 +96,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
     return work
 
 
-@released_loop
+@compiled_loop
 def prototype(table: SingleArray, items: IntArray, mean: SingleArray) -> None:
     """``mean`` of the rows of some items."""
     mean[:] = 0
@@ -107,14 +107,14 @@ def prototype(table: SingleArray, items: IntArray, mean: SingleArray) -> None:
         mean[factor] /= np.float32(len(items))
 
 
-@released_loop
+@compiled_loop
 def _squares(rows: SingleArray, squares: SingleArray) -> None:
     values, squared = rows.reshape(-1), squares.reshape(-1)
     for place in range(len(values)):
         squared[place] = values[place] * values[place]
 
 
-@released_loop
+@compiled_loop
 def _similar(
     rows: SingleArray,
     squares: SingleArray,
@@ -135,7 +135,7 @@ def _similar(
         cosines[row] = cosines[row] * inverses[row] * shrink
 
 
-@released_loop
+@compiled_loop
 def look(
     table: SingleArray,
     own: SingleArray,
@@ -179,7 +179,7 @@ def look(
     return common
 
 
-@released_loop
+@compiled_loop
 def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     """Alpha L_con, its pulls on the cosines c and a times those, and the sums beside the centres.
 
@@ -217,7 +217,7 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     return alpha * (math.log(total) - mean)
 
 
-@released_loop
+@compiled_loop
 def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
     """Beta L_com; its pull on the raw correlation, and on the columns' square lengths.
 
@@ -249,7 +249,7 @@ def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) 
     return beta * total / (width * width)
 
 
-@released_loop
+@compiled_loop
 def turn(square: SingleArray, turned: SingleArray) -> None:
     """``turned`` is the transpose."""
     for row in range(len(square)):
@@ -257,7 +257,7 @@ def turn(square: SingleArray, turned: SingleArray) -> None:
             turned[column, row] = square[row, column]
 
 
-@released_loop
+@compiled_loop
 def _add_up(total: SingleArray, more: SingleArray) -> None:
     values, others = total.reshape(-1), more.reshape(-1)
     for place in range(len(values)):
@@ -284,7 +284,7 @@ class _Pulls(NamedTuple):
     columns: SingleArray
 
 
-@released_loop
+@compiled_loop
 def _add(found: _Pulls, rows: SingleArray, pulls: SingleArray) -> None:
     for row in range(len(rows)):
         slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
@@ -293,7 +293,7 @@ def _add(found: _Pulls, rows: SingleArray, pulls: SingleArray) -> None:
             pulls[row, k] += along + (found.columns[k] - shrink) * rows[row, k]
 
 
-@released_loop
+@compiled_loop
 def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32) -> None:
     for row in range(len(rows)):
         slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
@@ -303,7 +303,7 @@ def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32
             rows[row, k] -= rate * (pulls[row, k] + along)
 
 
-@released_loop
+@compiled_loop
 def _add_sums(
     found: _Pulls, rows: SingleArray, centre: SingleArray, vector: SingleArray, pairs: SingleArray
 ) -> None:
@@ -316,7 +316,7 @@ def _add_sums(
     vector += sums[1]
 
 
-@released_loop
+@compiled_loop
 def _pull_tile(
     common: SingleArray,
     own: SingleArray,
@@ -349,7 +349,7 @@ def _pull_tile(
     _move(ours, own, own_pulls, rate)
 
 
-@released_loop
+@compiled_loop
 def _descend(rows: SingleArray, pulls: SingleArray, rate: np.float32, decay: np.float32) -> None:
     """``rows -= rate (pulls + decay rows)``."""
     values, slopes = rows.reshape(-1), pulls.reshape(-1)
@@ -357,7 +357,7 @@ def _descend(rows: SingleArray, pulls: SingleArray, rate: np.float32, decay: np.
         values[place] -= rate * (slopes[place] + decay * values[place])
 
 
-@released_loop
+@compiled_loop
 def pull(
     table: SingleArray,
     own: SingleArray,

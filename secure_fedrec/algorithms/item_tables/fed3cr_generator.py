@@ -17,7 +17,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.streams import Stream, uniform_reals
 
 SCALES = ("width", "matrix")
@@ -65,7 +65,7 @@ def n_parameters(sizes: Sequence[int] | IntArray) -> int:
     return int(sum((one + 1) * other for one, other in pairwise(sizes)))
 
 
-@released_loop
+@compiled_loop
 def generate(phi: SingleArray, sizes: IntArray, units: SingleArray) -> None:
     """``units[l + 1] = relu(units[l] A_l + b_l)``, the last layer without relu.
 
@@ -92,7 +92,7 @@ def generate(phi: SingleArray, sizes: IntArray, units: SingleArray) -> None:
         first += (inputs + 1) * outputs
 
 
-@released_loop
+@compiled_loop
 def teach(
     phi: SingleArray, sizes: IntArray, units: SingleArray, pulls: SingleArray, rate: np.float32
 ) -> None:

@@ -25,7 +25,7 @@ from secure_fedrec.algorithms.item_tables.fed3cr_consensus import (
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import generate, teach
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 
 
@@ -75,7 +75,7 @@ class Rates(NamedTuple):
     generator: np.float32
 
 
-@released_loop
+@compiled_loop
 def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleArray:
     """Everything before the score.
 
@@ -114,7 +114,7 @@ def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleAr
     return look(part.table, part.own, transfer, form.alpha > 0, form.beta > 0, work)
 
 
-@released_loop
+@compiled_loop
 def fuse(
     common: SingleArray, own: SingleArray, rows: IntArray, whole: bool, split: bool, work: Work
 ) -> int:
@@ -154,7 +154,7 @@ def fuse(
     return count
 
 
-@released_loop
+@compiled_loop
 def displace(
     common: SingleArray, own: SingleArray, count: int, split: bool, rate: np.float32, work: Work
 ) -> None:
@@ -172,7 +172,7 @@ def displace(
                 work.seen[1, slot, factor] = both
 
 
-@released_loop
+@compiled_loop
 def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
     """Everything after the score: move both tables and phi.
 
@@ -204,7 +204,7 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
     return loss
 
 
-@released_loop
+@compiled_loop
 def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
     """Move phi; ``lines[4]`` and ``lines[5]`` become what pulls on p and g."""
     lines, squares = work.lines, work.squares
@@ -222,7 +222,7 @@ def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
         lines[4, factor] += work.pulls[0, width + factor]
 
 
-@released_loop
+@compiled_loop
 def _unit_length(line: SingleArray) -> np.float32:
     """Bring a vector to length 1; returns what it was."""
     square = np.float32(0)
@@ -234,7 +234,7 @@ def _unit_length(line: SingleArray) -> np.float32:
     return length
 
 
-@released_loop
+@compiled_loop
 def _of_direction(direction: SingleArray, length: np.float32, gradient: SingleArray) -> None:
     """From the sum of slopes times rows to the pull on the centre of their cosines, in place."""
     along = np.float32(0)

@@ -24,7 +24,7 @@ from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, NonNegative, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
@@ -82,7 +82,7 @@ class FedMF(Method[FedMFConfig]):
         return products(models, table)
 
 
-@released_loop
+@compiled_loop
 def _step(
     models: Models,
     batch: Batch,

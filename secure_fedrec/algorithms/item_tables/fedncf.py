@@ -21,7 +21,7 @@ from secure_fedrec.algorithms.item_tables.method import OWN, Method, Start, plac
 from secure_fedrec.algorithms.item_tables.network import logit_of, part_of_user, score_all
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
 
@@ -108,7 +108,7 @@ class FedNCF(Method[FedNCFConfig]):
         return scores
 
 
-@released_loop
+@compiled_loop
 def _step(
     models: Models,
     batch: Batch,

@@ -25,7 +25,7 @@ from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, NonNegative, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
@@ -90,7 +90,7 @@ class FedRAP(Method[FedRAPConfig]):
         return products(models._replace(table=models.table + models.personal), table)
 
 
-@released_loop
+@compiled_loop
 def _step(
     models: Models,
     batch: Batch,

@@ -14,7 +14,7 @@ import numpy as np
 from secure_fedrec.algorithms.item_tables.local import Batch, ItemTableTraining, Models
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.settings import NonNegative
 
 
@@ -59,7 +59,7 @@ class GPFedRec(PFedRec):
         return mixed.reshape(tables.shape)
 
 
-@released_loop
+@compiled_loop
 def _pull_back(models: Models, batch: Batch, share: np.float32) -> None:
     for place in range(len(batch.clients)):
         client = batch.clients[place]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IndexArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.settings import Count, NonNegative, Rate, Settings, Unit
 
 SingleArray: TypeAlias = npt.NDArray[np.float32]
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     rates: SingleArray
 
 
-@released_loop
+@compiled_loop
 def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     """Cross entropy of ``sigmoid(logit)`` with a label, and its slope in the logit."""
     one, nought = np.float32(1.0), np.float32(0.0)
@@ -98,7 +98,7 @@ def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     return loss, sigmoid - label
 
 
-@released_loop
+@compiled_loop
 def tails(logits: SingleArray, out: SingleArray, scratch: IndexArray) -> None:
     """``exp(-abs(logit))`` of every logit, to within two units in the last place.
 
@@ -127,7 +127,7 @@ def tails(logits: SingleArray, out: SingleArray, scratch: IndexArray) -> None:
         out[place] *= factors[place]
 
 
-@released_loop
+@compiled_loop
 def cross_entropy(logits: SingleArray, tails: SingleArray, labels: SingleArray) -> float:
     """Sum of what ``logistic`` gives first, by ``tails`` of the logits.
 
@@ -144,7 +144,7 @@ def cross_entropy(logits: SingleArray, tails: SingleArray, labels: SingleArray) 
     return total + math.log(product)
 
 
-@released_loop
+@compiled_loop
 def errors_of(
     logits: SingleArray, tails: SingleArray, labels: SingleArray, errors: SingleArray
 ) -> None:

@@ -56,7 +56,7 @@ class ItemTableMethod(Protocol):
     """A method: its model, one compiled step of training, and its scores.
 
     Everything it is given and gives is of a batch of clients; what it does for one of them must
-    depend on that client's part alone. Its loops release the interpreter (``released_loop``):
+    depend on that client's part alone. Its loops release the interpreter (``compiled_loop``):
     ``step`` runs in several threads at once, for different clients of the same ``Models``.
     """
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 
 
-@released_loop
+@compiled_loop
 def logit_of(
     table: SingleArray,
     row: int,
@@ -33,7 +33,7 @@ def logit_of(
     return logit
 
 
-@released_loop
+@compiled_loop
 def part_of_user(models: Models, client: int, of_user: SingleArray) -> None:
     """The part of the hidden layer that is the same for all items: W u + a."""
     width, units = models.own.shape[1], len(of_user)
@@ -42,7 +42,7 @@ def part_of_user(models: Models, client: int, of_user: SingleArray) -> None:
         of_user[unit] = product + models.shared[client, units * 2 * width + unit]
 
 
-@released_loop
+@compiled_loop
 def score_all(models: Models, table: SingleArray, units: int, scores: SingleArray) -> None:
     """Logits of all items for every client, by its copy of an item's vector where it has one."""
     of_user, hidden = np.empty(units, np.float32), np.empty(units, np.float32)

@@ -24,7 +24,7 @@ from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
@@ -76,7 +76,7 @@ class PFedRec(Method[PFedRecConfig]):
         return products(models, table)
 
 
-@released_loop
+@compiled_loop
 def _step(
     models: Models, batch: Batch, learning_rate: float, item_rate: float, losses: FloatArray
 ) -> None:
@@ -114,7 +114,7 @@ def _step(
                 table[row, k] -= move * own[client, k]
 
 
-@released_loop
+@compiled_loop
 def _look(
     table: SingleArray, own: SingleArray, client: int, rows: IntArray, logits: SingleArray
 ) -> None:

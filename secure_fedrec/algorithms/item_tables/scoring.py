@@ -3,7 +3,7 @@
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 
 
@@ -39,7 +39,7 @@ def public_scores(table: SingleArray, vectors: SingleArray) -> SingleArray:
     return scores
 
 
-@released_loop
+@compiled_loop
 def _add_columns(columns: SingleArray, vectors: SingleArray, scores: SingleArray) -> None:
     for client in range(len(scores)):
         for factor in range(len(columns)):
@@ -48,7 +48,7 @@ def _add_columns(columns: SingleArray, vectors: SingleArray, scores: SingleArray
                 scores[client, item] += weight * columns[factor, item]
 
 
-@released_loop
+@compiled_loop
 def score_rows(models: Models, scores: SingleArray) -> None:
     """Scores of the items that a client has rows of: its ``own`` times its copy of the row."""
     for client in range(len(scores)):

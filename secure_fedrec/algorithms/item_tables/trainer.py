@@ -24,6 +24,7 @@ from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL, ItemTableMethod
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.cores import usable_cores
 from secure_fedrec.data.negatives import Examples, Ragged, draw_negatives
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.streams import Streams
@@ -98,7 +99,7 @@ class ItemTables:
         self.rounds = method.config.rounds
         self._kept_out = kept_out
         self._judge = judge
-        self._threads = training.usable_threads() if threads is None else threads
+        self._threads = usable_cores() if threads is None else threads
         probe = method.start(n_items, Streams.from_seed(0))
         self._shared = len(probe.shared)
 

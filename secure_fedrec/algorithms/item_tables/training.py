@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from os import sched_getaffinity
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from secure_fedrec.algorithms.item_tables.local import (
 )
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, WordArray
-from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.errors import DivergedError
 
 _FEW = 4  # clients that a thread of its own is not worth
@@ -90,11 +89,6 @@ def diverged(method: ItemTableMethod, round_: int, client: int, what: str) -> Di
         "lower a step size, or a factor of the loss"
     )
     return DivergedError("algorithm", method.name, problem)
-
-
-def usable_threads() -> int:
-    """Processors that this process may use."""
-    return len(sched_getaffinity(0))
 
 
 def _side_by_side(work: Callable[[IntArray], IntArray], parts: Sequence[IntArray]) -> IntArray:
@@ -175,7 +169,7 @@ def _train_some(
     return int(course.progress[_BAD])
 
 
-@released_loop
+@compiled_loop
 def _advance(
     course: _Course,
     epochs: int,
@@ -213,7 +207,7 @@ def _advance(
     return count
 
 
-@released_loop
+@compiled_loop
 def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray) -> int:
     """Leave out who has settled; how many clients train on."""
     progress, active, last, count = course.progress, course.active, course.last, 0
@@ -238,7 +232,7 @@ def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray
     return count if progress[_EPOCH] < epochs else 0
 
 
-@released_loop
+@compiled_loop
 def shuffle(
     indptr: IntArray,
     places: IntArray,
@@ -267,7 +261,7 @@ def shuffle(
             labels[one], labels[other] = labels[other], labels[one]
 
 
-@released_loop
+@compiled_loop
 def number_rows(
     indptr: IntArray,
     items: IndexArray,
@@ -310,7 +304,7 @@ def number_rows(
     return total
 
 
-@released_loop
+@compiled_loop
 def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
     """``rows[n] = table[items[n]]``."""
     for row in range(len(items)):
@@ -319,7 +313,7 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
             rows[row, factor] = table[item, factor]
 
 
-@released_loop
+@compiled_loop
 def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
     """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no finite number."""
     fits: Any = True

@@ -5,11 +5,11 @@ their plaintexts modulo n. Only integers are encrypted here, and a ciphertext is
 below n^2: there is no exponent beside it, so nothing about a plaintext's size is in the clear.
 """
 
-import os
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from secure_fedrec.core.cores import usable_cores
 from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection.paillier.arithmetic import Arithmetic, default_arithmetic
 from secure_fedrec.protection.paillier.keys import PrivateKey, PublicKey
@@ -129,7 +129,7 @@ class Decryptor:
         engine = default_arithmetic() if arithmetic is None else arithmetic
         self.key = key.public
         self._engine = engine
-        self._threads = _processors() if threads is None else threads
+        self._threads = usable_cores() if threads is None else threads
         self._p, self._q = engine.number(key.p), engine.number(key.q)
         # L((1 + n)^(p - 1) mod p^2) = (p - 1) q = -q modulo p, and the other way round.
         self._scale_p = engine.inverse(-key.q % key.p, key.p)
@@ -155,9 +155,3 @@ class Decryptor:
         bases = [ciphertext % square for ciphertext in ciphertexts]
         powers = self._engine.secret_powers(bases, prime - 1, square, self._threads)
         return [(power - 1) // prime * scale % prime for power in powers]
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
