@@ -43,7 +43,7 @@ class _Segmented:
     @property
     def lengths(self) -> IntArray:
         """int64[B], rows or vectors per party."""
-        return np.diff(self.indptr)
+        return self.indptr[1:] - self.indptr[:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -307,7 +307,7 @@ def _require_segments(indptr: IntArray, size: int) -> None:
     _require_array("indptr", indptr, np.int64, 1)
     if not len(indptr) or indptr[0] != 0 or indptr[-1] != size:
         raise WireError(f"indptr must run from 0 to {size}")
-    if np.any(indptr[1:] < indptr[:-1]):
+    if (indptr[1:] < indptr[:-1]).any():
         raise WireError("indptr must not decrease")
 
 

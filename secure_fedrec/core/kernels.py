@@ -348,7 +348,7 @@ def _require_fit(fits: bool) -> None:
 
 def _require_segments(indptr: IntArray, count: int, size: int) -> None:
     ends = len(indptr) == count + 1 and indptr[0] == 0 and indptr[-1] == size
-    _require_fit(bool(ends) and not np.any(indptr[1:] < indptr[:-1]))
+    _require_fit(bool(ends) and not (indptr[1:] < indptr[:-1]).any())
 
 
 def _require_inside(places: IndexArray | IntArray, size: int) -> None:

@@ -40,7 +40,7 @@ from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
-BATCH_BYTES = 3 * 2**20
+BATCH_BYTES = 2**21
 """What the clients of a batch work in, where nothing else is asked for."""
 _MOST_BYTES, _FEW = 2**25, 64
 _LONG_ROUND = 1.0

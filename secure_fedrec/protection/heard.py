@@ -49,9 +49,11 @@ class Heard:
         if not self._awaited[ids].all():
             stranger = int(ids[~self._awaited[ids]][0])
             raise self.refusal(f"does not await {role} {stranger}, or has heard it already")
-        if len(np.unique(ids)) != len(ids):
-            raise self.refusal(f"got two {self._step.name} messages of a {role}")
+        before = np.count_nonzero(self._awaited)
         self._awaited[ids] = False
+        if before - np.count_nonzero(self._awaited) != len(ids):
+            self._awaited[ids] = True
+            raise self.refusal(f"got two {self._step.name} messages of a {role}")
 
     def require_complete(self) -> None:
         """Check that everybody was heard.
