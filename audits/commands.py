@@ -30,6 +30,7 @@ from audits.run.build import Federation, build_federation, load_dataset, require
 from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.forecast import GatePower, forecast
+from audits.run.memory import require_memory, training_parts
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
 from secure_fedrec.engines import RoundReport, require_complete
@@ -99,6 +100,7 @@ def train(arguments: argparse.Namespace) -> int:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
     federation = _federation(config, arguments.data_dir)
     projected, out = training.projection(federation), arguments.out
+    require_memory(config, training_parts(federation), work="training")
     with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
         run = training.open_run(federation, out, resume=arguments.resume)
         runner.announce(federation, run, projected)

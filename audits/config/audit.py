@@ -57,7 +57,8 @@ class RunConfig(Settings, section="run"):
         check_lossless: train the plain twin as well and compare every round's public state.
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
-        max_memory_gb: an audit that would hold more is refused before it begins; without it, none.
+        max_memory_gb: an audit or a training that would hold more is refused before it begins;
+            without it, none.
         workers: processes that share the attacks, and the trainings of other folds and the plain
             twin; without it, one for each core where they would take one process half a minute.
     """

@@ -141,6 +141,12 @@ def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, floa
     return max((crew.parts for crew in crews(federation, folds)), key=lambda it: sum(it.values()))
 
 
+def training_parts(federation: Federation[Task]) -> dict[str, float]:
+    """As ``memory_parts``, of the recorded training alone."""
+    trainings, _ = crews(federation)
+    return {**trainings.once, **trainings.each}
+
+
 def _read(federation: Federation[Task]) -> float:
     """Bytes of blocks that are kept, and of the round that is read."""
     size, rounds = projection(federation), len(federation.config.recording.payload_rounds)
@@ -216,8 +222,8 @@ def _traffic(federation: Federation[Task]) -> tuple[Traffic, ...]:
     return federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
 
 
-def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:
-    """Refuse an audit above the limit.
+def require_memory(config: AuditConfig, parts: Mapping[str, float], *, work: str = "audit") -> None:
+    """Refuse an audit, or a part of one, above the limit.
 
     Raises:
         ConfigError: it is; the message says what to change.
@@ -226,9 +232,11 @@ def require_memory(config: AuditConfig, parts: Mapping[str, float]) -> None:
     if limit is None or needed <= limit * 1e9:
         return
     if limit * 1e9 <= LOADED:
-        raise config.run.refusal("max_memory_gb", f"no audit takes less than {LOADED / 1e9:.2f} GB")
+        raise config.run.refusal(
+            "max_memory_gb", f"no {work} takes less than {LOADED / 1e9:.2f} GB"
+        )
     most = max((name for name in parts if name != _PACKAGES), key=parts.__getitem__)
     raise config.run.refusal(
         "max_memory_gb",
-        f"the audit would take about {needed / 1e9:.2f} GB, most of it for {most}",
+        f"the {work} would take about {needed / 1e9:.2f} GB, most of it for {most}",
     )

@@ -71,6 +71,19 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     assert problem == "run.max_memory_gb = 0.001: no audit takes less than 0.23 GB"
 
 
+def test_a_training_above_its_limit_is_refused_as_well(
+    write_config: Write, small: dict[str, Any], refusal: Refusal, command: Command, tmp_path: Path
+) -> None:
+    small["run"]["max_memory_gb"] = 0.4  # the attacks of such an audit would not fit
+    small["data"] |= {"clients": 3000, "items": 3000, "mean_ratings": 200.0}
+    config, out = write_config(small), tmp_path / "run"
+    assert "the audit would take about" in refusal("audit", config, "--out", out)
+    assert command("train", config, "--set", "algorithm.rounds=1", "--out", out, "--quiet")[0] == 0
+    problem = refusal("train", config, "--set", "run.max_memory_gb=0.235", "--out", tmp_path / "2")
+    assert problem.startswith("run.max_memory_gb = 0.235: the training would take about ")
+    assert not (tmp_path / "2").exists()
+
+
 def test_as_many_processes_share_the_work_as_memory_has_room_for(
     write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
 ) -> None:
