@@ -145,6 +145,7 @@ def every_round_is_long(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """From their second round on engines make rows in a thread; says of each batch if one did."""
     monkeypatch.setattr("secure_fedrec.engines.local._LONG_ROUND", 0.0)
     monkeypatch.setattr("secure_fedrec.engines.local.usable_cores", lambda: 2)
+    monkeypatch.setattr("secure_fedrec.engines.local.parent_process", lambda: None)
     beside: list[bool] = []
     original = PMF.client_step
 
@@ -169,6 +170,14 @@ def test_a_second_core_changes_no_bit(
         alone = run(engine_of(kind, temperature=temperature), 3)
     assert not any(every_round_is_long[3 * N_CLIENTS :])
     assert same(engine.state(), alone.state())
+
+
+def test_a_worker_of_many_takes_no_second_core(
+    every_round_is_long: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secure_fedrec.engines.local.parent_process", object)
+    run(engine_of(), 3)
+    assert not any(every_round_is_long)
 
 
 @pytest.mark.parametrize("error", [EncodingError("too large"), KeyboardInterrupt()])
