@@ -1,9 +1,11 @@
 """The processors that this process may use."""
 
 import os
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from multiprocessing import parent_process
+from queue import SimpleQueue
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -17,6 +19,11 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def has_second_core() -> bool:
+    """Whether a thread beside this one has a core: a worker of many has but one of its own."""
+    return parent_process() is None and usable_cores() > 1
+
+
 def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
     """As ``map(work, items)``, in a thread that is one result ahead of whoever takes them.
 
@@ -24,13 +31,40 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Re
         work: never under way twice; what it raises is raised where its result was due.
         items: taken when their turn comes, by the taker.
 
-    Closed before its end, it waits for what is under way.
+    Closed before its end, it waits for what is under way. If that is interrupted, what is under way
+    ends by itself, and its result is dropped.
     """
-    waiting = iter(items)
-    with ThreadPoolExecutor(1) as thread:
-        following = [thread.submit(work, item) for item in islice(waiting, 1)]
-        while following:
-            result = following.pop().result()
-            following = [thread.submit(work, item) for item in islice(waiting, 1)]
-            yield result
-            del result  # the taker's memory serves again while the next is awaited
+    # An interrupt may strike the taker between any two steps: no lock of Python's own is held
+    # here, which it could leave so, and no thread waits to be told that it is over.
+    waiting, results = iter(items), SimpleQueue[tuple[list[Result], BaseException | None]]()
+    ended: LockType | None = None
+
+    def serve(item: Item, over: LockType) -> None:
+        try:
+            results.put(([work(item)], None))
+        except BaseException as error:
+            results.put(([], error))
+        finally:
+            over.release()
+
+    def begun() -> bool:
+        nonlocal ended
+        for item in islice(waiting, 1):
+            over = allocate_lock()
+            over.acquire()
+            start_new_thread(serve, (item, over))
+            ended = over
+            return True
+        return False
+
+    try:
+        more = begun()
+        while more:
+            found, error = results.get()
+            if error is not None:
+                raise error
+            more = begun()
+            yield found.pop()
+    finally:
+        if ended is not None:
+            ended.acquire()

@@ -13,6 +13,9 @@ from secure_fedrec.core import compiled, item_sets
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 
+_VALUES = (np.float64, np.uint32, np.uint64)
+"""Types of the values of rows: reals, and words of a ring."""
+
 
 def pair_dot(
     left: FloatArray,
@@ -32,10 +35,9 @@ def pair_dot(
         float64[N].
     """
     _require_fit(len(left_rows) == len(right_rows) and left.shape[1] == right.shape[1])
-    _require_inside(left_rows, len(left))
-    _require_inside(right_rows, len(right))
+    one, other = _inside(left_rows, len(left)), _inside(right_rows, len(right))
     dots = np.empty(len(left_rows))
-    compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _items(right_rows), dots)
+    compiled.pair_dot(_reals(left), one, _reals(right), other, dots)
     return dots
 
 
@@ -55,9 +57,8 @@ def segment_dots(
     """
     _require_fit(table.shape[1] == users.shape[1])
     _require_segments(indptr, len(users), len(items))
-    _require_inside(items, len(table))
-    dots = np.empty(len(items))
-    compiled.segment_dots(_reals(users), _whole(indptr), _reals(table), _items(items), dots)
+    dots, named = np.empty(len(items)), _inside(items, len(table))
+    compiled.segment_dots(_reals(users), _whole(indptr), _reals(table), named, dots)
     return dots
 
 
@@ -84,11 +85,10 @@ def rank_one_rows(
     """
     _require_fit(len(ratings) == len(items) and table.shape[1] == users.shape[1])
     _require_segments(indptr, len(users), len(items))
-    _require_inside(items, len(table))
     rows, residuals = np.empty((len(items), table.shape[1])), np.empty(len(items))
     compiled.rank_one_rows(
         _reals(table),
-        _items(items),
+        _inside(items, len(table)),
         _reals(users),
         _whole(indptr),
         _reals(ratings),
@@ -178,9 +178,9 @@ def segment_sum(
     """
     _require_fit(len(weights) == len(rows))
     _require_segments(indptr, len(indptr) - 1, len(rows))
-    _require_inside(rows, len(table))
+    named = _inside(rows, len(table))
     sums = np.zeros((len(indptr) - 1, table.shape[1]))
-    compiled.segment_sum(_reals(table), _items(rows), _reals(weights), _whole(indptr), sums)
+    compiled.segment_sum(_reals(table), named, _reals(weights), _whole(indptr), sums)
     return sums
 
 
@@ -196,10 +196,9 @@ def gram(table: FloatArray, items: IndexArray | IntArray, indptr: IntArray) -> F
         float64[B, d, d], symmetric.
     """
     _require_segments(indptr, len(indptr) - 1, len(items))
-    _require_inside(items, len(table))
-    width = table.shape[1]
+    named, width = _inside(items, len(table)), table.shape[1]
     products = np.zeros((len(indptr) - 1, width, width))
-    compiled.gram(_reals(table), _items(items), _whole(indptr), products)
+    compiled.gram(_reals(table), named, _whole(indptr), products)
     return products
 
 
@@ -249,7 +248,8 @@ def pick_rows(
         (indptr of the picked rows int64[B + 1], numbers int32[K], values [K, d]), all new.
     """
     _require_segments(indptr, len(indptr) - 1, len(rows))
-    _require_fit(len(chosen) == len(values) == len(rows))
+    _require_fit(chosen.shape == rows.shape == values.shape[:1] and values.ndim == 2)
+    _require_fit(chosen.dtype == bool and rows.dtype == np.int32 and values.dtype in _VALUES)
     size = int(np.count_nonzero(chosen))
     bounds, numbers = np.zeros(len(indptr), dtype=np.int64), np.empty(size, dtype=np.int32)
     picked = np.empty((size, values.shape[1]), dtype=values.dtype)
@@ -281,8 +281,7 @@ def scatter_add(
         ValueError: no such sign.
     """
     _require_fit(sign in (1, -1))
-    places = _items(rows)
-    _require_inside(places, len(target))
+    places = _inside(rows, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
         raise WireError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
     values = np.ascontiguousarray(values)
@@ -290,7 +289,8 @@ def scatter_add(
         step = compiled.add_rows if sign == 1 else compiled.subtract_rows
         step(target, places, values)
         return
-    _require_fit(counts.dtype == np.int64 and len(counts) == len(target))
+    _require_fit(counts.dtype == np.int64 and counts.shape == target.shape[:1])
+    _require_fit(counts.flags.writeable)
     if sign == 1:
         compiled.add_counted_rows(target, counts, places, values)
     else:
@@ -347,14 +347,19 @@ def _require_fit(fits: bool) -> None:
 
 
 def _require_segments(indptr: IntArray, count: int, size: int) -> None:
-    ends = len(indptr) == count + 1 and indptr[0] == 0 and indptr[-1] == size
+    _require_fit(indptr.dtype.kind == "i" and indptr.shape == (count + 1,))
+    ends = indptr[0] == 0 and indptr[-1] == size
     _require_fit(bool(ends) and not (indptr[1:] < indptr[:-1]).any())
 
 
-def _require_inside(places: IndexArray | IntArray, size: int) -> None:
-    # Compiled loops do not check bounds. As an unsigned number a negative one is a large one.
-    if len(places) and int(places.view(f"u{places.itemsize}").max()) >= size:
+def _inside(places: IndexArray | IntArray, size: int) -> IndexArray | IntArray:
+    """Row numbers as compiled loops take them, int32 or int64; loops do not check bounds."""
+    _require_fit(places.ndim == 1 and places.dtype.kind in "iu")
+    named = np.ascontiguousarray(places, None if places.dtype == np.int32 else np.int64)
+    # As an unsigned number a negative one is a large one.
+    if len(named) and int(named.view(f"u{named.itemsize}").max()) >= size:
         raise WireError(f"a row number lies outside 0 to {size - 1}")
+    return named
 
 
 def _reals(values: FloatArray) -> FloatArray:
@@ -364,8 +369,3 @@ def _reals(values: FloatArray) -> FloatArray:
 
 def _whole(values: IntArray) -> IntArray:
     return np.ascontiguousarray(values, dtype=np.int64)
-
-
-def _items(values: IndexArray | IntArray) -> IndexArray | IntArray:
-    """Contiguous int32 or int64: compiled loops take either, so neither is converted."""
-    return np.ascontiguousarray(values, None if values.dtype == np.int32 else np.int64)

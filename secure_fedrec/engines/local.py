@@ -8,7 +8,6 @@ aggregate to the server. The batches exist for speed only: any batch size gives 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from multiprocessing import parent_process
 from time import perf_counter
 from typing import Annotated, Any, TypeGuard
 
@@ -27,7 +26,7 @@ from secure_fedrec.algorithms.base import (
     ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.cores import ahead, usable_cores
+from secure_fedrec.core.cores import ahead, has_second_core
 from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
 from secure_fedrec.engines.public_words import PublicWords
@@ -169,7 +168,7 @@ class LocalEngine:
         self._participants = participants
         self._undo_bytes = undo_bytes
         self._clipped = 0  # values, in the round before
-        self._ahead = False  # rows are made beside those that are sent
+        self._long = False  # a round was longer than ``_LONG_ROUND``
         self._measure_every = measure_every
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
@@ -215,7 +214,7 @@ class LocalEngine:
             self.wire.abandon_round(round_)
             raise
         self.vault.end(undo=False)
-        self._ahead = self._ahead or self._worth_two_cores(perf_counter() - began)
+        self._long = self._long or perf_counter() - began > _LONG_ROUND
         known = {name: values[~np.isnan(values)] for name, values in own.items()}
         means = {name: float(values.mean()) for name, values in known.items() if len(values)}
         metrics = {**means, **(self.evaluate() or {})} or None
@@ -274,7 +273,8 @@ class LocalEngine:
             return step, session.encode(step)
 
         batches = self._batches(session.order)
-        works = ahead(encoded, batches) if self._ahead else (encoded(each) for each in batches)
+        beside = self._long and self.stack.cloak is not None and has_second_core()
+        works = ahead(encoded, batches) if beside else (encoded(each) for each in batches)
         with closing(works):
             for step, upload in works:
                 session.send(upload)
@@ -286,14 +286,6 @@ class LocalEngine:
                 del step, upload  # their memory serves the next
         self._clipped = sum(session.clipped)
         return session.close(), own
-
-    def _worth_two_cores(self, seconds: float) -> bool:
-        """Whether rounds that take so long are made by two threads, where a cloak makes their rows.
-
-        A worker of many has a core of its own, and no more.
-        """
-        alone = parent_process() is None and usable_cores() > 1
-        return alone and self.stack.cloak is not None and seconds > _LONG_ROUND
 
     def _exchange(self, round_: int, participants: IntArray) -> None:
         """Let clients give each other what no sum takes in."""

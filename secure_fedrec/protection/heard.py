@@ -46,8 +46,10 @@ class Heard:
                 f"awaits {self._step.name}, got {messages.step.name} of round {messages.round}"
             )
         ids, role = messages.senders.ids, messages.senders.role
-        if not self._awaited[ids].all():
-            stranger = int(ids[~self._awaited[ids]][0])
+        known = (ids >= 0) & (ids < len(self._awaited)) & (role == self._role)
+        known[known] = self._awaited[ids[known]]
+        if not known.all():
+            stranger = int(ids[~known][0])
             raise self.refusal(f"does not await {role} {stranger}, or has heard it already")
         before = np.count_nonzero(self._awaited)
         self._awaited[ids] = False

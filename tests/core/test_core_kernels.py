@@ -210,10 +210,13 @@ def test_scatter_add_counts_its_rows(sign: int) -> None:
     scatter_add(counted, rows, words, sign=sign, counts=counts)
     assert counted.tolist() == alone.tolist()
     assert counts.tolist() == [at + sign * int((rows == at).sum()) for at in range(6)]
-    for wrong in (np.zeros(5, dtype=np.int64), np.zeros(6)):
+    fixed = np.zeros(6, dtype=np.int64)
+    fixed.setflags(write=False)
+    for wrong in (fixed[:5], fixed[:, None] + 0, fixed + 0.0, fixed):
         misfit: Any = wrong
         with pytest.raises(ValueError, match="fit together"):
-            scatter_add(counted, rows, words, counts=misfit)
+            scatter_add(counted, rows, words, sign=sign, counts=misfit)
+    assert counted.tolist() == alone.tolist()  # refused before anything is added
 
 
 @settings(deadline=None)
@@ -234,6 +237,69 @@ def test_rows_are_picked_in_their_order(
     assert np.diff(bounds).tolist() == [sum(segment) for segment in segments_]
     assert numbers.tolist() == rows[chosen].tolist()
     assert (picked.dtype, picked.tolist()) == (np.dtype(dtype), values[chosen].tolist())
+
+
+def test_picked_rows_of_other_types_are_refused() -> None:
+    indptr, chosen = np.array([0, 2]), np.array([True, False])
+    rows, values = np.arange(2, dtype=np.int32), np.ones((2, 1))
+    for wrong in (
+        (indptr, chosen.astype(np.int64), rows, values),
+        (indptr, chosen, rows.astype(np.int64), values),
+        (indptr, chosen, rows.astype(">i4"), values),
+        (indptr, chosen, rows + 0.5, values),
+        (indptr, chosen, rows, values.astype(np.float32)),
+        (indptr, chosen, rows, values[:, 0]),
+        (indptr, chosen[:1], rows, values),
+    ):
+        misfit: Any = wrong
+        with pytest.raises(ValueError, match="fit together"):
+            pick_rows(*misfit)
+
+
+NUMBERS = [np.int8, np.int16, np.uint8, ">i4", ">i8", np.int32, np.int64, np.uint64]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_row_numbers_of_any_type_are_read_right_or_refused(dtype: Any) -> None:
+    rng = np.random.default_rng(7)
+    table, users, one = rng.normal(size=(70_000, 2)), rng.normal(size=(1, 2)), np.array([0, 1])
+
+    def calls(row: int) -> list[float]:
+        rows: Any = np.array([row]).astype(dtype)
+        sums = np.zeros((70_000, 2))
+        scatter_add(sums, rows, np.ones((1, 2)))
+        return [
+            float(pair_dot(users, np.array([0]), table, rows)[0]),
+            float(segment_dots(users, one, table, rows)[0]),
+            -float(rank_one_rows(table, rows, users, one, np.zeros(1), 1.0)[1][0]),
+            float(segment_sum(table, rows, np.ones(1), one)[0] @ users[0]),
+            float(np.flatnonzero(sums[:, 0])[0]) if sums.any() else -1.0,
+        ]
+
+    assert calls(100) == [pytest.approx(users[0] @ table[100])] * 4 + [100.0]
+    rows: Any = np.array([-1]).astype(dtype)
+    if int(rows[0]) == 255:  # another row, and one that there is
+        assert calls(-1)[-1] == 255.0
+        return
+    with pytest.raises(ValueError, match="outside 0 to 69999"):
+        calls(-1)
+
+
+@pytest.mark.parametrize("rows", [np.array([0.5]), np.array([[0]]), np.array([True])])
+def test_what_is_no_list_of_row_numbers_is_refused(rows: Any) -> None:
+    with pytest.raises(ValueError, match="fit together"):
+        scatter_add(np.zeros((4, 2)), rows, np.ones((1, 2)))
+    with pytest.raises(ValueError, match="fit together"):
+        segment_dots(np.ones((1, 2)), np.array([0, 1]), np.ones((4, 2)), rows)
+
+
+@pytest.mark.parametrize("indptr", [np.array([0, np.nan, 1]), np.array([[0], [1]])])
+def test_what_are_no_bounds_of_segments_is_refused(indptr: Any) -> None:
+    users, one = np.ones((len(indptr) - 1, 2)), np.array([0])
+    with pytest.raises(ValueError, match="fit together"):
+        segment_dots(users, indptr, np.ones((4, 2)), one)
+    with pytest.raises(ValueError, match="fit together"):
+        pick_rows(indptr, one == 0, one.astype(np.int32), np.ones((1, 2)))
 
 
 def test_scatter_add_of_reals_adds_in_the_order_given() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from threading import active_count, current_thread, main_thread
+from threading import get_ident, main_thread
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.cores import has_second_core
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import (
     CohortConfig,
@@ -140,53 +141,63 @@ def test_batch_size_changes_no_bit(kind: str, temperature: float) -> None:
         assert same(parts.state(), whole)
 
 
+class Beside:
+    """Of each batch of clients, whether its rows were made in a thread; and what goes on."""
+
+    def __init__(self) -> None:
+        self.threads: list[bool] = []
+        self.going_on = 0
+
+
 @pytest.fixture
-def every_round_is_long(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """From their second round on engines make rows in a thread; says of each batch if one did."""
+def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
+    """From their second round on engines make rows in a thread."""
     monkeypatch.setattr("secure_fedrec.engines.local._LONG_ROUND", 0.0)
-    monkeypatch.setattr("secure_fedrec.engines.local.usable_cores", lambda: 2)
-    monkeypatch.setattr("secure_fedrec.engines.local.parent_process", lambda: None)
-    beside: list[bool] = []
-    original = PMF.client_step
+    monkeypatch.setattr("secure_fedrec.engines.local.has_second_core", lambda: True)
+    found, original = Beside(), StackSession.encode
 
-    def spy(self: PMF, *given: Any) -> Any:
-        beside.append(current_thread() is not main_thread())
-        return original(self, *given)
+    def spy(self: StackSession, *given: Any) -> Any:
+        found.threads.append(get_ident() != main_thread().ident)
+        found.going_on += 1
+        try:
+            return original(self, *given)
+        finally:
+            found.going_on -= 1
 
-    monkeypatch.setattr(PMF, "client_step", spy)
-    return beside
+    monkeypatch.setattr(StackSession, "encode", spy)
+    return found
 
 
 @pytest.mark.parametrize("kind", STACKS)
 @pytest.mark.parametrize("temperature", [0.0, 1e-6])
 def test_a_second_core_changes_no_bit(
-    kind: str, temperature: float, every_round_is_long: list[bool]
+    kind: str, temperature: float, beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = run(engine_of(kind, temperature=temperature, batch_bytes=1), 3)
-    rows_are_made = kind != "plain"
-    assert every_round_is_long == [False] * N_CLIENTS + [rows_are_made] * 2 * N_CLIENTS
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr("secure_fedrec.engines.local.usable_cores", lambda: 1)
-        alone = run(engine_of(kind, temperature=temperature), 3)
-    assert not any(every_round_is_long[3 * N_CLIENTS :])
+    a_cloak_makes_rows = kind != "plain"
+    assert beside.threads == [False] * N_CLIENTS + [a_cloak_makes_rows] * 2 * N_CLIENTS
+    # Asked in every round: a worker is forked from a process that had both cores.
+    monkeypatch.setattr("secure_fedrec.engines.local.has_second_core", lambda: False)
+    alone = run(engine_of(kind, temperature=temperature), 3)
     assert same(engine.state(), alone.state())
+    run(engine, 1)
+    assert not any(beside.threads[3 * N_CLIENTS :])
 
 
-def test_a_worker_of_many_takes_no_second_core(
-    every_round_is_long: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("secure_fedrec.engines.local.parent_process", object)
-    run(engine_of(), 3)
-    assert not any(every_round_is_long)
+def test_a_worker_of_many_has_no_second_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, parent, has in ((2, None, True), (1, None, False), (2, object(), False)):
+        monkeypatch.setattr("secure_fedrec.core.cores.usable_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("secure_fedrec.core.cores.parent_process", lambda parent=parent: parent)
+        assert has_second_core() == has
 
 
 @pytest.mark.parametrize("error", [EncodingError("too large"), KeyboardInterrupt()])
 @pytest.mark.parametrize("half", ["encode", "send"])
 def test_what_fails_on_two_cores_trains_nobody(
-    half: str, error: BaseException, every_round_is_long: list[bool]
+    half: str, error: BaseException, beside: Beside
 ) -> None:
     engine, twin = (run(engine_of(batch_bytes=1), 2) for _ in range(2))
-    genuine, calls, threads = getattr(StackSession, half), 0, active_count()
+    genuine, calls = getattr(StackSession, half), 0
 
     def failing(self: StackSession, given: Any) -> Any:
         nonlocal calls
@@ -199,8 +210,8 @@ def test_what_fails_on_two_cores_trains_nobody(
         patch.setattr(StackSession, half, failing)
         with pytest.raises(type(error)):
             engine.run_round()
-    assert active_count() == threads  # nothing goes on beside
-    assert every_round_is_long[-1]
+    assert beside.threads[-1]
+    assert beside.going_on == 0
     assert same(engine.state(), twin.state())
     assert same(run(engine, 1).state(), run(twin, 1).state())
 

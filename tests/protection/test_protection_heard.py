@@ -9,12 +9,14 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Parties, Step
 
 
-def messages(senders: list[int], *, round_: int = 4, step: Step = Step.UPLOAD) -> Messages:
+def messages(
+    senders: list[int], *, round_: int = 4, step: Step = Step.UPLOAD, role: str = "client"
+) -> Messages:
     count = len(senders)
     return Messages(
         round=round_,
         step=step,
-        senders=Parties(role="client", ids=np.array(senders, dtype=np.int64)),
+        senders=Parties(role=role, ids=np.array(senders, dtype=np.int64)),
         receivers=Parties.server(count),
         payload=RowBlock(
             indptr=np.zeros(count + 1, dtype=np.int64),
@@ -31,6 +33,9 @@ def messages(senders: list[int], *, round_: int = 4, step: Step = Step.UPLOAD) -
         (messages([5, 3, 5]), "two UPLOAD messages of a client"),
         (messages([3, 2]), "does not await client 2"),
         (messages([0]), "does not await client 0, or has heard it already"),
+        (messages([7]), "does not await client 7"),
+        (messages([3, -2]), "does not await client -2"),
+        (messages([3], role="denoiser"), "does not await denoiser 3"),
         (messages([3], round_=5), "awaits UPLOAD, got UPLOAD of round 5"),
         (messages([3], step=Step.NOISE), "awaits UPLOAD, got NOISE of round 4"),
     ],
