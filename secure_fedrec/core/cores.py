@@ -5,11 +5,15 @@ from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from multiprocessing import parent_process
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TypeVar
+from weakref import ref
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_PATIENCE = 1.0
+"""Seconds after which a thread looks if anybody is left to ask it."""
 
 
 def usable_cores() -> int:
@@ -34,37 +38,55 @@ def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Re
     Closed before its end, it waits for what is under way. If that is interrupted, what is under way
     ends by itself, and its result is dropped.
     """
-    # An interrupt may strike the taker between any two steps: no lock of Python's own is held
-    # here, which it could leave so, and no thread waits to be told that it is over.
-    waiting, results = iter(items), SimpleQueue[tuple[list[Result], BaseException | None]]()
-    ended: LockType | None = None
+    # An interrupt may strike the taker between any two steps. So no lock of Python's own is held
+    # here, which it could leave so, and a thread that nobody tells that it is over finds out.
+    asked: SimpleQueue[list[Item]] = SimpleQueue()
+    done: SimpleQueue[tuple[list[Result], BaseException | None]] = SimpleQueue()
+    ended, waiting, started = allocate_lock(), iter(items), False
 
-    def serve(item: Item, over: LockType) -> None:
-        try:
-            results.put(([work(item)], None))
-        except BaseException as error:
-            results.put(([], error))
-        finally:
-            over.release()
-
-    def begun() -> bool:
-        nonlocal ended
-        for item in islice(waiting, 1):
-            over = allocate_lock()
-            over.acquire()
-            start_new_thread(serve, (item, over))
-            ended = over
-            return True
-        return False
+    def ask() -> bool:
+        following = list(islice(waiting, 1))
+        if following:
+            asked.put(following)
+        return bool(following)
 
     try:
-        more = begun()
+        if more := ask():
+            ended.acquire()
+            start_new_thread(_serve, (work, ref(asked), done, ended))
+            started = True
         while more:
-            found, error = results.get()
+            found, error = done.get()
             if error is not None:
                 raise error
-            more = begun()
+            more = ask()
             yield found.pop()
     finally:
-        if ended is not None:
+        asked.put([])
+        if started:
             ended.acquire()
+
+
+def _serve(
+    work: Callable[[Item], Result],
+    asked: "ref[SimpleQueue[list[Item]]]",
+    done: "SimpleQueue[tuple[list[Result], BaseException | None]]",
+    ended: LockType,
+) -> None:
+    """Do what is asked for, until that is nothing, or nobody is there to ask."""
+    try:
+        while (asking := asked()) is not None:
+            try:
+                items = asking.get(timeout=_PATIENCE)
+            except Empty:
+                continue
+            finally:
+                del asking
+            if not items:
+                return
+            try:
+                done.put(([work(items.pop())], None))
+            except BaseException as error:
+                done.put(([], error))
+    finally:
+        ended.release()

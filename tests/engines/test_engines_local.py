@@ -11,7 +11,6 @@ import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.core.cores import has_second_core
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import (
     CohortConfig,
@@ -182,13 +181,6 @@ def test_a_second_core_changes_no_bit(
     assert same(engine.state(), alone.state())
     run(engine, 1)
     assert not any(beside.threads[3 * N_CLIENTS :])
-
-
-def test_a_worker_of_many_has_no_second_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, parent, has in ((2, None, True), (1, None, False), (2, object(), False)):
-        monkeypatch.setattr("secure_fedrec.core.cores.usable_cores", lambda cores=cores: cores)
-        monkeypatch.setattr("secure_fedrec.core.cores.parent_process", lambda parent=parent: parent)
-        assert has_second_core() == has
 
 
 @pytest.mark.parametrize("error", [EncodingError("too large"), KeyboardInterrupt()])
