@@ -29,8 +29,9 @@ from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
 from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
-from audits.run.forecast import GatePower, forecast
+from audits.run.forecast import forecast
 from audits.run.memory import require_memory, training_parts
+from audits.run.power import GatePower
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
 from secure_fedrec.engines import RoundReport, require_complete
@@ -87,6 +88,8 @@ def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
 
 
 def _power_words(gate: GatePower) -> str:
+    if gate.reason is not None:
+        return f"nothing was measured in the rounds that were tried: {gate.reason}"
     if gate.least is None:
         few = gate.clients < FEWEST_CLIENTS
         return "too few clients to decide" if few else "no figure of clients: exact, or not"

@@ -20,6 +20,7 @@ from secure_fedrec.errors import HostError
 
 Result = TypeVar("Result")
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 
@@ -63,7 +64,12 @@ class _Worker(Generic[Result]):
         self.process = context.Process(
             target=_serve, args=(work, far, ours, os.getpid()), daemon=True
         )
-        self.process.start()
+        # A signal to all of the terminal's processes waits until each has said what it does then.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         far.close()
 
     def received(self) -> tuple[int, Any, BaseException | None]:
@@ -128,6 +134,7 @@ def _serve(
     for number in (signal.SIGINT, signal.SIGHUP):  # who forked it takes care of interrupts
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
         if os.getppid() != parent:

@@ -13,9 +13,10 @@ import os
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property, update_wrapper
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 
@@ -72,24 +73,72 @@ def compile_cached(loop: Callable[..., object]) -> Any:
     return njit(nogil=True)(loop)
 
 
+@contextlib.contextmanager
+def clock_without_compiling() -> Iterator[Callable[[], float]]:
+    """A clock of this process's CPU seconds, which stands still while loops are compiled."""
+    from numba.core import event  # noqa: PLC0415
+
+    class Listener(event.Listener):
+        """One loop that is compiled may compile others."""
+
+        spent, depth, began = 0.0, 0, 0.0
+
+        def on_start(self, event: Any) -> None:
+            if not self.depth:
+                self.began = process_time()
+            self.depth += 1
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if not self.depth:
+                self.spent += process_time() - self.began
+
+    listener = Listener()
+    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    try:
+        yield lambda: process_time() - listener.spent
+    finally:
+        event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+
+
 def _forgiving(compiled: Any) -> Any:
-    """A compiled loop that does without a cache that cannot be written: its disk is full, say."""
+    """A compiled loop that does without a cache that cannot be written, or read."""
     kept = compiled._cache
-    save = kept.save_overload
+    save, load = kept.save_overload, kept.load_overload
 
     def save_overload(signature: Any, data: Any) -> None:
         try:
             save(signature, data)
-        except OSError as refused:
-            _tell_unwritten(kept.cache_path, refused.strerror or str(refused))
+        except OSError as refused:  # its disk is full, say
+            _tell_unused(kept.cache_path, refused)
 
-    kept.save_overload = save_overload
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            return load(signature, context)
+        except OSError as refused:
+            _tell_unused(kept.cache_path, refused)
+        except Exception:
+            with contextlib.suppress(OSError):
+                kept.flush()  # so that it is written anew
+        return None
+
+    kept.save_overload, kept.load_overload = save_overload, load_overload
     return compiled
 
 
-@cache
-def _tell_unwritten(folder: str | Path, problem: str) -> None:
-    told = f"{folder}: {problem}; loops are compiled anew in every process: name a folder that"
+def _tell_unused(folder: str | Path, refused: OSError) -> None:
+    _warn_once(f"{folder}: {refused.strerror or refused}")
+
+
+_TOLD: list[str] = []
+
+
+def _warn_once(problem: str) -> None:
+    """Say what is wrong with the first folder that something is: all have the same remedy."""
+    if _TOLD:
+        return
+    _TOLD.append(problem)
+    told = f"{problem}; loops are compiled anew in every process: name a folder that"
     warnings.warn(f"{told} can be written in NUMBA_CACHE_DIR", RuntimeWarning, stacklevel=2)
 
 
@@ -108,5 +157,5 @@ def _own_folder() -> Path | None:
         if stat.S_ISDIR(found.st_mode) and not foreign:
             return folder
         problem = "others may write it"
-    _tell_unwritten(folder, problem)
+    _warn_once(f"{folder}: {problem}")
     return None

@@ -12,8 +12,9 @@ import pytest
 from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
-from audits.run.forecast import _training, gate_power
+from audits.run.forecast import _training
 from audits.run.memory import Crew, crews, memory_parts
+from audits.run.power import gate_power
 from secure_fedrec.evaluation.intervals import share_interval
 
 Command = Callable[..., tuple[int, str, str]]

@@ -40,7 +40,8 @@ def test_results_come_in_order_and_one_ahead() -> None:
 
 
 def test_an_error_is_raised_where_its_result_was_due() -> None:
-    before, found = threads(), []
+    before = threads()
+    found: list[int] = []
     with pytest.raises(ZeroDivisionError):
         found.extend(ahead(lambda number: 6 // (3 - number), range(9)))
     assert found == [2, 3, 6]

@@ -64,6 +64,7 @@ def test_code_of_others_is_never_loaded(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("secure_fedrec.core.machine_code._TOLD", [])
     own = tmp_path / f"secure-fedrec-{os.getuid()}"
     if state == "shared":
         own.mkdir()
@@ -102,3 +103,82 @@ def test_a_folder_that_is_full_costs_time_and_nothing_else(tmp_path: Path) -> No
     assert len(told) == 1
     assert f"{cache}" in told[0]
     assert "loops are compiled anew in every process" in told[0]
+
+
+@pytest.mark.parametrize("folders", [1, 2])
+@pytest.mark.parametrize("state", ["empty", "cut", "folder", "unreadable"])
+def test_a_cache_that_cannot_be_read_costs_time_and_nothing_else(
+    state: str, folders: int, tmp_path: Path
+) -> None:
+    """What was left by a power cut is written anew; what is not ours to read is named, once."""
+    numbers = range(folders)
+    for number in numbers:  # the compiler has a folder in the cache for every one of sources
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / f"loop{number}.py").write_text(LOOP)
+    run = "".join(
+        f"from loop{number} import four_times\nassert four_times(3) == 12\n"
+        "print(sum(four_times.made.stats.cache_hits.values()))\n"
+        for number in numbers
+    )
+    if state == "unreadable":
+        run = REFUSED + run
+    paths = os.pathsep.join((*(str(tmp_path / str(number)) for number in numbers), *sys.path))
+    cache = tmp_path / "cache"
+
+    def ran(code: str) -> tuple[list[str], str]:
+        ended = subprocess.run(  # noqa: S603
+            [sys.executable, "-W", "always::RuntimeWarning", "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths},
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.split(), ended.stderr
+
+    ran(run.removeprefix(REFUSED))
+    for path in cache.rglob("*.nb?"):
+        if state == "empty":
+            path.write_bytes(b"")
+        elif state == "cut":
+            path.write_bytes(path.read_bytes()[:-20])
+        elif state == "folder":
+            path.unlink()
+            path.mkdir()
+    hits, told = ran(run)
+    assert hits == ["0"] * folders
+    refused = state in ("folder", "unreadable")
+    assert told.count("loops are compiled anew in every process") == refused
+    hits, _ = ran(run)
+    assert hits == ["0" if refused else "1"] * folders
+
+
+REFUSED = """
+import builtins
+genuine = builtins.open
+def refusing(file, *more, **named):
+    if str(file).endswith((".nbi", ".nbc")):
+        raise PermissionError(13, "Permission denied", str(file))
+    return genuine(file, *more, **named)
+builtins.open = refusing
+"""
+
+
+def test_a_clock_stands_still_while_loops_are_compiled(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    run = """
+from time import process_time
+from secure_fedrec.core.machine_code import clock_without_compiling
+from loop import four_times, twice
+twice(1.5)  # brings the compiler
+with clock_without_compiling() as clock:
+    began, all_began = clock(), process_time()
+    four_times(3)
+    print(clock() - began, process_time() - all_began)
+"""
+    paths = os.pathsep.join((str(tmp_path), *sys.path))
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths}
+    command = [sys.executable, "-c", run]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=env)  # noqa: S603
+    told, spent = map(float, ended.stdout.split())
+    assert 0 <= told < 0.5 * spent

@@ -1,0 +1,123 @@
+"""What the gates of an audit can see, before it is begun: how few clients tell how little."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attacks import SUITE, Finding
+from attacks.scoring.measures import Gained
+from attacks.suite import MEASURES
+from audits.gates.gate import FEWEST_CLIENTS, GateConfig
+from audits.run.build import Federation
+from audits.system import Task
+from secure_fedrec.core.special import ndtri
+
+_POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePower:
+    """What a gate can see.
+
+    Args:
+        gate: its name.
+        clients: about how many are behind its figure, by the rounds that were tried.
+        least: figure from which the gate is decided in four of five runs, however much clients
+            differ; None where it needs no figure of clients, or has too few.
+        reason: why its attack measured nothing in the rounds that were tried; None if it did.
+    """
+
+    gate: str
+    clients: int
+    least: float | None
+    reason: str | None = None
+
+
+def gate_power(
+    gate: GateConfig,
+    federation: Federation[Task],
+    findings: Sequence[Finding] = (),
+    payloads_of: int | None = None,
+) -> GatePower:
+    """What a gate can see: see ``GatePower``.
+
+    Args:
+        gate: the gate.
+        federation: says how many clients there are, and how many rounds an attack may choose from.
+        findings: of attacks on some rounds, which say how many clients are behind a figure; all of
+            them are, where there is none of the gate's attack.
+        payloads_of: the one of these rounds that was recorded with payloads; None for none.
+    """
+    config = federation.config
+    adversary = next((each for each in config.adversaries if each.name == gate.adversary), None)
+    own = () if adversary is None else adversary.members("client") or ()
+    clients, there = federation.task.facts.clients - len(own), True
+    for found in findings:
+        if (found.attack, found.adversary) == (gate.attack, gate.adversary):
+            if not found.measured:
+                return GatePower(gate=gate.name, clients=0, least=None, reason=found.reason)
+            clients = _behind(found, clients, federation, payloads_of)
+            there = found.figures.get(gate.metric) is not None
+    bound = getattr(gate, gate.bound)
+    of_clients = there and gate.attack is not None and gate.metric in MEASURES
+    if not of_clients or gate.attack is None or clients < FEWEST_CLIENTS:
+        return GatePower(gate=gate.name, clients=clients, least=None)
+    tried = 1
+    if reads_one_round(gate.attack):
+        tried = max(1, len(config.recording.payload_rounds))
+    low = -1.0 if isinstance(MEASURES[gate.metric].severity, Gained) else 0.0
+    deviations = float(ndtri(1.0 - 0.025 / tried) + ndtri(_POWER)) / math.sqrt(clients)
+    end = low if gate.bound == "min" else 1.0
+    # Exact intervals of shares are wider than normal ones, by a client or so.
+    least = _surely(float(bound), end, low, deviations, 1.0 / clients)
+    return GatePower(gate=gate.name, clients=clients, least=least)
+
+
+def reads_one_round(name: str) -> bool:
+    """Whether an attack reads the payloads of one round, and is tried on each."""
+    return bool(getattr(SUITE[name], "reads_one_round", False))
+
+
+def reads_payloads(found: Finding, payloads_of: int | None) -> bool:
+    """Whether a finding comes from all rounds with payloads, where one of those tried had them."""
+    return not reads_one_round(found.attack) and found.rounds == (payloads_of,)
+
+
+def _behind(
+    found: Finding, clients: int, federation: Federation[Task], payloads_of: int | None
+) -> int:
+    """How many of so many clients will be behind a figure, by what is behind it in tried rounds.
+
+    More rounds show others where not all are invited to one, and the attack reads more of them.
+    """
+    config, seen = federation.config, found.units.get("clients", 0)
+    rounds: Sequence[int] = found.rounds
+    if len(rounds) > 1:
+        rounds = range(1, config.algorithm.rounds + 1)
+    elif reads_payloads(found, payloads_of) and config.recording.payload_senders is None:
+        rounds = config.recording.payload_rounds
+    everybody = federation.task.facts.clients
+    if all(config.cohort.invited(round_, everybody) == everybody for round_ in found.rounds):
+        return seen
+    # Denoisers, where uploads are, send none under their names.
+    pool = max(seen, clients - len(federation.denoiser_clients))
+    if any(config.cohort.invited(round_, everybody) == everybody for round_ in rounds):
+        return pool
+    unseen: float = (1.0 - seen / max(1, pool)) ** (len(rounds) / max(1, len(found.rounds)))
+    return round(pool * (1.0 - unseen))
+
+
+def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:
+    """The mean between a bound and an end of its range that is told apart from the bound.
+
+    It lies so many deviations of a value, and a step, away; at the end of the range if none does.
+    Values between ``low`` and 1 deviate most where they lie at the ends, at neither of which they
+    deviate at all.
+    """
+    near, far = bound, end
+    for _ in range(60):
+        middle = (near + far) / 2
+        spread = math.sqrt(max(0.0, (middle - low) * (1.0 - middle)))
+        told = abs(middle - bound) >= deviations * spread + step
+        near, far = (near, middle) if told else (middle, far)
+    return far
