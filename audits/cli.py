@@ -6,6 +6,7 @@ Ctrl-C at any moment, imports included, ends with one line and exit code 130; so
 terminated (143), or left by the terminal (129).
 """
 
+import atexit
 import contextlib
 import io
 import os
@@ -48,6 +49,8 @@ def _main(arguments: Sequence[str] | None) -> int:
     hint: Callable[[], str] = str
     try:
         interrupts.handle(_leave)
+        if ours:  # of what is done, and its exit code, the last third of a second takes nothing
+            atexit.register(interrupts.handle, signal.SIG_IGN)
         from audits import command_line  # noqa: PLC0415 - after the handler
 
         parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
@@ -87,8 +90,8 @@ class _Interrupts:
         self._numbers = numbers
         self.seen: int | None = None
 
-    def handle(self, handler: Callable[[int, FrameType | None], None]) -> None:
-        """Let a function handle them."""
+    def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+        """Let a function handle them, or nobody."""
         for number in self._numbers:
             signal.signal(number, handler)
 

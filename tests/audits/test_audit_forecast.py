@@ -13,7 +13,7 @@ from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import _training
-from audits.run.memory import Crew, crews, memory_parts
+from audits.run.memory import Crew, crews, memory_parts, training_parts
 from audits.run.power import gate_power
 from secure_fedrec.evaluation.intervals import share_interval
 
@@ -75,8 +75,14 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
 def test_a_training_above_its_limit_is_refused_as_well(
     write_config: Write, small: dict[str, Any], refusal: Refusal, command: Command, tmp_path: Path
 ) -> None:
-    small["run"]["max_memory_gb"] = 0.4  # the attacks of such an audit would not fit
     small["data"] |= {"clients": 3000, "items": 3000, "mean_ratings": 200.0}
+    parsed = parse_config(small)
+    federation = build_federation(parsed, (data := load_dataset(parsed, None)).task(data.folds[0]))
+    whole, training = (
+        sum(parts.values()) for parts in (memory_parts(federation), training_parts(federation))
+    )
+    assert training < 0.9 * whole
+    small["run"]["max_memory_gb"] = (whole + training) / 2e9  # the attacks would not fit
     config, out = write_config(small), tmp_path / "run"
     assert "the audit would take about" in refusal("audit", config, "--out", out)
     assert command("train", config, "--set", "algorithm.rounds=1", "--out", out, "--quiet")[0] == 0

@@ -236,3 +236,23 @@ def test_a_process_that_ignores_interrupts_goes_on(
 
 def test_the_code_of_an_interrupt_is_documented(command: Command) -> None:
     assert "130 interrupted" in " ".join(command("--help")[1].split())
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_command_that_is_over_ends_with_its_own_exit_code(ending: int) -> None:
+    """The interpreter, which takes a third of a second to end, puts signals back as they were."""
+    program = f"""
+import atexit, os, sys
+from audits.cli import main
+atexit.register(os.kill, os.getpid(), {int(ending)})  # runs after all that the command registers
+sys.exit(main())
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, "explain", "no such thing", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=hear_all,  # noqa: PLW1509
+    )
+    assert ended.returncode == 2
+    assert "interrupted" not in ended.stderr
