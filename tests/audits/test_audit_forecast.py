@@ -76,6 +76,7 @@ def test_a_training_above_its_limit_is_refused_as_well(
     write_config: Write, small: dict[str, Any], refusal: Refusal, command: Command, tmp_path: Path
 ) -> None:
     small["data"] |= {"clients": 3000, "items": 3000, "mean_ratings": 200.0}
+    small["run"]["workers"] = 1  # so that there are none to do without
     parsed = parse_config(small)
     federation = build_federation(parsed, (data := load_dataset(parsed, None)).task(data.folds[0]))
     whole, training = (

@@ -252,7 +252,7 @@ sys.exit(main())
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=hear_all,  # noqa: PLW1509
+        preexec_fn=hear_all,
     )
     assert ended.returncode == 2
     assert "interrupted" not in ended.stderr
