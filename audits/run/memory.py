@@ -22,8 +22,8 @@ from secure_fedrec.wire import Step, Traffic
 LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
 
-_TORCH = 0.2e9
-"""And of PyTorch, where something is a model of it."""
+_BESIDE = {"torch": 0.2e9, "sklearn": 0.1e9}
+"""And of those that only some algorithms bring, with all that they bring themselves."""
 
 _HELD = 2**28
 _AT_ONCE = 1 << 21
@@ -98,7 +98,7 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
     counts, facts = vault.example_counts(), federation.task.facts
     state = 2.0 * sum(values.nbytes for values in vault.tables().values())
     examples = float(counts.sum())
-    packages = LOADED + (_TORCH if _of_torch() else 0.0)
+    packages = LOADED + sum(size for name, size in _BESIDE.items() if name in sys.modules)
     once = {_PACKAGES: packages, "clients (data)": state + _EXAMPLE * examples}
     limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
     trainings = Crew(
