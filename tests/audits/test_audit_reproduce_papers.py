@@ -202,9 +202,11 @@ def test_studies_of_other_sets_are_few() -> None:
     assert paper.rounds(Place("ml-1m", "clean")) == 30
 
 
+@pytest.mark.parametrize("diverging", [0, 1, 2, 3, 8])
 def test_every_setting_is_tried_once_and_the_best_on_every_seed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    diverging: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """On another set the best two are tried, and the next where all that were tried diverge."""
     asked: list[Needed] = []
 
     def studied(needed: Iterable[Needed], _: StudySource) -> dict[Needed, Found]:
@@ -214,6 +216,8 @@ def test_every_setting_is_tried_once_and_the_best_on_every_seed(
 
     def _report(each: Needed) -> dict[str, Any]:
         known = [*paper.grid(each.method), ()]
+        if each.place == away and each.setting in by_merit[:diverging]:
+            return {"diverged": "round 1"}
         # Of the other seeds the order is another one: they choose among the finalists alone.
         merit = known.index(each.setting) * (1 if each.seed == 1 else -1)
         names = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
@@ -223,6 +227,8 @@ def test_every_setting_is_tried_once_and_the_best_on_every_seed(
     paper = load_fed3cr(quick=False)
     library = Library(StudySource(paper=paper, folder=tmp_path), None)
     home, away = Place("ml-100k", "clean"), Place("lastfm-2k", "clean")
+    first, second, *others = paper.grid("fedmf")[::-1]
+    by_merit = [second, first, *others]  # on all seeds
     library.fetch_methods([away], {away: ["fedmf"]})
     trained = [each for each in asked if each.method == "fedmf"]
     grid = paper.grid("fedmf")
@@ -230,7 +236,15 @@ def test_every_setting_is_tried_once_and_the_best_on_every_seed(
     assert of_home[:8] == [(1, setting) for setting in grid]
     best = grid[:-3:-1]
     assert sorted(of_home[8:]) == sorted((seed, each) for seed in (2, 3) for each in best)
-    assert {each.setting for each in trained if each.place == away} == set(best)
+    tried = [each.setting for each in trained if each.place == away]
+    assert len(tried) == len(set(tried))
+    assert set(tried) == set(by_merit[: max(2, diverging + (diverging < 8))])
+    there = library.best(away, "fedmf")
+    assert (None if there is None else there.setting) == {
+        0: first,  # on the one seed of another set
+        1: first,
+        8: None,
+    }.get(diverging, by_merit[min(diverging, 7)])
     chosen = library.best(home, "fedmf")
     assert chosen is not None
     assert chosen.setting == best[1]

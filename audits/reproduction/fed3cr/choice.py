@@ -51,7 +51,7 @@ class Library:
 
         Where a set has candidates, they are the best settings of the set that is tuned on: all that
         is tuned on comes before. There every setting is tried on the first seed, and the finalists
-        on the others.
+        on the others. Where all candidates diverge, the next best of that set is one.
         """
         first = [place for place in places if self._candidates(place) is None]
         others = [place for place in places if place not in first]
@@ -65,9 +65,15 @@ class Library:
         self.fetch(self._oracles(places))
         self.fetch(each for place, name in due for each in self._of(place, name))
         self.fetch(each for place, name in due for each in self._of_finalists(place, name))
-        self.fetch(
-            each for place in others for name in methods[place] for each in self._of(place, name)
-        )
+        known = -1
+        while known < len(self.studies):  # one that has diverged calls for another
+            known = len(self.studies)
+            self.fetch(
+                each
+                for place in others
+                for name in methods[place]
+                for each in self._of(place, name)
+            )
 
     def best(self, place: Place, method: str) -> Chosen | None:
         """The setting that is best on validation items; None where no study is there."""
@@ -97,7 +103,15 @@ class Library:
         count = self._candidates(place)
         if count is None:
             return self.paper.grid(method)
-        return [each.setting for each in self._ranking(self._tuned(place), method)[:count]]
+        ranked = [each.setting for each in self._ranking(self._tuned(place), method)]
+        diverged = [self._diverged(place, method, setting) for setting in ranked]
+        while count < len(ranked) and all(diverged[:count]):
+            count += 1
+        return ranked[:count]
+
+    def _diverged(self, place: Place, method: str, setting: Setting) -> bool:
+        needed = self._needed(place, method, setting, self.seeds(place)[0])
+        return needed in self.studies and self.studies[needed].diverged
 
     def _ranking(self, place: Place, method: str) -> list[Chosen]:
         """Settings with a study, those of the most seeds first, then the best on validation."""
