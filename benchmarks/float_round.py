@@ -13,9 +13,8 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.local import LocalUpload
 from secure_fedrec.protection import Denoisers, Stack
-from secure_fedrec.protection.folding import Folded
 from secure_fedrec.protection.plain import upload_messages
-from secure_fedrec.protection.stack import Encoded, StackSession, covers_ratings
+from secure_fedrec.protection.stack import StackSession, covers_ratings
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
 
@@ -61,18 +60,13 @@ class FloatSession(StackSession):
         self._sums = np.zeros((collector.n_items, collector.width))
         self._counts = np.zeros(collector.n_items, dtype=np.int64)
 
-    def encode(self, local: LocalUpload) -> Encoded:
-        """Cover the upload, and leave its values as they are."""
+    def submit(self, local: LocalUpload) -> None:
+        """Cover the upload, meter it, add it up."""
         if not covers_ratings(local):
             raise TypeError("the float round covers the rated sets of an algorithm on ratings")
         exempt = self.session.exempt(local.clients)
         cloaked = self._cloak.cover(local, round_=self.round, exempt=exempt)
-        folded = Folded(block=cloaked.upload.block, virtual=cloaked.virtual)
-        return Encoded(clients=local.clients, folded=folded, bags={}, clipped=0)
-
-    def send(self, encoded: Encoded) -> None:
-        """Meter the upload, add it up."""
-        block, clients = encoded.folded.block, encoded.clients
+        block, clients = cloaked.upload.block, local.clients
         if block.values is None:
             raise ValueError("an upload has values")
         width, codec = self._collector.width, self._collector.codec

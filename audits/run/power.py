@@ -92,11 +92,18 @@ def _behind(
     """
     config, seen = federation.config, found.units.get("clients", 0)
     rounds: Sequence[int] = found.rounds
+    everybody = federation.task.facts.clients
+    if reads_one_round(found.attack):  # of those that are recorded, about the largest
+        invited = [
+            config.cohort.invited(each, everybody)
+            for each in (*rounds, *config.recording.payload_rounds)
+        ]
+        named = config.recording.payload_senders is not None
+        return seen if named else round(seen * max(invited[1:], default=invited[0]) / invited[0])
     if len(rounds) > 1:
         rounds = range(1, config.algorithm.rounds + 1)
     elif reads_payloads(found, payloads_of) and config.recording.payload_senders is None:
         rounds = config.recording.payload_rounds
-    everybody = federation.task.facts.clients
     if all(config.cohort.invited(round_, everybody) == everybody for round_ in found.rounds):
         return seen
     # Denoisers, where uploads are, send none under their names.

@@ -128,7 +128,9 @@ def merge_values(
     """
     _require_segments(indptr, len(own_indptr) - 1, len(items))
     _require_segments(own_indptr, len(indptr) - 1, len(own_items))
-    _require_fit(len(given) == len(items) and len(own_values) == len(own_items))
+    _require_fit(given.dtype == bool and given.shape == items.shape)
+    _require_fit(items.dtype == own_items.dtype == np.int32 and items.ndim == own_items.ndim == 1)
+    _require_fit(own_values.shape == own_items.shape and given_values.ndim == 1)
     _require_fit(int(np.count_nonzero(given)) == len(given_values))
     values = np.empty(len(items))
     own = (own_indptr, own_items, _reals(own_values))
@@ -281,6 +283,7 @@ def scatter_add(
         ValueError: no such sign.
     """
     _require_fit(sign in (1, -1))
+    _require_fit(target.ndim == 2 and target.dtype in _VALUES)
     places = _inside(rows, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
         raise WireError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
@@ -332,10 +335,12 @@ def encode_segments(
     _require_segments(indptr, len(starts), len(rows))
     _require_fit(len(values) == len(rows) and len(placed) == len(placed_rows))
     _require_fit(values.dtype == np.float64 and placed.dtype == np.int64)
-    _require_fit(values.shape[1] <= placed.shape[1])
+    _require_fit(rows.dtype == placed_rows.dtype == np.int32 and rows.ndim == placed_rows.ndim == 1)
+    _require_fit(values.ndim == placed.ndim == 2 and values.shape[1] <= placed.shape[1])
+    _require_fit(starts.dtype.kind == "i" and starts.ndim == 1)
     if len(starts):
-        ends = starts + np.diff(indptr)
-        _require_fit(int(starts.min()) >= 0 and int(ends.max()) <= len(placed))
+        room = len(placed) - np.diff(_whole(indptr))
+        _require_fit(int(starts.min()) >= 0 and bool(np.all(starts <= room)))
     places = _whole(indptr), _whole(starts)
     numbers = rows, np.ascontiguousarray(values)
     return bool(compiled.encode_segments(*places, *numbers, shift, scale, largest, *into))

@@ -109,7 +109,7 @@ def _forgiving(compiled: Any) -> Any:
     def save_overload(signature: Any, data: Any) -> None:
         try:
             save(signature, data)
-        except OSError as refused:  # its disk is full, say
+        except Exception as refused:
             _tell_unused(kept.cache_path, refused)
 
     def load_overload(signature: Any, context: Any) -> Any:
@@ -126,8 +126,8 @@ def _forgiving(compiled: Any) -> Any:
     return compiled
 
 
-def _tell_unused(folder: str | Path, refused: OSError) -> None:
-    _warn_once(f"{folder}: {refused.strerror or refused}")
+def _tell_unused(folder: str | Path, refused: Exception) -> None:
+    _warn_once(f"{folder}: {getattr(refused, 'strerror', None) or refused}")
 
 
 _TOLD: list[str] = []

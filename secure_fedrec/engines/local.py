@@ -6,9 +6,7 @@ aggregate to the server. The batches exist for speed only: any batch size gives 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Annotated, Any, TypeGuard
 
 import numpy as np
@@ -17,7 +15,6 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import (
     Addressed,
     Algorithm,
-    ClientStep,
     Exchanging,
     MeasuredStep,
     NamedBlocks,
@@ -26,13 +23,12 @@ from secure_fedrec.algorithms.base import (
     ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.cores import ahead, has_second_core
 from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper, Withstood
-from secure_fedrec.protection.stack import Encoded, Stack, refused_cloak
+from secure_fedrec.protection.stack import Stack, refused_cloak
 from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock
@@ -42,8 +38,6 @@ from secure_fedrec.wire import Messages, Parties, Step, Wire
 BATCH_BYTES = 2**21
 """What the clients of a batch work in, where nothing else is asked for."""
 _MOST_BYTES, _FEW = 2**25, 64
-_LONG_ROUND = 1.0
-"""Seconds from which on a second core is worth its thread."""
 
 
 class CohortConfig(Settings, section="cohort"):
@@ -168,7 +162,6 @@ class LocalEngine:
         self._participants = participants
         self._undo_bytes = undo_bytes
         self._clipped = 0  # values, in the round before
-        self._long = False  # a round was longer than ``_LONG_ROUND``
         self._measure_every = measure_every
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
@@ -191,7 +184,7 @@ class LocalEngine:
             ProtocolError: a message was missing, repeated or late.
                 In both cases public and private state are as before the round.
         """
-        began, round_ = perf_counter(), self.public.round + 1
+        round_ = self.public.round + 1
         participants = self.participants(round_)
         public, meter, keeper = self.public, self.wire.meter.state(), self.stack.collector
         self.vault.begin(self._undo_bytes)
@@ -214,7 +207,6 @@ class LocalEngine:
             self.wire.abandon_round(round_)
             raise
         self.vault.end(undo=False)
-        self._long = self._long or perf_counter() - began > _LONG_ROUND
         known = {name: values[~np.isnan(values)] for name, values in own.items()}
         means = {name: float(values.mean()) for name, values in known.items() if len(values)}
         metrics = {**means, **(self.evaluate() or {})} or None
@@ -267,23 +259,13 @@ class LocalEngine:
         session = self.stack.open(round_=round_, participants=participants, wire=self.wire)
         due = round_ % self._measure_every == 0 or round_ == self.algorithm.rounds
         own: dict[str, FloatArray] = {}
-
-        def encoded(clients: IntArray) -> tuple[ClientStep, Encoded]:
+        for clients in self._batches(session.order):
             step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
-            return step, session.encode(step)
-
-        batches = self._batches(session.order)
-        beside = self._long and self.stack.cloak is not None and has_second_core()
-        works = ahead(encoded, batches) if beside else (encoded(each) for each in batches)
-        with closing(works):
-            for step, upload in works:
-                session.send(upload)
-                if due and _measures(step):
-                    for name, values in step.measure().items():
-                        whole = own.setdefault(name, np.full(self.vault.n_clients, np.nan))
-                        whole[upload.clients] = values
-                step.commit(self.vault)
-                del step, upload  # their memory serves the next
+            session.submit(step)
+            if due and _measures(step):
+                for name, values in step.measure().items():
+                    own.setdefault(name, np.full(self.vault.n_clients, np.nan))[clients] = values
+            step.commit(self.vault)
         self._clipped = sum(session.clipped)
         return session.close(), own
 

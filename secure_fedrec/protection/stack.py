@@ -1,6 +1,5 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeGuard
@@ -27,7 +26,7 @@ from secure_fedrec.protection.base import (
 from secure_fedrec.protection.folding import Folded, encode_block, fold, limited
 from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.traits import BARE, Traits
-from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
 
 _CAPABILITIES = ("impute", "resample_residuals", "rows")
@@ -181,24 +180,6 @@ class Stack:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Encoded:
-    """What some clients are about to send.
-
-    Args:
-        clients: int64[B].
-        folded: their blocks, as ring words. The reals are gone: their memory serves for what is
-            made of the words.
-        bags: float64 vectors by name of the bag.
-        clipped: how many values were clipped.
-    """
-
-    clients: IntArray
-    folded: Folded
-    bags: Mapping[str, SetBlock]
-    clipped: int
-
-
 @dataclass(frozen=True, eq=False)
 class StackSession:
     """One round through all layers.
@@ -236,31 +217,20 @@ class StackSession:
             EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
             ProtocolError: the collector refuses a delivered message.
         """
-        self.send(self.encode(local))
-
-    def encode(self, local: LocalUpload) -> Encoded:
-        """The upload of some clients under the cloak, as ring words; the first half of ``submit``.
-
-        Changes nothing here, and so may run beside ``send`` of other clients.
-        """
         upload, virtual = self._covered(local)
         if upload.bags and self.bags is None:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
             )
         upload, clipped = limited(upload, self.stack.codec, self.stack.layout)
-        folded = self._folded(upload, virtual)
-        return Encoded(clients=upload.clients, folded=folded, bags=upload.bags, clipped=clipped)
-
-    def send(self, encoded: Encoded) -> None:
-        """Send the words of the next clients in ``order``; the second half of ``submit``."""
-        clients, folded = encoded.clients, encoded.folded
-        self.clipped.append(encoded.clipped)
+        self.clipped.append(clipped)
+        folded, clients, bags = self._folded(upload, virtual), upload.clients, upload.bags
+        del upload  # the memory of the reals serves for what is made of the words
         if self._protected:
             self.wire.note_own(self.round, clients, partial(_real, folded))
         self.session.submit(clients, folded.block, folded.virtual)
         if self.bags is not None:
-            self.bags.submit(clients, encoded.bags)
+            self.bags.submit(clients, bags)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""

@@ -239,6 +239,16 @@ def test_rows_are_picked_in_their_order(
     assert (picked.dtype, picked.tolist()) == (np.dtype(dtype), values[chosen].tolist())
 
 
+@pytest.mark.parametrize(
+    "target",
+    [np.zeros((3, 2, 2)), np.zeros((3, 2), dtype=np.int8), np.zeros((3, 2), dtype=complex)],
+)
+def test_sums_of_other_types_are_refused(target: Any) -> None:
+    with pytest.raises(ValueError, match="fit together"):
+        scatter_add(target, np.array([0]), np.ones((1, 2), dtype=target.dtype))
+    assert not target.any()
+
+
 def test_picked_rows_of_other_types_are_refused() -> None:
     indptr, chosen = np.array([0, 2]), np.array([True, False])
     rows, values = np.arange(2, dtype=np.int32), np.ones((2, 1))
@@ -408,6 +418,10 @@ def test_values_are_merged_in_the_order_of_the_items() -> None:
         merge_values(indptr, unknown, given, values, own_indptr, own_items, own)
     with pytest.raises(ValueError, match="fit together"):
         merge_values(indptr, items, given, values[:2], own_indptr, own_items, own)
+    misfits: list[Any] = [given[:, None], given + 0.0]
+    for misfit in misfits:
+        with pytest.raises(ValueError, match="fit together"):
+            merge_values(indptr, items, misfit, values, own_indptr, own_items, own)
 
 
 def test_segments_are_encoded_in_wider_rows() -> None:
@@ -423,7 +437,9 @@ def test_segments_are_encoded_in_wider_rows() -> None:
     assert into[1][4].tolist() == [0, 2, -2, 0]
     assert not into[1][[4, 5, 0, 1, 2], 3].any()
     assert np.all(into[1][[3, 6]] == 9)
-    for wrong in (np.array([6, 0, 0]), np.array([-1, 0, 0]), np.array([4, 0, 5])):
+    beyond = np.array([2**63 - 1, 0, 0])  # where an end would wrap
+    wrongs = [np.array([6, 0, 0]), np.array([-1, 0, 0]), np.array([4, 0, 5]), beyond, starts + 0.5]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="fit together"):
             encode_segments(indptr, wrong, rows, values, shift=0, into=into, **limits)
     narrow = (into[0], np.zeros((7, 2), dtype=np.int64))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from threading import get_ident, main_thread
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,6 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
 )
 from secure_fedrec.protection.base import Collector
-from secure_fedrec.protection.stack import StackSession
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     Adversary,
@@ -138,74 +136,6 @@ def test_batch_size_changes_no_bit(kind: str, temperature: float) -> None:
     for batch_bytes in (1, 13 * 64, 60 * 64):
         parts = run(engine_of(kind, temperature=temperature, batch_bytes=batch_bytes), 3)
         assert same(parts.state(), whole)
-
-
-class Beside:
-    """Of each batch of clients, whether its rows were made in a thread; and what goes on."""
-
-    def __init__(self) -> None:
-        self.threads: list[bool] = []
-        self.going_on = 0
-
-
-@pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
-    """From their second round on engines make rows in a thread."""
-    monkeypatch.setattr("secure_fedrec.engines.local._LONG_ROUND", 0.0)
-    monkeypatch.setattr("secure_fedrec.engines.local.has_second_core", lambda: True)
-    found, original = Beside(), StackSession.encode
-
-    def spy(self: StackSession, *given: Any) -> Any:
-        found.threads.append(get_ident() != main_thread().ident)
-        found.going_on += 1
-        try:
-            return original(self, *given)
-        finally:
-            found.going_on -= 1
-
-    monkeypatch.setattr(StackSession, "encode", spy)
-    return found
-
-
-@pytest.mark.parametrize("kind", STACKS)
-@pytest.mark.parametrize("temperature", [0.0, 1e-6])
-def test_a_second_core_changes_no_bit(
-    kind: str, temperature: float, beside: Beside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = run(engine_of(kind, temperature=temperature, batch_bytes=1), 3)
-    a_cloak_makes_rows = kind != "plain"
-    assert beside.threads == [False] * N_CLIENTS + [a_cloak_makes_rows] * 2 * N_CLIENTS
-    # Asked in every round: a worker is forked from a process that had both cores.
-    monkeypatch.setattr("secure_fedrec.engines.local.has_second_core", lambda: False)
-    alone = run(engine_of(kind, temperature=temperature), 3)
-    assert same(engine.state(), alone.state())
-    run(engine, 1)
-    assert not any(beside.threads[3 * N_CLIENTS :])
-
-
-@pytest.mark.parametrize("error", [EncodingError("too large"), KeyboardInterrupt()])
-@pytest.mark.parametrize("half", ["encode", "send"])
-def test_what_fails_on_two_cores_trains_nobody(
-    half: str, error: BaseException, beside: Beside
-) -> None:
-    engine, twin = (run(engine_of(batch_bytes=1), 2) for _ in range(2))
-    genuine, calls = getattr(StackSession, half), 0
-
-    def failing(self: StackSession, given: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise error
-        return genuine(self, given)
-
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(StackSession, half, failing)
-        with pytest.raises(type(error)):
-            engine.run_round()
-    assert beside.threads[-1]
-    assert beside.going_on == 0
-    assert same(engine.state(), twin.state())
-    assert same(run(engine, 1).state(), run(twin, 1).state())
 
 
 @pytest.mark.parametrize("eta", [1, 3, N_CLIENTS // 2])
