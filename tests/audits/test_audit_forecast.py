@@ -3,12 +3,14 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from attacks import Finding
 from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
 from audits.run.build import build_federation, load_dataset
@@ -215,3 +217,59 @@ def test_what_a_gate_sees_it_decides_in_four_of_five_runs(
     mirrored = gate_power(lower, federation).least
     assert mirrored is not None
     assert math.isclose(mirrored, 1.0 - least, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("attack", "cohort", "payloads", "tried", "seen", "clients"),
+    [
+        ("lattice", {}, [2, 4], [4], 31, 31),  # as many as there are, where everybody is invited
+        ("intersection", {}, [2], [1, 2, 4, 6], 31, 31),
+        ("direct", {"clients_per_round": 10}, [2, 4], [1], 10, 10),  # one round by nature
+        ("lattice", {"clients_per_round": 10}, [2, 4], [4], 10, 10),  # tried on each, one counts
+        ("lattice", {"clients_per_round": 10, "everybody_in": [4]}, [2, 3], [4], 40, 10),
+        ("lattice", {"clients_per_round": 10, "everybody_in": [2]}, [2, 4], [4], 10, 40),
+        ("intersection", {"clients_per_round": 10, "everybody_in": [7]}, [2], [1, 4], 20, 40),
+        ("intersection", {"clients_per_round": 10}, [2], [1, 2, 4, 6], 20, 27),  # 30 (1 - (1/3)^2)
+        (
+            "subset-regression",
+            {"clients_per_round": 10},
+            [2, 4, 5],
+            [4],
+            10,
+            21,
+        ),
+    ],
+)
+def test_more_rounds_show_more_clients_where_not_all_are_invited(
+    attack: str,
+    cohort: dict[str, Any],
+    payloads: list[int],
+    tried: list[int],
+    seen: int,
+    clients: int,
+    small: dict[str, Any],
+) -> None:
+    """Of 40 clients in eight rounds; the fourth was tried with payloads.
+
+    Ten are denoisers, where there are layers: not beside rounds of everybody.
+    """
+    small["data"]["clients"], small["algorithm"]["rounds"] = 40, 8
+    small["cohort"], small["recording"]["payload_rounds"] = cohort, payloads
+    layers = "everybody_in" not in cohort
+    config = parse_config(small if layers else small | {"protection": []})
+    dataset = load_dataset(config, None)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    assert len(federation.denoiser_clients) == (10 if layers else 0)
+    gate = GateConfig(metric="auc", attack=attack, adversary="server", max=0.5)
+    found = Finding(
+        attack=attack,
+        adversary="server",
+        game="",
+        rounds=tuple(tried),
+        figures={"auc": 0.9},
+        units={"clients": seen},
+    )
+    assert abs(gate_power(gate, federation, [found], 4).clients - clients) <= 1
+    nothing = replace(found, reason="the view holds no uploads")
+    power = gate_power(gate, federation, [nothing], 4)
+    assert (power.clients, power.least, power.reason) == (0, None, nothing.reason)

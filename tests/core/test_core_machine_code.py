@@ -79,27 +79,38 @@ def test_code_of_others_is_never_loaded(
     assert str(own) in str(told[0].message)
 
 
-def test_a_folder_that_is_full_costs_time_and_nothing_else(tmp_path: Path) -> None:
-    """No file may grow beyond a kilobyte: what was compiled is used, and the folder is named."""
-    (tmp_path / "loop.py").write_text(LOOP)
+def ran(code: str, cache: Path, *sources: Path, full: bool = False) -> tuple[list[str], str]:
+    """What a program prints, and tells on stderr; where ``full``, no file grows over a kilobyte."""
 
     def no_room() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    paths = os.pathsep.join((str(tmp_path), *sys.path))
-    cache = tmp_path / "cache"
+    paths = os.pathsep.join((*map(str, sources), *sys.path))
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "always::RuntimeWarning", "-c", RUN],
+        [sys.executable, "-W", "always::RuntimeWarning", "-c", code],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths},
-        preexec_fn=no_room,
+        preexec_fn=no_room if full else None,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("0 ")
-    told = [line for line in ended.stderr.splitlines() if "RuntimeWarning" in line]
+    return ended.stdout.split(), ended.stderr
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_folder_that_is_full_costs_time_and_nothing_else(before: bool, tmp_path: Path) -> None:
+    """What was compiled is used, and the folder is named; also beside an index that is empty."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    cache = tmp_path / "cache"
+    if before:
+        ran(RUN, cache, tmp_path)
+        for path in cache.rglob("*.nbi"):
+            path.write_bytes(b"")
+    (hits, *_), stderr = ran(RUN, cache, tmp_path, full=True)
+    assert hits == "0"
+    told = [line for line in stderr.splitlines() if "RuntimeWarning" in line]
     assert len(told) == 1
     assert f"{cache}" in told[0]
     assert "loops are compiled anew in every process" in told[0]
@@ -122,21 +133,8 @@ def test_a_cache_that_cannot_be_read_costs_time_and_nothing_else(
     )
     if state == "unreadable":
         run = REFUSED + run
-    paths = os.pathsep.join((*(str(tmp_path / str(number)) for number in numbers), *sys.path))
-    cache = tmp_path / "cache"
-
-    def ran(code: str) -> tuple[list[str], str]:
-        ended = subprocess.run(  # noqa: S603
-            [sys.executable, "-W", "always::RuntimeWarning", "-c", code],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": paths},
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.split(), ended.stderr
-
-    ran(run.removeprefix(REFUSED))
+    sources, cache = [tmp_path / str(number) for number in numbers], tmp_path / "cache"
+    ran(run.removeprefix(REFUSED), cache, *sources)
     for path in cache.rglob("*.nb?"):
         if state == "empty":
             path.write_bytes(b"")
@@ -145,11 +143,11 @@ def test_a_cache_that_cannot_be_read_costs_time_and_nothing_else(
         elif state == "folder":
             path.unlink()
             path.mkdir()
-    hits, told = ran(run)
+    hits, told = ran(run, cache, *sources)
     assert hits == ["0"] * folders
     refused = state in ("folder", "unreadable")
     assert told.count("loops are compiled anew in every process") == refused
-    hits, _ = ran(run)
+    hits, _ = ran(run, cache, *sources)
     assert hits == ["0" if refused else "1"] * folders
 
 
@@ -176,9 +174,5 @@ with clock_without_compiling() as clock:
     four_times(3)
     print(clock() - began, process_time() - all_began)
 """
-    paths = os.pathsep.join((str(tmp_path), *sys.path))
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths}
-    command = [sys.executable, "-c", run]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=env)  # noqa: S603
-    told, spent = map(float, ended.stdout.split())
-    assert 0 <= told < 0.5 * spent
+    (told, spent), _ = ran(run, tmp_path / "cache", tmp_path)
+    assert 0 <= float(told) < 0.5 * float(spent)
