@@ -8,6 +8,7 @@ terminated (143), or left by the terminal (129).
 
 import atexit
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     if arguments is None:
+        gc.disable()  # imports leave no garbage, only much to look through
         _open_streams()
     with spoken_streams():
         return _main(arguments)
@@ -59,6 +61,8 @@ def _main(arguments: Sequence[str] | None) -> int:
             from secure_fedrec.core.allocator import reuse_freed_memory  # noqa: PLC0415
 
             reuse_freed_memory()
+            gc.freeze()
+            gc.enable()
         if ours:
             sys.unraisablehook = interrupts.unraised
         interrupts.handle(interrupts.raised)

@@ -52,7 +52,8 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
     with mpl.rc_context(), warnings.catch_warnings():
         # The browser picks the glyphs; whether matplotlib's own font has them is of no interest.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
-        mpl.rcdefaults()
+        # As ``rcdefaults``, which reads all of matplotlib's style sheets for the names it spares.
+        mpl.rcParams.update({k: v for k, v in mpl.rcParamsDefault.items() if k != "backend"})
         mpl.rc_file(_STYLE)
         yield Figure(figsize=(width, height))
 

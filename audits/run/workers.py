@@ -6,6 +6,7 @@ end with whoever forked them, however that ends.
 """
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -29,6 +30,7 @@ def shared_out(
     count: int,
     *,
     workers: int,
+    dear_last: bool = False,
     done: Callable[[int, Result], object] = lambda _number, _result: None,
 ) -> list[Result]:
     """The results of ``work(0)`` to ``work(count - 1)``, in that order.
@@ -37,6 +39,8 @@ def shared_out(
         work: what is to be done; its results and its errors go through a pipe.
         count: how often.
         workers: processes; with one, or where none can be forked, all is done here.
+        dear_last: whether the last take longest: several workers then begin with them, so that
+            none is left alone with one in the end.
         done: called after each, with its number and its result.
 
     Raises:
@@ -51,7 +55,8 @@ def shared_out(
             done(number, found[-1])
         return found
     with _crew(work, min(workers, count)) as crew:
-        return _collected(crew, count, done)
+        order = range(count)
+        return _collected(crew, order[::-1] if dear_last else order, done)
 
 
 class _Worker(Generic[Result]):
@@ -107,24 +112,22 @@ def _crew(work: Callable[[int], Result], size: int) -> Iterator[list[_Worker[Res
 
 
 def _collected(
-    crew: Sequence[_Worker[Result]], count: int, done: Callable[[int, Result], object]
+    crew: Sequence[_Worker[Result]], order: Sequence[int], done: Callable[[int, Result], object]
 ) -> list[Result]:
     found: dict[int, Any] = {}
-    given = 0
-    for worker in crew:
-        worker.pipe.send(given)
-        given += 1
-    while len(found) < count:
+    ungiven = iter(order)
+    for worker, number in zip(crew, ungiven, strict=False):
+        worker.pipe.send(number)
+    while len(found) < len(order):
         ready = wait([worker.pipe for worker in crew])
         for worker in (each for each in crew if each.pipe in ready):
             number, found[number], error = worker.received()
             if error is not None:
                 raise error
             done(number, found[number])
-            if given < count:
-                worker.pipe.send(given)
-                given += 1
-    return [found[number] for number in range(count)]
+            if (following := next(ungiven, None)) is not None:
+                worker.pipe.send(following)
+    return [found[number] for number in range(len(order))]
 
 
 def _serve(
@@ -141,6 +144,7 @@ def _serve(
             os._exit(1)
     for other in ours:
         other.close()
+    gc.freeze()  # to look through what was inherited would copy it
     with suppress(EOFError, OSError):
         while True:
             number = pipe.recv()
