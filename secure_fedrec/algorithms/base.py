@@ -94,7 +94,7 @@ class Algorithm(Protocol):
         """Local work of some clients in round ``public.round + 1``."""
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Next public state."""
+        """Next public state; may work in the arrays of the aggregate, which nobody reads again."""
 
     def public_knowledge(self) -> dict[str, Any]:
         """Hyper-parameters everybody knows, as JSON values; ``traits`` holds a ``RowTraits``.

@@ -1,15 +1,18 @@
 """PerFedRec and GPFedRec: servers that mix single tables, and what they refuse."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 
+from secure_fedrec import fixedpoint
 from secure_fedrec.algorithms.item_tables import (
     Enhanced,
     Enhancement,
     ItemTables,
     ItemTableTraining,
+    single_tables,
 )
 from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
 from secure_fedrec.algorithms.item_tables.method import OWN
@@ -19,7 +22,7 @@ from secure_fedrec.algorithms.item_tables.perfedrec import (
     clusters_of,
 )
 from secure_fedrec.algorithms.item_tables.single_tables import SINGLES, SingleTables
-from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -34,17 +37,29 @@ N, M, D = 6, 12, 3
 TABLE = generate(SyntheticConfig(clients=N, items=M, mean_ratings=5.0, seed=2))
 SHORT = ItemTableTraining(epochs=2, batch_size=8)
 METHODS: dict[str, Any] = {
-    "gpfedrec": lambda: GPFedRec(GPFedRecConfig(rank=D, item_scale=0.5, local=SHORT), M),
-    "perfedrec": lambda: PerFedRec(
-        PerFedRecConfig(rank=D, clusters=2, item_learning_rate=2.0, local=SHORT), M
+    "gpfedrec": lambda items=M, rank=D: GPFedRec(
+        GPFedRecConfig(rank=rank, item_scale=0.5, local=SHORT), items
+    ),
+    "perfedrec": lambda items=M, rank=D: PerFedRec(
+        PerFedRecConfig(rank=rank, clusters=2, item_learning_rate=2.0, local=SHORT), items
     ),
 }
 
 
-def engine_of(name: str, *, masked: bool = False, mixed: bool = False, **more: Any) -> LocalEngine:
-    algorithm, streams = SingleTables(METHODS[name](), M, N, threads=1), Streams.from_seed(3)
-    vault = Vault(indptr=TABLE.indptr(), items=TABLE.items, ratings=TABLE.ratings)
-    data = Problem(vault=vault, n_rows=M, knowledge={"n_items": M})
+def engine_of(
+    name: str,
+    *,
+    table: RatingTable = TABLE,
+    rank: int = D,
+    masked: bool = False,
+    mixed: bool = False,
+    **more: Any,
+) -> LocalEngine:
+    clients, items = table.n_clients, table.n_items
+    algorithm = SingleTables(METHODS[name](items, rank), items, clients, threads=1)
+    streams = Streams.from_seed(3)
+    vault = Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
+    data = Problem(vault=vault, n_rows=items, knowledge={"n_items": items})
     shapes = {
         bag: BagShape(width=width, most=most)
         for bag, (width, most) in algorithm.bag_sizes().items()
@@ -58,9 +73,9 @@ def engine_of(name: str, *, masked: bool = False, mixed: bool = False, **more: A
             layers, sizes=sizes, codec=FixedPoint(), streams=streams, bag_layers=beside
         ),
         vault=vault,
-        n_rows=M,
+        n_rows=items,
         streams=streams,
-        wire=Wire(meter=Meter(N)),
+        wire=Wire(meter=Meter(clients)),
         **more,
     )
 
@@ -75,7 +90,7 @@ def test_a_client_is_sent_the_mixture_of_single_tables_that_its_method_names(nam
     engine.run_round()
     own = engine.vault.read(OWN, clients)
     assert singles[:, 0, 2 : 2 + own.shape[1]].tobytes() == own.astype(np.float64).tobytes()
-    mixed = algorithm.method.mix(singles[:, 1:, 2:5], own.astype(np.float64))
+    mixed = algorithm.method.mix(singles[:, 1:, 2:5].copy(), own.astype(np.float64))
     sent = algorithm.addressed(engine.public)
     assert sorted(int(to[0]) for to in sent.values()) == clients.tolist()
     for extra, to in sent.items():
@@ -146,6 +161,43 @@ def test_neighbours_are_the_clients_most_alike() -> None:
     mixed = method.mix(tables, np.zeros((4, D + 1)))
     np.testing.assert_allclose(mixed[:2], np.stack([1.05 * one] * 2))
     np.testing.assert_allclose(mixed[2:], np.stack([0.95 * other] * 2))
+
+
+def test_mixing_part_by_part_changes_nothing_but_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, own = np.random.default_rng(1).normal(size=(6, M, D)), np.arange(6.0)[:, None]
+    for name, make in METHODS.items():
+        whole = make().mix(tables.copy(), own)
+        with monkeypatch.context() as patch:
+            patch.setattr(single_tables, "_MIXED_AT_ONCE", 6 * 5)
+            given = tables.copy()
+            parts = make().mix(given, own)
+        assert np.shares_memory(parts, given)
+        np.testing.assert_allclose(parts, whole, rtol=1e-6, err_msg=name)
+        with pytest.raises(ValueError, match="copy"):
+            make().mix(tables.transpose(0, 2, 1), own)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_round_holds_all_tables_twice_and_little_beside(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that clients came with, and those that they go on with."""
+    monkeypatch.setattr(single_tables, "_MIXED_AT_ONCE", 2**14)
+    monkeypatch.setattr(fixedpoint, "_DECODED_AT_ONCE", 2**12)
+    items, clients, rank = 400, 100, 16
+    table = generate(SyntheticConfig(clients=clients, items=items, mean_ratings=5.0, seed=2))
+    engine = engine_of(name, table=table, rank=rank, batch_bytes=2**16)
+    all_tables = 8 * clients * (items + 1) * (rank + 3)
+    for _ in range(2):  # compiled loops are loaded
+        engine.run_round()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        engine.run_round()
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert 0.9 * all_tables < peak < 1.35 * all_tables
 
 
 def test_clusters_and_shares() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from secure_fedrec import fixedpoint
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 
@@ -267,3 +268,22 @@ def test_what_was_decoded_encodes_again(clip: float, fraction_bits: int, beyond:
     assert codec.bound - clip < step
     with pytest.raises(EncodingError, match="clip"):
         codec.encode(np.array([np.nextafter(codec.bound, np.inf)]))
+
+
+@pytest.mark.parametrize("bits", [16, 31, 32, 33, 48, 63, 64])
+def test_spent_words_give_their_memory_to_the_same_reals(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fixedpoint, "_DECODED_AT_ONCE", 7)
+    codec = FixedPoint(bits=bits, fraction_bits=8, clip=50.0)
+    rng = np.random.default_rng(bits)
+    for shape in ((), (0,), (1,), (25,), (0, 3), (3, 0), (11, 4), (2, 3, 5)):
+        words = np.asarray(codec.encode(rng.uniform(-50, 50, size=shape)))
+        kept = codec.decode(words.copy())
+        assert codec.decode(words).tobytes() == kept.tobytes()
+        reals = codec.decode(words, spent=True)
+        assert (reals.shape, reals.dtype) == (shape, np.float64)
+        assert reals.tobytes() == kept.tobytes()
+        assert np.shares_memory(reals, words) == (
+            words.itemsize == 8 and bool(words.size and shape)
+        )

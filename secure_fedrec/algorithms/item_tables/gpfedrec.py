@@ -13,6 +13,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import Batch, ItemTableTraining, Models
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
+from secure_fedrec.algorithms.item_tables.single_tables import parts_of_tables
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.settings import NonNegative
@@ -47,16 +48,19 @@ class GPFedRec(PFedRec):
         _pull_back(models, batch, np.float32(self.config.regularization))
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
-        """Mean tables of neighbours: float64[B, m, d]."""
-        flat = tables.reshape(len(tables), -1).astype(np.float32)  # as the clients hold them
-        alike = flat @ flat.T
+        """Mean tables of neighbours, in their place: float64[B, m, d]."""
+        alike = np.zeros((len(tables), len(tables)))
+        for part in parts_of_tables(tables):
+            single = part.astype(np.float32)  # as the clients hold them
+            alike += single @ single.T
         lengths = np.sqrt(np.maximum(np.diagonal(alike), np.finfo(np.float32).tiny))
         alike /= np.outer(lengths, lengths)
         near = alike >= self.config.neighbourhood * alike.mean()
         np.fill_diagonal(near, val=True)
         shares = near / near.sum(axis=1, keepdims=True, dtype=np.float32)
-        mixed: FloatArray = (shares @ flat).astype(np.float64)
-        return mixed.reshape(tables.shape)
+        for part in parts_of_tables(tables):
+            part[:] = shares @ part.astype(np.float32)
+        return tables
 
 
 @compiled_loop

@@ -9,6 +9,7 @@ refines the vectors from neighbours and public attributes of users, which our da
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.fedmf import FedMF, FedMFConfig
+from secure_fedrec.algorithms.item_tables.single_tables import parts_of_tables
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.settings import Count, Probability
 
@@ -44,16 +45,17 @@ class PerFedRec(FedMF):
     config: PerFedRecConfig
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
-        """Mixtures of mean, cluster and own tables: float64[B, m, d]."""
+        """Mixtures of mean, cluster and own tables, in the own ones' place: float64[B, m, d]."""
         config = self.config
         labels = clusters_of(own, min(config.clusters, len(own)))
-        mixed = (
-            config.of_all * tables.mean(axis=0) + (1 - config.of_all - config.of_cluster) * tables
-        )
-        for label in np.unique(labels):
-            members = labels == label
-            mixed[members] += config.of_cluster * tables[members].mean(axis=0)
-        return np.asarray(mixed)
+        of_own = 1 - config.of_all - config.of_cluster
+        for part in parts_of_tables(tables):
+            mixed = config.of_all * part.mean(axis=0) + of_own * part
+            for label in np.unique(labels):
+                members = labels == label
+                mixed[members] += config.of_cluster * part[members].mean(axis=0)
+            part[:] = mixed
+        return tables
 
 
 def clusters_of(vectors: FloatArray, count: int) -> IntArray:

@@ -10,7 +10,7 @@ So the server has to read every client's table. A sum says nothing here, and a v
 owner is of no use: stacks that hide either are refused (``reads_singles``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,6 +30,8 @@ from secure_fedrec.vault import Vault
 SINGLES = "single-tables"
 """The bag."""
 _OF = "table-"
+_MIXED_AT_ONCE = 2**23
+"""Values."""
 
 
 @runtime_checkable
@@ -37,12 +39,29 @@ class MixingMethod(ItemTableMethod, Protocol):
     """A method whose server mixes single tables; dense, without a personal table at home."""
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
-        """One table per client: float64[B, m, d].
+        """One table per client, in the place of ``tables``: float64[B, m, d].
+
+        All tables of a federation are gigabytes, so methods mix part by part.
 
         Args:
-            tables: float64[B, m, d], as the clients of the round trained them.
+            tables: float64[B, m, d], as the clients of the round trained them; written over.
             own: float64[B, q], what they keep to themselves beside.
         """
+
+
+def parts_of_tables(tables: FloatArray) -> Iterator[FloatArray]:
+    """Columns of all clients' tables, for mixing in place: views, float64[B, k] each.
+
+    Args:
+        tables: float64[B, m, d].
+
+    Raises:
+        ValueError: they are not contiguous, so that a part would be a copy.
+    """
+    columns = np.reshape(tables, (len(tables), -1), copy=False)
+    size = max(1, _MIXED_AT_ONCE // max(1, len(tables)))
+    for first in range(0, columns.shape[1], size):
+        yield columns[:, first : first + size]
 
 
 class SingleTables(ItemTables):
@@ -80,10 +99,9 @@ class SingleTables(ItemTables):
         """
         after = super().server_step(public, aggregate)
         clients, found = self._put_together(aggregate.bags[SINGLES])
-        own, tables = found[:, 0, 2 : 2 + self._own], found[:, 1:, 2 : 2 + self.width]
+        own, tables = found[:, 0, 2 : 2 + self._own].copy(), _packed(found, self.width)
         mixed = self._method.mix(tables, own)
-        named = zip(clients.tolist(), mixed, strict=True)
-        extras = {f"{_OF}{client}": np.ascontiguousarray(table) for client, table in named}
+        extras = {f"{_OF}{each}": table for each, table in zip(clients, mixed, strict=True)}
         return replace(after, extras={**after.extras, **extras})
 
     def _put_together(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -100,11 +118,11 @@ class SingleTables(ItemTables):
             order = np.lexsort((items, clients))
             vectors, clients, items = vectors[order], clients[order], items[order]
         who = clients[::each]
-        due = np.tile(np.arange(-1, self.n_items), len(who))
         if (
-            np.any(np.diff(who) <= 0)
-            or not np.array_equal(clients, np.repeat(who, each))
-            or not np.array_equal(items, due)
+            len(vectors) % each
+            or np.any(np.diff(who) <= 0)
+            or np.any(clients.reshape(-1, each) != who[:, None])
+            or np.any(items.reshape(-1, each) != np.arange(-1, self.n_items))
         ):
             raise ProtocolError(
                 f"{SINGLES}: not one vector per item of each client: one is missing or there "
@@ -144,3 +162,13 @@ class SingleTables(ItemTables):
         starts = np.arange(len(clients) + 1) * each
         bag = SetBlock(indptr=starts, values=values.reshape(-1, width))
         return replace(super()._upload(clients, public, models, table), bags={SINGLES: bag})
+
+
+def _packed(found: FloatArray, width: int) -> FloatArray:
+    """The tables of what clients gave out, side by side where those lay: float64[B, m, width]."""
+    size, each, _ = found.shape
+    memory = found.reshape(-1)
+    for place in range(size):  # ascending: no table is written where another one still lies
+        begin = place * (each - 1) * width
+        memory[begin : begin + (each - 1) * width] = found[place, 1:, 2 : 2 + width].reshape(-1)
+    return memory[: size * (each - 1) * width].reshape(size, each - 1, width)

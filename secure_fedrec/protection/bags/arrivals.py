@@ -25,13 +25,15 @@ class Arrivals:
         name: of the bag.
         shape: its sizes.
         due: messages that must arrive.
+        most: vectors that they hold together, at most; the memory of those that do not come is
+            never touched.
         codec: the ring.
     """
 
-    __slots__ = ("_codec", "_due", "_keys", "_name", "_receipts", "_round", "_words")
+    __slots__ = ("_arrived", "_codec", "_due", "_keys", "_name", "_receipts", "_round", "_words")
 
     def __init__(
-        self, *, round_: int, name: str, shape: BagShape, due: int, codec: FixedPoint
+        self, *, round_: int, name: str, shape: BagShape, due: int, most: int, codec: FixedPoint
     ) -> None:
         self._round = round_
         self._name = name
@@ -39,7 +41,8 @@ class Arrivals:
         self._codec = codec
         self._receipts = LineReceipts(round_)
         self._keys: list[WordArray] = [np.empty(0, dtype=np.uint64)]
-        self._words: list[RingArray] = [np.empty((0, shape.width), dtype=codec.dtype)]
+        self._words: RingArray = np.empty((most, shape.width), dtype=codec.dtype)
+        self._arrived = 0
 
     def accept(self, sent: Messages, delivered: Messages) -> None:
         """Take what was delivered of a batch.
@@ -49,7 +52,7 @@ class Arrivals:
             delivered: what arrived.
 
         Raises:
-            ProtocolError: a message of another round, step or bag.
+            ProtocolError: a message of another round, step, bag or width.
         """
         if (delivered.round, delivered.step) != (self._round, Step.BAG):
             raise ProtocolError(
@@ -62,11 +65,19 @@ class Arrivals:
                 f"round {self._round}: vectors for {self._name!r} were due, got a message for "
                 f"{delivered.bag!r}"
             )
+        words = block.values
+        if (words.dtype, words.shape[1]) != (self._words.dtype, self._words.shape[1]):
+            raise ProtocolError(
+                f"round {self._round}: vectors of {words.shape[1]} {words.dtype} values came for "
+                f"{self._name!r}, {self._words.shape[1]} {self._words.dtype} were due"
+            )
         if sent.tags is not None:
             self._receipts.note(sent, delivered)
         keys = delivered.senders.ids if delivered.tags is None else delivered.tags
         self._keys.append(keys.astype(np.uint64))
-        self._words.append(block.values)
+        here = self._words[self._arrived : self._arrived + len(words)]
+        here[:] = words[: len(here)]  # one too many is counted, and the round ends by it
+        self._arrived += len(words)
 
     def close(self) -> RingArray:
         """The bag in canonical order: [N, d] ring words.
@@ -85,5 +96,10 @@ class Arrivals:
                 f"round {self._round}: {len(keys)} messages for the bag {self._name!r} arrived, "
                 f"{self._due} were due: some are missing or too many; the round is abandoned"
             )
+        if self._arrived > len(self._words):
+            raise ProtocolError(
+                f"round {self._round}: {self._arrived} vectors for the bag {self._name!r} arrived, "
+                f"{len(self._words)} may be: the round is abandoned"
+            )
         self._receipts.require_received()
-        return canonical_order(np.concatenate(self._words), self._codec)
+        return canonical_order(self._words[: self._arrived], self._codec)

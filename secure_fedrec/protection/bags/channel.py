@@ -92,7 +92,7 @@ class LayeredBags:
         line: Line = NamedLine(round=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
             line = self.mixes.open(round_=round_, participants=participants, wire=wire)
-        return BagSession(self, line, round_, wire)
+        return BagSession(self, line, round_, len(participants), wire)
 
     def protect(self, name: str, block: SetBlock) -> SetBlock:
         """Vectors for a bag as they leave their client: noised where there is that layer, encoded.
@@ -171,13 +171,20 @@ class BagSession:
 
     __slots__ = ("_arrivals", "_channel", "_line", "_wire")
 
-    def __init__(self, channel: LayeredBags, line: Line, round_: int, wire: Wire) -> None:
+    def __init__(
+        self, channel: LayeredBags, line: Line, round_: int, clients: int, wire: Wire
+    ) -> None:
         self._channel = channel
         self._line = line
         self._wire = wire
         self._arrivals = {
             name: Arrivals(
-                round_=round_, name=name, shape=shape, due=line.due(name), codec=channel.codec
+                round_=round_,
+                name=name,
+                shape=shape,
+                due=line.due(name),
+                most=clients * shape.most,
+                codec=channel.codec,
             )
             for name, shape in channel.bags.items()
         }
@@ -210,4 +217,5 @@ class BagSession:
         found = {name: arrivals.close() for name, arrivals in self._arrivals.items()}
         self._line.require_delivered(found)
         self._line.count_receipts(self._wire.meter)
-        return {name: self._channel.codec.decode(words) for name, words in found.items()}
+        codec = self._channel.codec
+        return {name: codec.decode(words, spent=True) for name, words in found.items()}

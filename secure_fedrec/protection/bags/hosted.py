@@ -144,6 +144,7 @@ class BagHub:
                 name=name,
                 shape=shape,
                 due=len(clients),
+                most=len(clients) * shape.most,
                 codec=self._channel.codec,
             )
             for client in clients.tolist():
@@ -151,7 +152,7 @@ class BagHub:
                     raise ProtocolError(f"client {client} gave nothing to the bags")
                 sent = self._sent(client, name)
                 arrivals.accept(sent, sent)
-            found[name] = self._channel.codec.decode(arrivals.close())
+            found[name] = self._channel.codec.decode(arrivals.close(), spent=True)
         return found
 
     def _sent(self, client: int, name: str) -> Messages:

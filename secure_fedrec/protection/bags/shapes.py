@@ -17,7 +17,8 @@ _FIRST = 2
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     """Ring vectors [N, d] in ascending order of their values, the first value first.
 
-    Equal bags are equal arrays: nothing is left of who gave a vector, or when.
+    Equal bags are equal arrays: nothing is left of who gave a vector, or when. Words that lie in
+    this order are not copied.
     """
     integers = codec.to_integers(words)
     first = integers[:, :_FIRST]
@@ -27,6 +28,8 @@ def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     tied = tied[1:] | tied[:-1]
     undecided = order[tied]
     order[tied] = undecided[np.lexsort(integers[undecided].T[::-1])]
+    if np.array_equal(order, np.arange(len(order))):
+        return words
     ordered: RingArray = words[order]
     return ordered
 
