@@ -117,6 +117,9 @@ class _Interrupts:
 
 def _interrupted(interrupts: _Interrupts, hint: Callable[[], str]) -> int:
     interrupts.handle(_leave)
+    # An interrupt that passed through a string of code, as compilers make them, would have CPython
+    # end `python -m` by SIGINT whatever the exit code; it forgets that with the next string.
+    exec("")  # noqa: S102
     with contextlib.suppress(OSError):
         print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
     return _KILLED + (interrupts.seen or signal.SIGINT)

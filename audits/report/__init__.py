@@ -121,8 +121,16 @@ def write_report(
 
 
 def _write_durably(path: Path, payload: bytes) -> None:
-    """Writes a new file and waits for the disk, so the rename never publishes an empty one."""
-    with path.open("xb") as stream:
-        stream.write(payload)
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Writes a new file and waits for the disk, so the rename never publishes an empty one.
+
+    Raises:
+        OSError: it cannot be written; the error names it.
+    """
+    try:
+        with path.open("xb") as stream:
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as refused:
+        refused.filename = str(path)  # a full disk is told of a stream without its name
+        raise

@@ -8,10 +8,12 @@ carries the print colour as its fallback, so the chart also survives being copie
 
 import hashlib
 import io
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +48,8 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
     Yields:
         A figure without pyplot state; draw on it and call :func:`finish` inside the block.
     """
-    import matplotlib as mpl  # noqa: PLC0415 - a run without a report never pays for it
+    with _without_backend():
+        import matplotlib as mpl  # noqa: PLC0415 - a run without a report never pays for it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -56,6 +59,20 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
         mpl.rcParams.update({k: v for k, v in mpl.rcParamsDefault.items() if k != "backend"})
         mpl.rc_file(_STYLE)
         yield Figure(figsize=(width, height))
+
+
+@contextmanager
+def _without_backend() -> Iterator[None]:
+    """Imports matplotlib, which an unknown MPLBACKEND would stop, though SVG needs none."""
+    named = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if named is not None:
+            os.environ["MPLBACKEND"] = named
+    if named:
+        with suppress(ValueError):  # as it would have done itself
+            sys.modules["matplotlib"].rcParams["backend"] = named
 
 
 def finish(figure: "Figure", kind: str, title: str, description: str) -> str:

@@ -106,7 +106,7 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
         wanted=_training_workers(federation, folds),
         once=once,
         each={
-            "words of a round (algorithm.rank, recording.payload_senders)": _WORD_COPIES
+            f"words of a round ({_width(config)}recording.payload_senders)": _WORD_COPIES
             * _words(federation)
             * 8.0,
             "state of clients (data, run.workers)": state,
@@ -194,6 +194,12 @@ def _of_torch() -> bool:
     return "torch" in sys.modules
 
 
+def _width(config: AuditConfig) -> str:
+    """The key that says how wide rows are, with a comma; nothing where no key does."""
+    known = (name for name in ("rank", "dim") if hasattr(config.algorithm, name))
+    return next((f"algorithm.{name}, " for name in known), "")
+
+
 def _words(federation: Federation[Task]) -> float:
     """Words of the largest messages of a round, of all clients of the largest cohort."""
     clients = federation.task.facts.clients
@@ -231,9 +237,9 @@ def require_memory(config: AuditConfig, parts: Mapping[str, float], *, work: str
     limit, needed = config.run.max_memory_gb, sum(parts.values())
     if limit is None or needed <= limit * 1e9:
         return
-    if limit * 1e9 <= LOADED:
+    if limit * 1e9 <= (least := parts.get(_PACKAGES, LOADED)):
         raise config.run.refusal(
-            "max_memory_gb", f"no {work} takes less than {LOADED / 1e9:.2f} GB"
+            "max_memory_gb", f"no {work} of this system takes less than {least / 1e9:.2f} GB"
         )
     most = max((name for name in parts if name != _PACKAGES), key=parts.__getitem__)
     raise config.run.refusal(

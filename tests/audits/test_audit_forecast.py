@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import audits
 from attacks import Finding
 from audits.config.audit import parse_config
 from audits.gates.gate import GateConfig
+from audits.run import memory
 from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import _training
 from audits.run.memory import Crew, crews, memory_parts, training_parts
@@ -22,6 +25,13 @@ from secure_fedrec.evaluation.intervals import share_interval
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
+
+
+@pytest.fixture
+def little_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package counts that tests before this one have loaded."""
+    monkeypatch.setattr(memory, "_BESIDE", {})
+
 
 SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
 
@@ -56,6 +66,7 @@ def test_the_folder_is_as_large_as_was_said(
     assert found / 1.5 <= told["disk_gb"] * 1e9 <= 1.5 * (found + 1e6)
 
 
+@pytest.mark.usefixtures("little_loaded")
 def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     write_config: Write, small: dict[str, Any], refusal: Refusal, tmp_path: Path
 ) -> None:
@@ -71,9 +82,19 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     assert not out.exists()
     small["run"]["max_memory_gb"] = 0.001
     problem = refusal("audit", write_config(small), "--out", out)
-    assert problem == "run.max_memory_gb = 0.001: no audit takes less than 0.23 GB"
+    assert problem == "run.max_memory_gb = 0.001: no audit of this system takes less than 0.23 GB"
 
 
+def test_a_limit_below_the_packages_of_a_system_says_so(refusal: Refusal, tmp_path: Path) -> None:
+    """Found by attacking: it named settings that could not help, or that the system has not."""
+    preset = Path(audits.__file__).with_name("configs") / "furl-quickstart.toml"
+    words = ("audit", preset, "--out", tmp_path / "run", "--set")
+    least = refusal(*words, "run.max_memory_gb=0.25")
+    assert re.search(r"no audit of this system takes less than 0\.[345]\d GB$", least)
+    assert "rank" not in refusal(*words, "run.max_memory_gb=0.434")
+
+
+@pytest.mark.usefixtures("little_loaded")
 def test_a_training_above_its_limit_is_refused_as_well(
     write_config: Write, small: dict[str, Any], refusal: Refusal, command: Command, tmp_path: Path
 ) -> None:

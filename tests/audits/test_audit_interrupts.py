@@ -221,6 +221,43 @@ print("went on")
     assert (ended.returncode, ended.stdout, ended.stderr) == expected
 
 
+def test_an_interrupt_that_passes_through_a_string_of_code_ends_a_module_with_its_code(
+    tmp_path: Path,
+) -> None:
+    """Found by attacking: CPython remembers it, and ended ``python -m`` by SIGINT after SIGTERM."""
+    (tmp_path / "interrupted.py").write_text("""
+import signal, sys
+from audits import cli, command_line
+command_line.run = lambda _: exec("signal.raise_signal(signal.SIGTERM); sum(range(9))")
+sys.argv = ["secure-fedrec", "explain"]
+sys.exit(cli.main())
+""")
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{Path(cli.__file__).parents[1]}:{tmp_path}"},
+    )
+    assert (ended.returncode, ended.stderr) == (143, "secure-fedrec: interrupted\n")
+
+
+def test_who_calls_the_command_keeps_the_garbage_collector_as_it_is() -> None:
+    """A process that is the command's alone looks through nothing that it has imported."""
+    program = """
+import gc, sys
+from audits import cli, command_line
+command_line.run = lambda _: print(gc.isenabled(), gc.get_freeze_count() > 1000)
+cli.main(["explain"])
+sys.argv = ["secure-fedrec", "explain"]
+sys.exit(cli.main())
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.splitlines() == ["True False", "True True"]
+
+
 def test_a_process_that_ignores_interrupts_goes_on(
     as_a_process: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,9 @@
+import errno
 import json
 import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -280,10 +283,10 @@ def test_a_failing_disk_leaves_the_old_report(
     old = [path.read_bytes() for path in write_report(sample(), tmp_path).values()]
 
     def fail(descriptor: int) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match=r"disk full: '.*report\.json"):
         write_report({**sample(), "title": "new"}, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
     assert [(tmp_path / name).read_bytes() for name in ("report.json", "report.html")] == old
@@ -357,3 +360,26 @@ def test_a_roc_is_read_at_the_top_of_its_steps() -> None:
 )
 def test_numbers_are_written_with_care(written: str, expected: str) -> None:
     assert written == expected
+
+
+@pytest.mark.parametrize("backend", ["nonsense", "svg", ""])
+def test_a_report_is_drawn_whatever_backend_others_are_to_use(backend: str) -> None:
+    """And they find it named as they would have: an unknown one ended the audit by its report."""
+    program = """
+import os, sys
+from audits.report.svg import canvas, finish
+with canvas(3, 2) as figure:
+    drawn = finish(figure, "empty", "title", "text")
+import matplotlib
+named = os.environ["MPLBACKEND"]
+print(len(drawn) > 100, named == sys.argv[1], matplotlib.rcParams._get("backend") == named)
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "error", "-c", program, backend],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MPLBACKEND": backend},
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.split() == ["True", "True", str(backend == "svg")]
