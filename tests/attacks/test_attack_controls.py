@@ -226,8 +226,8 @@ def test_an_attack_that_finds_itself_not_applicable_fails_the_control(
 class _Negated(FixedPoint):
     """Decodes every row with the wrong sign."""
 
-    def decode(self, ring: RingArray) -> FloatArray:
-        return -FixedPoint.decode(self, ring)
+    def decode(self, ring: RingArray, *, spent: bool = False) -> FloatArray:
+        return -FixedPoint.decode(self, ring, spent=spent)
 
 
 def _believe(view: View, key: str, value: object) -> None:

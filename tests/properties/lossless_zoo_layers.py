@@ -296,8 +296,8 @@ class Zeros(FixedPoint):
 
 
 class DecodesSingle(FixedPoint):
-    def decode(self, ring: RingArray) -> FloatArray:
-        return FixedPoint.decode(self, ring).astype(np.float32).astype(np.float64)
+    def decode(self, ring: RingArray, *, spent: bool = False) -> FloatArray:
+        return FixedPoint.decode(self, ring, spent=spent).astype(np.float32).astype(np.float64)
 
 
 class Harmless(FixedPoint):
