@@ -26,14 +26,13 @@ Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
 
+SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
+
 
 @pytest.fixture
 def little_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No package counts that tests before this one have loaded."""
     monkeypatch.setattr(memory, "_BESIDE", {})
-
-
-SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
 
 
 def test_a_dry_run_says_what_it_will_take_and_leaves_nothing(

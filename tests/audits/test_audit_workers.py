@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,3 +150,19 @@ def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
     assert not (out / "report.json").exists()
     assert command("audit", config, "--out", out, "--quiet", "--resume")[0] == expected
     assert (out / "folds.json").read_bytes() == (whole / "folds.json").read_bytes()
+
+
+@pytest.mark.parametrize("dear_last", [False, True])
+def test_where_the_last_take_longest_workers_begin_with_them(dear_last: bool) -> None:
+    """And the results lie in their order all the same."""
+    order: list[int] = []
+    found = shared_out(
+        lambda number: (number, monotonic()),
+        9,
+        workers=2,
+        dear_last=dear_last,
+        done=lambda number, _: order.append(number),
+    )
+    assert [number for number, _ in found] == sorted(order) == list(range(9))
+    first, _ = min(found, key=lambda each: each[1])
+    assert first in ((7, 8) if dear_last else (0, 1))
