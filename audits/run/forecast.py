@@ -27,7 +27,7 @@ from audits.run.training import projection, twin_engine
 from audits.run.truth import ground_truth
 from audits.system import Dataset, Task
 from secure_fedrec.core.machine_code import clock_without_compiling
-from secure_fedrec.engines import RecordedRun, table_digest
+from secure_fedrec.engines import RecordedRun, projected_own_bytes, table_digest
 
 _SOON = 60.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
@@ -93,9 +93,12 @@ def forecast(
 
 def _beside(federation: Federation[Task]) -> float:
     """Bytes of a run folder beside the transcript: checkpoint, truth, report."""
-    problem, rounds = federation.task.fresh().problem, federation.config.recording.payload_rounds
+    algorithm, problem, _ = federation.fresh()
+    policy, cohort = federation.config.recording, federation.config.cohort
     state = sum(values.nbytes for values in problem.vault.tables().values())
-    return state * (1.0 + len(rounds)) + 20.0 * float(problem.vault.example_counts().sum()) + 1e6
+    own = projected_own_bytes(algorithm, federation.stack, problem, policy, cohort)
+    secrets = 20.0 * float(problem.vault.example_counts().sum())
+    return state * (1.0 + len(policy.payload_rounds)) + own + secrets + 1e6
 
 
 Clock = Callable[[], float]

@@ -15,8 +15,10 @@ from audits.config.audit import AuditConfig
 from audits.run.build import Federation
 from audits.run.training import projection
 from audits.system import Task
+from secure_fedrec.blocks import BlockKind
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.cores import usable_cores
+from secure_fedrec.engines.problem import blocks_of
 from secure_fedrec.wire import Step, Traffic
 
 LOADED = 0.23e9
@@ -155,8 +157,10 @@ def _read(federation: Federation[Task]) -> float:
 
 def _shown_pairs(federation: Federation[Task]) -> float:
     """Pairs of a client and an item that its uploads show, of all rounds together."""
-    _, problem, _ = federation.task.fresh()
+    algorithm, problem, _ = federation.task.fresh()
     facts, (rows, sent) = federation.task.facts, _uploads(federation)
+    if all(shape.kind is BlockKind.FLAT for shape in blocks_of(algorithm, problem)):
+        return float(facts.clients) * max(1, facts.items)  # a table among the parameters shows all
     real = float(problem.vault.example_counts().sum())
     unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
     share = min(0.999, max(0.0, rows - real) / unseen)

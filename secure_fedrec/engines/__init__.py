@@ -24,6 +24,7 @@ from secure_fedrec.engines.ratings import (
 )
 from secure_fedrec.engines.recorded import (
     RecordedRun,
+    projected_own_bytes,
     projected_transcript_bytes,
     public_knowledge,
     table_digest,
@@ -38,6 +39,7 @@ __all__ = [
     "RecordedRun",
     "RoundReport",
     "blocks_of",
+    "projected_own_bytes",
     "projected_transcript_bytes",
     "public_knowledge",
     "ranking_evaluation",

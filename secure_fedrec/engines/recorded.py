@@ -32,6 +32,7 @@ from secure_fedrec.wire import (
     Transcript,
     Truth,
     Wire,
+    row_dtype,
 )
 
 _CHECKPOINT = "checkpoint.npz"
@@ -251,9 +252,6 @@ def projected_transcript_bytes(
     """
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     table, n_clients = BlockLayout(blocks_of(algorithm, problem)), problem.vault.n_clients
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for round_ in range(1, algorithm.rounds + 1):
-        by_size[(cohort or CohortConfig()).invited(round_, n_clients)].append(round_)
     return sum(
         policy.projected_bytes(
             _traffic(algorithm, stack, problem, invited),
@@ -263,8 +261,46 @@ def projected_transcript_bytes(
             word=np.dtype(stack.codec.dtype).itemsize,
             extras=sum(values.size for values in public.extras.values()),
         )
-        for invited, rounds in by_size.items()
+        for invited, rounds in _by_size(algorithm, n_clients, cohort).items()
     )
+
+
+def projected_own_bytes(
+    algorithm: Algorithm,
+    stack: Stack,
+    problem: Problem,
+    policy: RecordingPolicy,
+    cohort: CohortConfig | None = None,
+) -> int:
+    """Size of what clients put into the sums, at most: kept beside the transcript.
+
+    Args:
+        algorithm: what is trained.
+        stack: how uploads are protected; without a layer nothing is kept.
+        problem: what it learns from.
+        policy: what is recorded.
+        cohort: who is invited to a round; None for everybody.
+    """
+    if not stack.protects:
+        return 0
+    vault, table = problem.vault, BlockLayout(blocks_of(algorithm, problem))
+    rows = int(upload_rows(algorithm, vault, problem.n_rows).sum())
+    words = rows * table.width * np.dtype(stack.codec.dtype).itemsize
+    named = vault.n_clients * 16 + rows * row_dtype(table.rows).itemsize
+    return sum(
+        invited * (len(rounds) * named + policy.kept(rounds) * words) // vault.n_clients
+        for invited, rounds in _by_size(algorithm, vault.n_clients, cohort).items()
+    )
+
+
+def _by_size(
+    algorithm: Algorithm, n_clients: int, cohort: CohortConfig | None
+) -> dict[int, list[int]]:
+    """Rounds by how many clients are invited to them."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for round_ in range(1, algorithm.rounds + 1):
+        by_size[(cohort or CohortConfig()).invited(round_, n_clients)].append(round_)
+    return by_size
 
 
 def _traffic(

@@ -1,7 +1,7 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -124,6 +124,11 @@ class Stack:
         return (*self.collector.traffic(rows, virtual), *beside)
 
     @property
+    def protects(self) -> bool:
+        """Without a layer the server reads every upload, and a record of it would say it twice."""
+        return self.cloak is not None or self.collector.describe() is not None
+
+    @property
     def traits(self) -> Traits | None:
         """What everybody knows of uploads and sums; None where a part does not state it."""
         known = BARE
@@ -226,7 +231,7 @@ class StackSession:
         self.clipped.append(clipped)
         folded, clients, bags = self._folded(upload, virtual), upload.clients, upload.bags
         del upload  # the memory of the reals serves for what is made of the words
-        if self._protected:
+        if self.stack.protects:
             self.wire.note_own(self.round, clients, partial(_real, folded))
         self.session.submit(clients, folded.block, folded.virtual)
         if self.bags is not None:
@@ -249,11 +254,6 @@ class StackSession:
         exempt = self.session.exempt(local.clients)
         cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
         return _beside(local, cloaked, self.stack.layout), cloaked.virtual
-
-    @cached_property
-    def _protected(self) -> bool:
-        """Without a layer the server reads every upload, and the record would say it twice."""
-        return self.stack.cloak is not None or self.stack.collector.describe() is not None
 
     def _folded(self, upload: Upload, virtual: BoolArray | None) -> Folded:
         if self.stack.layout is not None:

@@ -21,7 +21,7 @@ from secure_fedrec.wire.messages import (
 )
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
-from secure_fedrec.wire.policy import RecordingPolicy, Traffic
+from secure_fedrec.wire.policy import RecordingPolicy, Traffic, row_dtype
 from secure_fedrec.wire.recording import BlockStore, Recorder
 from secure_fedrec.wire.transcript import Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
@@ -54,5 +54,6 @@ __all__ = [
     "encode_rows",
     "encode_set",
     "message_sizes",
+    "row_dtype",
     "set_sizes",
 ]

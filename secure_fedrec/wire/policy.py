@@ -62,6 +62,10 @@ class RecordingPolicy(Settings, section="recording"):
     payload_senders: tuple[Natural, ...] | None = None
     max_transcript_gb: Annotated[Positive, Unit("GB, 10^9 bytes")] = 4.0
 
+    def kept(self, rounds: Collection[int]) -> int:
+        """How many of some rounds have their payloads kept."""
+        return len(set(self.payload_rounds).intersection(rounds))
+
     def projected_bytes(
         self,
         traffic: Sequence[Traffic],
@@ -85,7 +89,7 @@ class RecordingPolicy(Settings, section="recording"):
         share = 1.0
         if self.payload_senders is not None:
             share = min(1.0, len(self.payload_senders) / max(1, n_clients))
-        kept = len(set(self.payload_rounds).intersection(rounds))
+        kept = self.kept(rounds)
         id_bytes = row_dtype(n_items).itemsize
         beside = (Step.BAG, Step.PEER)
         width = max((part.width for part in traffic if part.step not in beside), default=0)

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +155,16 @@ def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:
         )
     few, many, most, none = found
     assert none < few < many < most <= 40 * 60 * 200
+
+
+@pytest.mark.parametrize("protection", [[], [{"layer": "masking", "min_survivors": 50}]])
+def test_a_table_among_flat_parameters_shows_every_pair(protection: list[dict[str, Any]]) -> None:
+    """Found by attacking: of FURL's item table as many rows counted as its vector is cut into."""
+    preset = Path(audits.__file__).with_name("configs") / "furl-quickstart.toml"
+    config = parse_config({**tomllib.loads(preset.read_text()), "protection": protection})
+    dataset = load_dataset(config, None)
+    parts = crews(build_federation(config, dataset.task(dataset.folds[0])))[1].each
+    assert parts[SHOWN] == 60 * 200 * (180 + 12)
 
 
 def test_memory_is_that_of_the_clients_who_are_invited(small: dict[str, Any]) -> None:

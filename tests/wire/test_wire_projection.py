@@ -12,6 +12,7 @@ from secure_fedrec.engines import (
     LocalEngine,
     Problem,
     RecordedRun,
+    projected_own_bytes,
     projected_transcript_bytes,
     rating_problem,
 )
@@ -23,6 +24,7 @@ from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Meter, RecordingPolicy, Transcript, Wire
+from secure_fedrec.wire.recording import OWN
 
 N_CLIENTS, N_ITEMS, ROUNDS = 30, 40, 3
 
@@ -120,6 +122,25 @@ def test_cohorts_are_as_large_as_they_are(invited: int, everybody: tuple[int, ..
         payload_rounds=policy.payload_rounds, max_transcript_gb=(projected + 1) / 1e9
     )
     small_run(tight, eta=eta, cohort=cohort)  # not refused for clients that are not invited
+
+
+@pytest.mark.parametrize("invited", [None, N_CLIENTS // 2])
+@pytest.mark.parametrize("payload_rounds", [(), (2,), (1, 2, 3)])
+def test_so_is_that_of_what_clients_put_into_the_sums(
+    payload_rounds: tuple[int, ...], invited: int | None
+) -> None:
+    policy = RecordingPolicy(payload_rounds=payload_rounds)
+    cohort = CohortConfig(clients_per_round=invited)
+    run = small_run(policy, cohort=cohort)
+    engine = run.engine
+    problem = Problem(vault=engine.vault, n_rows=N_ITEMS)
+    projected = projected_own_bytes(engine.algorithm, engine.stack, problem, policy, cohort)
+    for _ in range(ROUNDS):
+        run.run_round()
+    kept = [run.truth.columns(round_, OWN) for round_ in range(1, ROUNDS + 1)]
+    found = sum(column.nbytes for columns in kept for column in (columns or {}).values())
+    # Of a cohort those sit out whose denoiser is not invited.
+    assert 0 < found <= projected <= (1.02 if invited is None else 2.0) * found
 
 
 def test_what_is_broadcast_beside_the_table_is_in_the_projection() -> None:

@@ -39,7 +39,7 @@ class AttributeInference(SuiteAttack):
         """Hand over the features of the clients of the first usable round."""
         uploads = FlatUploads.read(view)
         tables = uploads.architecture.tables()
-        parts = [row_changes(uploads.change(table)) for table in tables]
+        parts = [uploads.each(table, row_changes) for table in tables]
         vectors = DenseLayerInputs().run(view)
         if isinstance(vectors, Claims):
             parts += [claim.vectors for claim in vectors.of(VectorClaim)]

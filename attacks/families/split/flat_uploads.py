@@ -1,5 +1,6 @@
 """Uploads that are one vector per client: the weighted changes of all federated parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
+
+_AT_ONCE = 1 << 19
+"""Values that are decoded at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,10 +62,25 @@ class FlatUploads:
 
     def change(self, parameter: Parameter) -> FloatArray:
         """Weighted change of one parameter: float64[B, *shape]."""
-        values = self.codec.decode(self.words[:, parameter.start : parameter.stop])
+        return self._change(parameter, self.words)
+
+    def each(self, table: Parameter, read: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """What is read in the changes of a table, client by client: float64[B, rows].
+
+        Args:
+            table: whose changes.
+            read: makes float64[b, rows] of the float64[b, rows, dim] of some clients.
+        """
+        some = max(1, _AT_ONCE // max(1, table.stop - table.start))
+        starts = range(0, len(self.clients), some)
+        parts = [read(self._change(table, self.words[start : start + some])) for start in starts]
+        return np.concatenate(parts) if parts else read(self.change(table))
+
+    def _change(self, parameter: Parameter, words: RingArray) -> FloatArray:
+        values = self.codec.decode(words[:, parameter.start : parameter.stop])
         if parameter.by_input:
-            return values.reshape(len(self.clients), *parameter.shape[::-1]).swapaxes(1, -1)
-        return values.reshape(len(self.clients), *parameter.shape)
+            return values.reshape(len(words), *parameter.shape[::-1]).swapaxes(1, -1)
+        return values.reshape(len(words), *parameter.shape)
 
     def weights(self) -> FloatArray:
         """The clients' weights: float64[B]."""

@@ -47,7 +47,7 @@ class TouchedRows(SuiteAttack):
         rated: list[RatedSetClaim] = []
         sets: list[SetClaim] = []
         for table in tables:
-            sizes = row_changes(uploads.change(table))
+            sizes = uploads.each(table, row_changes)
             if table.name == view.public.get("item_table"):
                 rated = [_rated_claim(uploads, sizes, touched(sizes))]
                 continue
@@ -92,9 +92,8 @@ class SignedRows(SuiteAttack):
         named = view.public.get("item_table")
         table = next((each for each in uploads.architecture.tables() if each.name == named), None)
         table = need(table, "no federated table has the items as its rows")
-        change = uploads.change(table)
-        scores = signed_changes(change)
-        seen = touched(row_changes(change))
+        scores = uploads.each(table, signed_changes)
+        seen = touched(uploads.each(table, row_changes))
         claim = _rated_claim(uploads, scores, seen & (scores > 0))
         return Claims(rounds=(uploads.round,), made=(claim,))
 
