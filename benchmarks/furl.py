@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from benchmarks.federations import Options
 from benchmarks.measure import interleave, progress, ratio
 from secure_fedrec.algorithms.furl.system import FURL
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
 from secure_fedrec.data.stickers import StickersConfig, generate_stickers
@@ -25,7 +25,7 @@ from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines import CohortConfig, LocalEngine, sizes_of
 from secure_fedrec.errors import DataError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.document import DocumentConfig
+from secure_fedrec.models.settings import DocumentConfig
 from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.study import FURLStudyConfig, furl_algorithm, furl_problem

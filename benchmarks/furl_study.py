@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
-from secure_fedrec.algorithms.local_training import OPTIMIZERS, LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import OPTIMIZERS, LocalTrainingConfig
 from secure_fedrec.data.newsgroups import NewsgroupsConfig
 from secure_fedrec.data.stickers import StickersConfig
 from secure_fedrec.errors import ConfigError, DataError, EncodingError

@@ -23,6 +23,7 @@ all else that is not a verdict to exit code 4.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec  # noqa: TID251 - finds, imports nothing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -197,6 +198,17 @@ def brought_by(extra: str, needed_by: str = "") -> Iterator[None]:
         yield
     except ModuleNotFoundError as absent:
         raise MissingExtraError(str(absent.name), extra, needed_by) from absent
+
+
+def require_installed(package: str, extra: str, needed_by: str = "") -> None:
+    """Ask for a package that takes long to import, and is imported once there is work for it.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    with brought_by(extra, needed_by):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 
 class SumBudgetError(ConfigError):

@@ -1,6 +1,5 @@
 """Imported first by what needs PyTorch: who lacks it is told the extra that brings it."""
 
-from secure_fedrec.errors import brought_by
+from secure_fedrec.errors import require_installed
 
-with brought_by("torch"):
-    import torch  # noqa: F401
+require_installed("torch", "torch")

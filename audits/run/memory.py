@@ -24,7 +24,7 @@ from secure_fedrec.wire import Step, Traffic
 LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
 
-_BESIDE = {"torch": 0.2e9, "sklearn": 0.1e9}
+_BESIDE = {"torch": 0.2e9, "scikit-learn": 0.1e9}
 """And of those that only some algorithms bring, with all that they bring themselves."""
 
 _HELD = 2**28
@@ -100,7 +100,8 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
     counts, facts = vault.example_counts(), federation.task.facts
     state = 2.0 * sum(values.nbytes for values in vault.tables().values())
     examples = float(counts.sum())
-    packages = LOADED + sum(size for name, size in _BESIDE.items() if name in sys.modules)
+    loaded = {*config.audited.libraries, *sys.modules}  # not all are there before the training
+    packages = LOADED + sum(size for name, size in _BESIDE.items() if name in loaded)
     once = {_PACKAGES: packages, "clients (data)": state + _EXAMPLE * examples}
     limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
     trainings = Crew(

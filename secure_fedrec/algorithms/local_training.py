@@ -9,7 +9,7 @@ for every call with the same arguments.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 
@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from secure_fedrec.algorithms.local_settings import MOMENTS, LocalTrainingConfig
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings, Share, Unit
 from secure_fedrec.streams import Stream
 
 Batch: TypeAlias = Mapping[str, Tensor]
@@ -28,56 +28,6 @@ Batch: TypeAlias = Mapping[str, Tensor]
 
 Loss: TypeAlias = Callable[[nn.Module, Batch], Tensor]
 """Mean loss of a model on a batch: a scalar that can be differentiated."""
-
-# What each optimiser remembers of every parameter between two steps.
-_MOMENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "sgd": (),
-    "momentum": ("momentum_buffer",),
-    "adam": ("exp_avg", "exp_avg_sq"),
-}
-
-OPTIMIZERS: Final = tuple(_MOMENTS)
-"""Known optimisers."""
-
-
-class LocalTrainingConfig(Settings, section="local"):
-    """Settings of local training.
-
-    Args:
-        optimizer: "sgd", "momentum" (SGD with heavy-ball momentum) or "adam".
-        learning_rate: step size of the first round.
-        private_learning_rate: step size of private parameters; without one, the others'.
-        epochs: passes over the client's examples in a round.
-        batch_size: size of a step's batch; without one, a step takes all examples at once.
-        momentum: factor of the optimiser "momentum" on the last step.
-        betas: decay factors of both moments of "adam".
-        epsilon: denominator term of "adam".
-        proximal: mu of FedProx. Federated parameters w are pulled to their values w_0 at the start
-            of the round by mu/2 |w - w_0|^2; private ones have no common value to be pulled to.
-        gradient_clip: largest L2 norm of the gradient of the federated parameters; longer ones are
-            scaled down. Without it all are left alone.
-        keep_state: whether the optimiser's moments stay on the device from round to round; else
-            every round starts with fresh ones.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "sgd"
-    learning_rate: Positive = 0.1
-    private_learning_rate: Positive | None = None
-    epochs: Annotated[Count, Unit("epochs")] = 1
-    batch_size: Annotated[Count, Unit("examples")] | None = None
-    momentum: Share = 0.9
-    betas: tuple[Share, Share] = (0.9, 0.999)
-    epsilon: Positive = 1e-8
-    proximal: NonNegative = 0.0
-    gradient_clip: Positive | None = None
-    keep_state: bool = False
-
-    def _agree(self) -> None:
-        if self.keep_state and not _MOMENTS[self.optimizer]:
-            raise self.refusal("keep_state", f"{self.optimizer} has no state to keep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +71,7 @@ class LocalOptimizer:
         self._federated = [weight for name, weight in named if name not in private]
         self._private = [weight for name, weight in named if name in private]
         self._weights = [*self._federated, *self._private]
-        self._moments = _MOMENTS[config.optimizer]
+        self._moments = MOMENTS[config.optimizer]
         self._torch = self._make()
         self._anchor: list[Tensor] = []
         values = sum(1 + len(self._moments) * weight.numel() for weight in self._weights)

@@ -16,7 +16,6 @@ which are ten times as slow on a processor).
 """
 
 from collections.abc import Mapping
-from typing import Annotated
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 
@@ -25,64 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.models.lstm.model import CharacterLSTM
-from secure_fedrec.settings import Count, Natural, OneOf, Settings, Share, Within
+from secure_fedrec.models.settings import DocumentConfig
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
 
-_POOLINGS = ("max", "mean", "last")
-_USER_INITS = ("zero", "normal")
 _PADDING = 0
-
-
-class DocumentShape(Settings, section="model"):
-    """Widths and choices that do not depend on the data.
-
-    Args:
-        user_dim: length of the user embedding; 0 is the global form. The paper's best are 4
-            (Sticker) and 32 (Subreddit).
-        character_dim: length of a character's embedding.
-        hidden: units of the LSTM in each direction.
-        mlp: units of the hidden layer.
-        pooling: how the LSTM's outputs become one vector: "max" or "mean" over time, or the "last"
-            output of each direction.
-        dropout: probability of a pooled value to be dropped in training.
-        user_init: the default user vector: "zero", or "normal" draws of deviation 0.1.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    user_dim: Natural = 32
-    character_dim: Count = 32
-    hidden: Count = 64
-    mlp: Count = 128
-    pooling: Annotated[str, OneOf(_POOLINGS, "unknown pooling")] = "max"
-    dropout: Share = 0.2
-    user_init: Annotated[str, OneOf(_USER_INITS)] = "zero"
-
-
-class DocumentConfig(DocumentShape):
-    """Settings of the model.
-
-    Args:
-        characters: codes of the alphabet, padding (code 0) included.
-        classes: number of classes.
-        text: whether the model reads the text.
-        users: rows of the user embedding: 1 on a device, all users on a central server.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    characters: Annotated[int, Within(least=2)]
-    classes: Annotated[int, Within(least=2)]
-    text: bool = True
-    users: Count = 1
-
-    def _agree(self) -> None:
-        if not self.text and not self.user_dim:
-            raise self.refusal("text", "a model without user needs the text")
 
 
 class DocumentModel(nn.Module):

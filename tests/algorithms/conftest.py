@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.vault import Vault
 
 COUNTS = (3, 1, 7, 4, 2)

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from secure_fedrec.algorithms import PublicState
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
     TrainingDraws,

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from secure_fedrec.algorithms.local_settings import OPTIMIZERS, LocalTrainingConfig
 from secure_fedrec.algorithms.local_training import (
-    OPTIMIZERS,
     Batch,
     LocalOptimizer,
-    LocalTrainingConfig,
     TrainingDraws,
     seeded_torch,
     train_locally,

@@ -17,10 +17,11 @@ from secure_fedrec.algorithms.federated_averaging import (
     FederatedAveraging,
     FederatedAveragingConfig,
 )
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.system import HPFL
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import (
     SyntheticConfig,

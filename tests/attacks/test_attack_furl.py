@@ -12,21 +12,17 @@ from scipy.stats import binom
 from attacks import SUITE, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.split.output_bias import CLASSES, MAJORITY
 from attacks.planted import plant_split
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
-from secure_fedrec.models.document import DocumentConfig, DocumentModel, document_loss
-from secure_fedrec.models.ncf.split import (
-    ITEM_TABLE,
-    PRIVATE,
-    NCFSplit,
-    NCFSplitConfig,
-    ncf_loss,
-)
+from secure_fedrec.models.document import DocumentModel, document_loss
+from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
+from secure_fedrec.models.settings import DocumentConfig, NCFSplitConfig
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams

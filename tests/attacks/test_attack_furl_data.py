@@ -11,11 +11,12 @@ import torch
 from attacks import Finding, GroundTruth, attack_named, evaluate
 from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
 from attacks.families.split.output_bias import CLASSES, MAJORITY
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.hpfl.client import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.system import HPFL
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.data.movielens import load_ml_100k
 from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.organisations.movielens import ml_100k_by_zip
@@ -25,11 +26,12 @@ from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
-from secure_fedrec.models.document import DocumentConfig, DocumentModel, document_loss
+from secure_fedrec.models.document import DocumentModel, document_loss
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
-from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, NCFSplitConfig, ncf_loss
+from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
+from secure_fedrec.models.settings import DocumentConfig, NCFSplitConfig
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
 from secure_fedrec.protection.stacking import build_stack

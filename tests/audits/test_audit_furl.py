@@ -18,7 +18,8 @@ from audits.run.build import build_federation, load_dataset
 from audits.systems.furl.checks import SplitCase, check_split
 from audits.systems.furl.interactions import InteractionTask
 from audits.systems.furl.texts import TextTask
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.data.user_texts import CODES
 from secure_fedrec.engines import RecordedRun, RoundReport
 from secure_fedrec.wire import Transcript

@@ -7,11 +7,8 @@ import pytest
 import torch
 
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
-from secure_fedrec.algorithms.local_training import (
-    LocalTrainingConfig,
-    TrainingDraws,
-    seeded_torch,
-)
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import TrainingDraws, seeded_torch
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss

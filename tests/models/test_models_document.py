@@ -5,12 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.document import (
-    PRIVATE,
-    DocumentConfig,
-    DocumentModel,
-    document_loss,
-)
+from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
+from secure_fedrec.models.settings import DocumentConfig
 from secure_fedrec.models.split import ParameterSplit
 
 SIZES = {"characters": 12, "classes": 3, "user_dim": 2, "character_dim": 5, "hidden": 4, "mlp": 6}

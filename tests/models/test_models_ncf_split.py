@@ -8,13 +8,8 @@ import torch
 from torch.nn import functional
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.ncf.split import (
-    ITEM_TABLE,
-    PRIVATE,
-    NCFSplit,
-    NCFSplitConfig,
-    ncf_loss,
-)
+from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
+from secure_fedrec.models.settings import NCFSplitConfig
 from secure_fedrec.models.split import ParameterSplit
 
 

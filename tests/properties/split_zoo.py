@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig, seeded_torch
-from secure_fedrec.models.document import DocumentConfig, DocumentModel
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch, seeded_torch
+from secure_fedrec.models.document import DocumentModel
+from secure_fedrec.models.settings import DocumentConfig
 from secure_fedrec.properties import SplitComparison, compare_split
 from secure_fedrec.properties.split.aggregation import (
     AggregationInput,

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties import (
     SplitPersonalizationError,

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties import (
     SplitPersonalizationError,

@@ -5,7 +5,7 @@ import struct
 import pytest
 import torch
 
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.properties import compare_split
 from secure_fedrec.properties.split.aggregation import Aggregator, federated_averaging, keep_local
 from secure_fedrec.properties.split.kept_home import KeptHome

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines import CohortConfig, LocalEngine, sizes_of

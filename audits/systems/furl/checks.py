@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from audits.system import Check
-from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig, seeded_torch
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
+from secure_fedrec.algorithms.local_training import Batch, seeded_torch
 from secure_fedrec.properties.split import (
     Batches,
     check_split_personalization,

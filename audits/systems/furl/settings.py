@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar
 
 from audits.rating_data import FileData, Selection, TableData, given
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, ConfiguredDocument
-from secure_fedrec.algorithms.furl.system import FURLConfig, FURLRounds
+from secure_fedrec.algorithms.furl.settings import FURLConfig, FURLRounds
 from secure_fedrec.data import DATASETS
 from secure_fedrec.data.newsgroups import NewsgroupsConfig
 from secure_fedrec.data.stickers import StickersConfig
 from secure_fedrec.errors import renamed_keys
-from secure_fedrec.models.ncf.split import NCFShape, NCFSplitConfig
+from secure_fedrec.models.settings import NCFShape, NCFSplitConfig
 from secure_fedrec.settings import Count, OneOf, Rounds, Settings, Unit, Within
 
 

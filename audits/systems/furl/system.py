@@ -1,18 +1,19 @@
-"""FURL (Bui et al. 2019) on texts and on implicit feedback: what stays home, what tells of it."""
+"""FURL (Bui et al. 2019) on texts and on implicit feedback: what stays home, what tells of it.
+
+What trains is imported when there is something to train: it brings PyTorch, and settings are read,
+checked and explained without it.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from attacks.suite import FAMILIES
 from audits.rating_data import FILE
 from audits.system import Check, DataKind, Dataset, Statement, System, Task
-from audits.systems.furl import interactions, texts
-from audits.systems.furl.checks import check_split
-from audits.systems.furl.interactions import InteractionTask, load_feedback
 from audits.systems.furl.settings import (
     DocumentSettings,
     InteractionData,
@@ -21,11 +22,12 @@ from audits.systems.furl.settings import (
     NewsgroupsData,
     StickersData,
 )
-from audits.systems.furl.texts import TextTask, load_texts
-from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.data import DATASETS
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.protection import Claim, Subject, claims_about
+
+if TYPE_CHECKING:
+    from secure_fedrec.algorithms.furl.system import FURL
 
 _CLASSES = ("accuracy", "accuracy_mixed")
 _CLICKS = ("auc", "accuracy")
@@ -61,18 +63,28 @@ _CLAIMS = claims_about(
 def _load(
     data: Any, algorithm: Any, *, seed: int, data_dir: Path | None, cohort: CohortConfig
 ) -> Dataset:
+    from audits.systems.furl import interactions, texts  # noqa: PLC0415
+
     if isinstance(data, InteractionData | InteractionFileData):
-        return load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
-    return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
+        return interactions.load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
+    return texts.load_texts(data, algorithm, seed=seed, data_dir=data_dir)
 
 
-def _device(algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]) -> FURL:
+def _device(
+    algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]
+) -> "FURL":
+    from audits.systems.furl import interactions, texts  # noqa: PLC0415
+
     if isinstance(algorithm, NCFSettings):
         return interactions.learner(algorithm, facts["n_items"])
     return texts.learner(algorithm, facts["classes"])
 
 
 def _check(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
+    from audits.systems.furl.checks import check_split  # noqa: PLC0415
+    from audits.systems.furl.interactions import InteractionTask  # noqa: PLC0415
+    from audits.systems.furl.texts import TextTask  # noqa: PLC0415
+
     case = task.split_case() if isinstance(task, TextTask | InteractionTask) else None
     return [] if case is None else check_split(case, rounds=rounds, seed=seed)
 

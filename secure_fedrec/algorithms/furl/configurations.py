@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Final
 
 from secure_fedrec.data.user_texts import CODES
-from secure_fedrec.models.document import DocumentConfig, DocumentShape
+from secure_fedrec.models.settings import DocumentConfig, DocumentShape
 from secure_fedrec.settings import OneOf
 
 

@@ -28,16 +28,16 @@ clients are therefore trained one at a time, and a batch of clients gives the bi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
+from secure_fedrec.algorithms.furl.settings import FURLConfig
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
-    LocalTrainingConfig,
     Loss,
     TrainingDraws,
     seeded_torch,
@@ -48,48 +48,14 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
-from secure_fedrec.settings import Count, OneOf, Rate, Rounds, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
-PRIVATE_RULES = ("keep", "weighted")
 _PARAMETERS = "parameters"
 _WEIGHT_SUMS = "weight_sums"
 _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
-
-
-class FURLRounds(Settings, section="algorithm"):
-    """Hyper-parameters of rounds.
-
-    Args:
-        rounds: T, rounds of training.
-        local: settings of local training.
-        decay: factor on the learning rates after every round.
-        row_width: values per row of the table that uploads are summed in.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    rounds: Rounds
-    local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
-    decay: Rate = 1.0
-    row_width: Annotated[Count, Unit("values")] = 64
-
-
-class FURLConfig(FURLRounds):
-    """Hyper-parameters.
-
-    Args:
-        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    private_rule: Annotated[str, OneOf(PRIVATE_RULES)] = "keep"
 
 
 class FURL:

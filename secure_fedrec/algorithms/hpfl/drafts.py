@@ -16,11 +16,9 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IndexArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.core.threads import one_thread
-from secure_fedrec.errors import EncodingError, brought_by
+from secure_fedrec.errors import EncodingError, require_installed
 
-with brought_by("torch", "the clustering of HPFL's drafts"):
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+require_installed("sklearn", "torch", "the clustering of HPFL's drafts")
 
 SEEDINGS: Final = ("k-means++", "random")
 """How clusterings choose their starting points."""
@@ -62,6 +60,10 @@ def cluster_centres(
     Raises:
         EncodingError: a value is NaN, infinite, or beyond single precision: training diverged.
     """
+    # A second and more to import, which settings can be read without.
+    from sklearn.cluster import KMeans  # noqa: PLC0415
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
     if not len(points):
         return points.copy()
     with np.errstate(over="ignore", invalid="ignore"):

@@ -11,60 +11,18 @@ feedback is implicit.
 """
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from secure_fedrec.settings import Count, Filled, NonNegative, OneOf, Settings
+from secure_fedrec.models.settings import NCFSplitConfig
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
 
 ITEM_TABLE = "item_embedding.weight"
 """The federated parameter whose rows are the items."""
-
-LOSSES = ("squared", "logistic")
-
-
-class NCFShape(Settings, section="model"):
-    """Widths that do not depend on the data.
-
-    Args:
-        dim: length of a user's and of an item's vector.
-        hidden: units of the dense layers, from the vectors to the output.
-        deviation: standard deviation of the initial vectors; 0 starts all user vectors at zero.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    dim: Count = 16
-    hidden: Annotated[tuple[Count, ...], Filled("needs layers of at least 1 unit")] = (32, 16)
-    deviation: NonNegative = 0.1
-
-
-class NCFSplitConfig(NCFShape):
-    """Settings of the model.
-
-    Args:
-        items: m.
-        loss: "squared" on ratings, "logistic" on implicit feedback (1 positive, 0 negative).
-        centre: what an output of 0 predicts, in stars: the middle of the rating scale. For
-            "logistic" it must be 0.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    items: Count
-    loss: Annotated[str, OneOf(LOSSES)] = "squared"
-    centre: float = 0.0
-
-    def _agree(self) -> None:
-        if self.loss == "logistic" and self.centre:
-            raise self.refusal("centre", "must be 0 for log-odds")
 
 
 class NCFSplit(nn.Module):

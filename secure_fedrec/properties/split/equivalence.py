@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.split.aggregation import Aggregator, keep_local

@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.algorithms.local_training import (
     Batch,
     LocalOptimizer,
-    LocalTrainingConfig,
     TrainingDraws,
     train_locally,
 )

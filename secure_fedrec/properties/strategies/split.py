@@ -19,7 +19,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from secure_fedrec.algorithms.local_training import OPTIMIZERS, LocalTrainingConfig
+from secure_fedrec.algorithms.local_settings import OPTIMIZERS, LocalTrainingConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.aggregation import (
     Aggregator,

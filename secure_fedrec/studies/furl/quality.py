@@ -13,7 +13,8 @@ from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.evaluation import area_under_curve
-from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel
+from secure_fedrec.models.document import PRIVATE, DocumentModel
+from secure_fedrec.models.settings import DocumentConfig
 from secure_fedrec.models.split import ParameterSplit
 
 _BATCH = 128

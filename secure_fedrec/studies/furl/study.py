@@ -14,10 +14,11 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.furl.configurations import ConfiguredDocument
-from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.settings import FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
-    LocalTrainingConfig,
     TrainingDraws,
     seeded_torch,
     train_locally,

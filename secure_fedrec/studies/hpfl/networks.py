@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.algorithms.local_training import (
     Batch,
     LocalOptimizer,
-    LocalTrainingConfig,
     TrainingDraws,
     one_thread,
     seeded_torch,
