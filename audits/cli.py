@@ -13,6 +13,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.disable()  # imports leave no garbage, only much to look through
+        warnings.formatwarning = _in_a_line  # type: ignore[assignment]
         _open_streams()
     with spoken_streams():
         return _main(arguments)
@@ -138,6 +140,11 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does by itself
+
+
+def _in_a_line(message: Warning | str, *_: object) -> str:
+    """A warning as a command says it: where in the code it arose does not help its user."""
+    return f"secure-fedrec: {message}\n"
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,21 @@ Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
 
 FOLDER = os.environ.get("SECURE_FEDREC_DATA")  # before a fixture hides it
+
+
+def test_a_warning_is_one_line() -> None:
+    """Of a cache that cannot be written, say: its user is told that, and no place in the code."""
+    program = """
+import sys, warnings
+from audits import cli
+sys.argv = ["secure-fedrec", "explain"]
+cli.main()
+warnings.warn("a folder cannot be written", RuntimeWarning)
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr == "secure-fedrec: a folder cannot be written\n"
 
 
 def findings_of(report: Path) -> list[dict[str, Any]]:
