@@ -144,7 +144,7 @@ def _open_streams() -> None:
 
 def _in_a_line(message: Warning | str, *_: object) -> str:
     """A warning as a command says it: where in the code it arose does not help its user."""
-    return f"secure-fedrec: {message}\n"
+    return f"secure-fedrec: {' '.join(str(message).split())}\n"
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ carries the print colour as its fallback, so the chart also survives being copie
 
 import hashlib
 import io
+import logging
 import os
 import re
 import sys
@@ -48,9 +49,9 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
     Yields:
         A figure without pyplot state; draw on it and call :func:`finish` inside the block.
     """
-    with _without_backend():
+    with _undisturbed():
         import matplotlib as mpl  # noqa: PLC0415 - a run without a report never pays for it
-    from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(), warnings.catch_warnings():
         # The browser picks the glyphs; whether matplotlib's own font has them is of no interest.
@@ -62,12 +63,19 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
 
 
 @contextmanager
-def _without_backend() -> Iterator[None]:
-    """Imports matplotlib, which an unknown MPLBACKEND would stop, though SVG needs none."""
+def _undisturbed() -> Iterator[None]:
+    """Imports matplotlib, which an unknown MPLBACKEND would stop, though SVG needs none.
+
+    Nor has it anything to say then: without a folder for its fonts it finds them as well.
+    """
     named = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
+    log = logging.getLogger("matplotlib")
+    before = log.level
+    log.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        log.setLevel(before)
         if named is not None:
             os.environ["MPLBACKEND"] = named
     if named:

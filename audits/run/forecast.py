@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
@@ -26,14 +27,16 @@ from audits.run.power import GatePower, gate_power, reads_one_round, reads_paylo
 from audits.run.training import projection, twin_engine
 from audits.run.truth import ground_truth
 from audits.system import Dataset, Task
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.machine_code import clock_without_compiling
 from secure_fedrec.engines import RecordedRun, projected_own_bytes, table_digest
+from secure_fedrec.engines.problem import blocks_of, state_bytes
 
 _SOON = 60.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""
 
-_REPORT = 1.0
-"""Seconds of writing a report."""
+_REPORT, _REPORT_BYTES = 1.0, 2e5
+"""Seconds of writing a report, and its size."""
 
 _MORE = 9
 """Rounds that are tried besides, to see what attacks take more for a round more."""
@@ -95,10 +98,16 @@ def _beside(federation: Federation[Task]) -> float:
     """Bytes of a run folder beside the transcript: checkpoint, truth, report."""
     algorithm, problem, _ = federation.fresh()
     policy, cohort = federation.config.recording, federation.config.cohort
-    state = sum(values.nbytes for values in problem.vault.tables().values())
+    table = BlockLayout(blocks_of(algorithm, problem))
+    state = state_bytes(algorithm, problem)
     own = projected_own_bytes(algorithm, federation.stack, problem, policy, cohort)
-    secrets = 20.0 * float(problem.vault.example_counts().sum())
-    return state * (1.0 + len(policy.payload_rounds)) + own + secrets + 1e6
+    secrets = sum(
+        np.asarray(column).nbytes
+        for columns in federation.task.secrets().values()
+        for column in columns.values()
+    )
+    kept = state * (1.0 + len(policy.payload_rounds)) + 8.0 * table.rows * table.width
+    return kept + own + secrets + _REPORT_BYTES
 
 
 Clock = Callable[[], float]
@@ -126,6 +135,7 @@ def _tried(
         growing = _growing(findings, _payloads_of(federation))
         longer, _ = attack(growing if more else ())
         training = _training(spent, more, rounds, kept)
+        saving = _saving(run, Path(scratch), clock) * (1 + rounds // config.run.checkpoint_every)
         twin = _twin_round(federation, run, clock) if config.run.check_lossless else 0.0
         start = clock()
         positive_controls()
@@ -136,7 +146,7 @@ def _tried(
     loading = max(0.0, sum(first.values()) - sum(timed.values()))
     attacks = loading + once * max(1, kept) + whole + max(0.0, each) * (rounds - len(tried))
     return {
-        "training": training.first + training.usual * rounds + training.kept,
+        "training": training.first + training.usual * rounds + training.kept + saving,
         "other folds": (folds - 1) * training.usual * rounds,
         "plain twin": twin * rounds,
         "attacks": attacks,
@@ -216,6 +226,13 @@ def _round(run: RecordedRun, round_: int, clock: Clock) -> float:
     run.engine.public = replace(run.engine.public, round=round_ - 1)
     start = clock()
     run.run_round()
+    return clock() - start
+
+
+def _saving(run: RecordedRun, folder: Path, clock: Clock) -> float:
+    """Seconds of a checkpoint."""
+    start = clock()
+    run.save(folder, run_id="tried")
     return clock() - start
 
 

@@ -18,7 +18,7 @@ from audits.system import Task
 from secure_fedrec.blocks import BlockKind
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.cores import usable_cores
-from secure_fedrec.engines.problem import blocks_of
+from secure_fedrec.engines.problem import blocks_of, state_bytes, upload_rows
 from secure_fedrec.wire import Step, Traffic
 
 LOADED = 0.23e9
@@ -96,10 +96,10 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
         federation: what is to be run.
         folds: that are trained, the recorded one included.
     """
-    vault, config = federation.task.fresh().problem.vault, federation.config
-    counts, facts = vault.example_counts(), federation.task.facts
-    state = 2.0 * sum(values.nbytes for values in vault.tables().values())
-    examples = float(counts.sum())
+    algorithm, problem, _ = federation.task.fresh()
+    config, facts = federation.config, federation.task.facts
+    state = 2.0 * state_bytes(algorithm, problem)
+    examples = float(problem.vault.example_counts().sum())
     loaded = {*config.audited.libraries, *sys.modules}  # not all are there before the training
     packages = LOADED + sum(size for name, size in _BESIDE.items() if name in loaded)
     once = {_PACKAGES: packages, "clients (data)": state + _EXAMPLE * examples}
@@ -206,11 +206,23 @@ def _width(config: AuditConfig) -> str:
 
 
 def _words(federation: Federation[Task]) -> float:
-    """Words of the largest messages of a round, of all clients of the largest cohort."""
+    """Words of the largest messages of a round, of all clients of the largest cohort.
+
+    None where they are neither recorded nor kept by a protocol until all are there: batches of them
+    pass through.
+    """
+    config = federation.config
+    kept = any(round_ <= config.algorithm.rounds for round_ in config.recording.payload_rounds)
+    if not kept and not any(_is_real(layer) for layer in config.protection.values()):
+        return 0.0
     clients = federation.task.facts.clients
-    share = federation.config.cohort.largest(clients) / max(1, clients)
+    share = config.cohort.largest(clients) / max(1, clients)
     parts = (part.among(share) for part in _traffic(federation))
     return float(max((part.rows * part.width for part in parts), default=0))
+
+
+def _is_real(layer: object) -> bool:
+    return getattr(layer, "execution", None) == "real"
 
 
 def _uploads(federation: Federation[Task]) -> tuple[float, FloatArray]:
@@ -230,7 +242,8 @@ def _uploads(federation: Federation[Task]) -> tuple[float, FloatArray]:
 
 def _traffic(federation: Federation[Task]) -> tuple[Traffic, ...]:
     """Messages of a round with every client invited."""
-    return federation.stack.traffic(federation.task.fresh().problem.vault.example_counts())
+    algorithm, problem, _ = federation.task.fresh()
+    return federation.stack.traffic(upload_rows(algorithm, problem.vault, problem.n_rows))
 
 
 def require_memory(config: AuditConfig, parts: Mapping[str, float], *, work: str = "audit") -> None:

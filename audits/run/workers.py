@@ -77,21 +77,35 @@ class _Worker(Generic[Result]):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         far.close()
 
+    def give(self, number: int) -> None:
+        """Ask it for a piece of work.
+
+        Raises:
+            HostError: it is gone.
+        """
+        with self._alive():
+            self.pipe.send(number)
+
     def received(self) -> tuple[int, Any, BaseException | None]:
         """What it has done: (number, result, error).
 
         Raises:
             HostError: it is gone.
         """
-        try:
+        with self._alive():
             number, result, error = self.pipe.recv()
+        return number, result, error
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
         except (EOFError, OSError):
             self.process.join()
             raise HostError(
                 f"a worker was killed (exit code {self.process.exitcode}): is there too little "
                 "memory? run.workers = 1 takes least"
             ) from None
-        return number, result, error
 
 
 @contextmanager
@@ -117,7 +131,7 @@ def _collected(
     found: dict[int, Any] = {}
     ungiven = iter(order)
     for worker, number in zip(crew, ungiven, strict=False):
-        worker.pipe.send(number)
+        worker.give(number)
     while len(found) < len(order):
         ready = wait([worker.pipe for worker in crew])
         for worker in (each for each in crew if each.pipe in ready):
@@ -126,7 +140,7 @@ def _collected(
                 raise error
             done(number, found[number])
             if (following := next(ungiven, None)) is not None:
-                worker.pipe.send(following)
+                worker.give(following)
     return [found[number] for number in range(len(order))]
 
 

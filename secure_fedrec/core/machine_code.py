@@ -9,6 +9,7 @@ files. Code that is loaded is run: a folder that anybody else may write is never
 """
 
 import contextlib
+import mmap
 import os
 import stat
 import tempfile
@@ -130,14 +131,15 @@ def _tell_unused(folder: str | Path, refused: Exception) -> None:
     _warn_once(f"{folder}: {getattr(refused, 'strerror', None) or refused}")
 
 
-_TOLD: list[str] = []
+_TOLD = mmap.mmap(-1, 1)
+"""Whether it has been said, in this process or in one that has been forked from it since."""
 
 
 def _warn_once(problem: str) -> None:
     """Say what is wrong with the first folder that something is: all have the same remedy."""
-    if _TOLD:
+    if _TOLD[0]:
         return
-    _TOLD.append(problem)
+    _TOLD[0] = True
     told = f"{problem}; loops are compiled anew in every process: name a folder that"
     warnings.warn(f"{told} can be written in NUMBA_CACHE_DIR", RuntimeWarning, stacklevel=2)
 

@@ -18,7 +18,10 @@ from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.protection import Sizes
 from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
+
+_CLIENTS_TRIED = 64
 
 Evaluate: TypeAlias = Callable[[PublicState, Vault], Mapping[str, float] | None]
 """Metrics of a state by name; None where there is nothing to measure."""
@@ -103,6 +106,21 @@ def upload_vectors(algorithm: Algorithm, vault: Vault) -> Mapping[str, IntArray]
     if isinstance(algorithm, SizedUploads):
         return algorithm.upload_vectors(vault)
     return {}
+
+
+def state_bytes(algorithm: Algorithm, problem: Problem) -> int:
+    """Bytes of all private tables, before there are any: those of some clients, laid out over all.
+
+    Args:
+        algorithm: a fresh one, which gives these clients their first state.
+        problem: what it learns from.
+    """
+    vault = problem.vault
+    some = vault.clients[:: max(1, vault.n_clients // _CLIENTS_TRIED)]
+    tried = vault.only(some)
+    algorithm.initialise(tried, Streams.from_seed(0))
+    held = sum(values.nbytes for values in tried.tables().values())
+    return held * vault.n_clients // max(1, len(some))
 
 
 def step_bytes(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:

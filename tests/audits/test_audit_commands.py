@@ -36,7 +36,7 @@ import sys, warnings
 from audits import cli
 sys.argv = ["secure-fedrec", "explain"]
 cli.main()
-warnings.warn("a folder cannot be written", RuntimeWarning)
+warnings.warn("a folder\\n cannot be written", RuntimeWarning)
 """
     ended = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -21,12 +21,14 @@ from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import _training
 from audits.run.memory import Crew, crews, memory_parts, training_parts
 from audits.run.power import gate_power
+from secure_fedrec.engines.problem import state_bytes
 from secure_fedrec.evaluation.intervals import share_interval
 
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
 
+PRESETS = Path(audits.__file__).with_name("configs")
 SHOWN = "pairs that uploads show (protection.rho, algorithm.rounds, run.workers)"
 
 
@@ -66,6 +68,21 @@ def test_the_folder_is_as_large_as_was_said(
     assert found / 1.5 <= told["disk_gb"] * 1e9 <= 1.5 * (found + 1e6)
 
 
+def test_so_is_one_of_large_private_tables(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    """Found by attacking: vectors of clients, and the public table, were in no checkpoint."""
+    small["data"] |= {"clients": 400, "mean_ratings": 10.0}
+    small["algorithm"] |= {"rank": 256, "rounds": 2}
+    small["recording"]["payload_rounds"] = []
+    config, out = write_config(small | {"protection": [], "gates": []}), tmp_path / "run"
+    told = json.loads(command("audit", config, "--dry-run", "--quiet", "--json")[1])
+    assert command("train", config, "--out", out, "--quiet")[0] == 0
+    found = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert found > 400 * 256 * 8
+    assert found / 1.3 <= told["disk_gb"] * 1e9 <= 1.3 * (found + 2e5)
+
+
 @pytest.mark.usefixtures("little_loaded")
 def test_an_audit_above_its_limit_is_refused_with_what_to_change(
     write_config: Write, small: dict[str, Any], refusal: Refusal, tmp_path: Path
@@ -87,7 +104,7 @@ def test_an_audit_above_its_limit_is_refused_with_what_to_change(
 
 def test_a_limit_below_the_packages_of_a_system_says_so(refusal: Refusal, tmp_path: Path) -> None:
     """Found by attacking: it named settings that could not help, or that the system has not."""
-    preset = Path(audits.__file__).with_name("configs") / "furl-quickstart.toml"
+    preset = PRESETS / "furl-quickstart.toml"
     words = ("audit", preset, "--out", tmp_path / "run", "--set")
     least = refusal(*words, "run.max_memory_gb=0.25")
     assert re.search(r"no audit of this system takes less than 0\.[345]\d GB$", least)
@@ -157,10 +174,45 @@ def test_memory_grows_with_what_uploads_show(small: dict[str, Any]) -> None:
     assert none < few < many < most <= 40 * 60 * 200
 
 
+def test_words_are_those_of_the_uploads_and_pass_where_nobody_keeps_them() -> None:
+    """Found by attacking: of PFedRec counted as many rows as it has positives, and always."""
+    preset = tomllib.loads((PRESETS / "furl-quickstart.toml").read_text())
+    told = {"algorithm": {"name": "pfedrec", "rounds": 2}, "attacks": ["intersection"], "gates": []}
+    base = preset | told | {"data": {"name": "synthetic", "clients": 60, "items": 200}}
+
+    def words(payload_rounds: list[int], *layers: dict[str, Any]) -> float:
+        recording = {"payload_rounds": payload_rounds}
+        config = parse_config(base | {"recording": recording, "protection": list(layers)})
+        dataset = load_dataset(config, None)
+        federation = build_federation(config, dataset.task(dataset.folds[0]))
+        _, problem, _ = federation.fresh()
+        assert problem.vault.example_counts().sum() < 60 * 200 / 4
+        parts = crews(federation)[0].each
+        return next(size for name, size in parts.items() if name.startswith("words"))
+
+    masking = {"layer": "masking", "min_survivors": 50}
+    assert words([1]) > 3 * 8 * 32 * 60 * 200 / 4
+    assert words([1], masking) >= 3 * 8 * 33 * 60 * 200
+    assert words([]) == words([3]) == words([], masking | {"execution": "simulated"}) == 0
+    assert words([], masking | {"execution": "real"}) == words([1], masking)
+
+
+@pytest.mark.parametrize("preset", ["quickstart", "furl-quickstart", "hpfl-quickstart"])
+def test_private_tables_are_counted_before_there_are_any(preset: str) -> None:
+    config = parse_config(tomllib.loads((PRESETS / f"{preset}.toml").read_text()))
+    dataset = load_dataset(config, None)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    algorithm, problem, _ = federation.fresh()
+    counted = state_bytes(algorithm, problem)
+    assert not problem.vault.tables()
+    algorithm.initialise(problem.vault, federation.streams)
+    assert counted == sum(values.nbytes for values in problem.vault.tables().values()) > 0
+
+
 @pytest.mark.parametrize("protection", [[], [{"layer": "masking", "min_survivors": 50}]])
 def test_a_table_among_flat_parameters_shows_every_pair(protection: list[dict[str, Any]]) -> None:
     """Found by attacking: of FURL's item table as many rows counted as its vector is cut into."""
-    preset = Path(audits.__file__).with_name("configs") / "furl-quickstart.toml"
+    preset = PRESETS / "furl-quickstart.toml"
     config = parse_config({**tomllib.loads(preset.read_text()), "protection": protection})
     dataset = load_dataset(config, None)
     parts = crews(build_federation(config, dataset.task(dataset.folds[0])))[1].each

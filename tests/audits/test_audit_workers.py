@@ -64,6 +64,18 @@ def test_a_worker_that_is_killed_is_named_and_nobody_is_left() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_worker_that_is_killed_while_it_waits_is_named_as_well() -> None:
+    """Found by attacking: it was told as a standard output that was closed."""
+
+    def kill(_number: int, worker: int) -> None:
+        os.kill(worker, signal.SIGKILL)
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+
+    with pytest.raises(HostError, match=r"a worker was killed \(exit code -9\)"):
+        shared_out(lambda _: os.getpid(), 8, workers=2, done=kill)
+    assert not multiprocessing.active_children()
+
+
 def test_what_a_worker_raises_is_raised_here() -> None:
     def work(number: int) -> int:
         raise KeyError(f"of number {number}")

@@ -64,7 +64,7 @@ def test_code_of_others_is_never_loaded(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("secure_fedrec.core.machine_code._TOLD", [])
+    monkeypatch.setattr("secure_fedrec.core.machine_code._TOLD", bytearray(1))
     own = tmp_path / f"secure-fedrec-{os.getuid()}"
     if state == "shared":
         own.mkdir()
@@ -77,6 +77,23 @@ def test_code_of_others_is_never_loaded(
     with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as told:
         assert _own_folder.__wrapped__() is None
     assert str(own) in str(told[0].message)
+
+
+def test_of_processes_that_share_work_one_warns() -> None:
+    program = """
+import os
+from secure_fedrec.core.machine_code import _warn_once
+for _ in range(3):
+    if not (worker := os.fork()):
+        _warn_once("/nowhere")
+        os._exit(0)
+    os.waitpid(worker, 0)
+_warn_once("/nowhere")
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.count("/nowhere") == 1
 
 
 def ran(code: str, cache: Path, *sources: Path, full: bool = False) -> tuple[list[str], str]:

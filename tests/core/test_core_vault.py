@@ -167,6 +167,21 @@ def test_rated_reads_the_segments_asked_for(lengths: list[int], data: st.DataObj
     assert rated.indptr[0] == 0
 
 
+def test_a_vault_of_some_clients_has_their_examples_and_nothing_else() -> None:
+    lengths, clients = np.array([2, 0, 3, 1]), np.array([3, 5, 6, 9])
+    columns = {"items": np.arange(6), "texts": np.arange(12).reshape(6, 2)}
+    whole = Vault.of_examples(np.concatenate([[0], np.cumsum(lengths)]), columns, clients)
+    whole.create("own", np.ones((4, 2)))
+    some = whole.only(np.array([5, 6, 9]))
+    assert (some.clients.tolist(), some.tables()) == ([5, 6, 9], {})
+    assert some.example_counts().tolist() == [0, 3, 1]
+    for client in some.clients.tolist():
+        for name, column in some.examples(client).items():
+            assert np.array_equal(column, whole.examples(client)[name])
+    with pytest.raises(ValueError, match="4"):
+        whole.only(np.array([4]))
+
+
 def test_tables_are_read_as_copies() -> None:
     vault = vault_with([1, 1, 1])
     vault.create("t", np.arange(6, dtype=np.float64).reshape(3, 2))
