@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from secure_fedrec.algorithms.hpfl import drafts as hpfl_drafts
 from secure_fedrec.algorithms.hpfl.aggregation import (
     HPFLTable,
     accuracy_threshold,
@@ -325,7 +324,7 @@ def test_a_draft_is_the_mean_of_the_members_that_are_counted(
         def fit(self, points: FloatArray) -> None:
             assert len(points) == len(self.labels_)
 
-    monkeypatch.setattr(hpfl_drafts, "KMeans", Stopped)
+    monkeypatch.setattr("sklearn.cluster.KMeans", Stopped)
     points = np.array([[0.0], [1.0], [3.0], [2.0], [9.0]])
     assert cluster_centres(points, 0.8, seed=0).tolist() == [[1.5], [1.5], [9.0]]
     assert cluster_centres(points, 0.8, seed=0, least_members=2).tolist() == [[1.5], [1.5]]

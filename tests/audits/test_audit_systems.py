@@ -272,14 +272,19 @@ def test_a_refusal_under_a_key_of_the_file_stays_what_it_is() -> None:
         build(hpfl, "algorithm", {"training": {"keep": "last", "patience": 3}})
 
 
-def test_only_furl_brings_torch_along() -> None:
+def test_only_furl_brings_torch_along_and_only_to_train() -> None:
     lines = [
         "import json, sys",
         "import audits.command_line",
         "from audits.config.audit import parse_config",
-        *(f"parse_config(json.loads({json.dumps(raw)!r}))" for raw in ({}, HPFL)),
+        "from audits.run.build import load_dataset",
+        *(
+            f"load_dataset(parse_config(json.loads({json.dumps(raw)!r})), None)"
+            for raw in ({}, HPFL)
+        ),
+        f"furl = parse_config(json.loads({json.dumps(FURL)!r}))",
         "print('torch' in sys.modules)",
-        f"parse_config(json.loads({json.dumps(FURL)!r}))",
+        "load_dataset(furl, None)",
         "print('torch' in sys.modules)",
     ]
     ended = subprocess.run(  # noqa: S603
