@@ -106,7 +106,8 @@ def _beside(federation: Federation[Task]) -> float:
         for columns in federation.task.secrets().values()
         for column in columns.values()
     )
-    kept = state * (1.0 + len(policy.payload_rounds)) + 8.0 * table.rows * table.width
+    recorded = policy.kept(range(1, federation.config.algorithm.rounds + 1))
+    kept = state * (1.0 + recorded) + 8.0 * table.rows * table.width
     return kept + own + secrets + _REPORT_BYTES
 
 

@@ -383,3 +383,22 @@ print(len(drawn) > 100, named == sys.argv[1], matplotlib.rcParams._get("backend"
     )
     assert ended.stderr == ""
     assert ended.stdout.split() == ["True", "True", str(backend == "svg")]
+
+
+def test_a_report_is_drawn_in_silence_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """Found by attacking: matplotlib told of a folder for its fonts, in lines of its own."""
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "folder")
+    program = """
+from audits.report.svg import canvas, finish
+with canvas(3, 2) as figure:
+    print(len(finish(figure, "empty", "title", "text")) > 100)
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MPLCONFIGDIR": nowhere, "HOME": nowhere},
+    )
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
