@@ -22,6 +22,7 @@ secret, if one goes to the receiver].
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -279,11 +280,20 @@ def encode_marks(marks: BoolArray) -> bytes:
 
 
 def encode_records(records: Mapping[int, bytes]) -> bytes:
-    """A count, and each record behind its client's number (``Reader.records``)."""
-    parts = [len(records).to_bytes(4, "little")]
-    for number, record in records.items():
-        parts += (number.to_bytes(4, "little"), record)
-    return b"".join(parts)
+    """A count, and each record behind its client's number (``Reader.records``).
+
+    Args:
+        records: by client.
+
+    Raises:
+        ValueError: they are not all of one size, which a reader could not tell.
+    """
+    sizes = set(map(len, records.values())) or {0}
+    if len(sizes) > 1:
+        raise ValueError(f"records of {sorted(sizes)} bytes in one list")
+    return struct.pack(
+        "<I" + f"I{sizes.pop()}s" * len(records), len(records), *chain.from_iterable(records.items())
+    )
 
 
 class Reader:
