@@ -69,9 +69,22 @@ class Measured:
 
 
 def assemble(
-    measured: Measured, verdict: Verdict, *, command: Sequence[str], started: float
+    measured: Measured,
+    verdict: Verdict,
+    *,
+    command: Sequence[str],
+    started: float,
+    workers: int,
 ) -> dict[str, Any]:
-    """The content of ``report.json``."""
+    """The content of ``report.json``.
+
+    Args:
+        measured: what was found.
+        verdict: what follows from it.
+        command: the command line.
+        started: when, in seconds since 1970.
+        workers: most processes that work was shared out over.
+    """
     seconds, config = time.time() - started, measured.config
     bags = None if config.bag_claim is None else (config.bag_protection, config.bag_claim)
     statement = {key: text for key, text in asdict(config.statement).items() if text is not None}
@@ -99,6 +112,7 @@ def assemble(
             layers={**config.protection, **config.bag_protection},
             denoisers=measured.federation.denoiser_clients,
             seconds=seconds,
+            workers=workers,
         ),
         "lossless": _lossless(measured),
         "protection": {**protection, "algorithm": statement},

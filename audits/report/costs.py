@@ -18,6 +18,7 @@ def cost_json(
     layers: Mapping[str, Any],
     denoisers: Sequence[int],
     seconds: float,
+    workers: int,
 ) -> dict[str, Any]:
     """The report's ``cost``.
 
@@ -26,6 +27,7 @@ def cost_json(
         layers: settings by layer name, over sums and bags.
         denoisers: client numbers of the denoisers.
         seconds: wall time.
+        workers: processes that the work was shared out over, 1 for this one alone.
     """
     meter = run.engine.wire.meter
     rounds = max(1, run.completed)
@@ -46,14 +48,17 @@ def cost_json(
         for quantity in ("bytes", "messages")
     }
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak += resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    if workers > 1:
+        # Any other child is a program that a library asked something, and holds nothing; but until
+        # it begins, what its parent holds is counted as its own.
+        peak += resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return {
         "roles": roles,
         "total_bytes": totals["bytes"],
         "total_messages": totals["messages"],
         "protocol": _protocol(meter, layers),
         "seconds": seconds,
-        "peak_memory_mb": peak / 1024,
+        "peak_memory_mb": peak * 1024 / 1e6,
         "transcript_bytes": run.transcript.bytes,
     }
 

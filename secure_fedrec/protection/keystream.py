@@ -1,9 +1,10 @@
 """Keystreams: AES-256 in counter mode, blocks numbered from zero, as fast as this machine can.
 
-The library makes the same bytes in two ways, and which is faster depends on the processor: OpenSSL's
-GCM uses the wide AES instructions of those with AVX-512 and takes less than half the time there;
-elsewhere its hash, which nobody asked for, costs as much as the cipher, and plain counter mode takes
-half the time of GCM. So the first keystream of a process times both, in less than a millisecond.
+The library makes the same bytes in two ways, and which is faster depends on the processor. With
+AVX-512, OpenSSL's GCM uses the wide AES instructions, its counter mode does not and takes twice the
+time. Elsewhere GCM's hash, which nobody asked for, costs as much as the cipher, and counter mode
+takes half the time of GCM. So before its first keystream a process times both, for about a
+millisecond; threads that begin at once may each do so.
 
 Under a nonce of zeros GCM encrypts by counter mode from block 2 on (NIST SP 800-38D, sections 7.1
 and 6.5). So blocks 0 and 1 come from AES itself and all others are GCM's ciphertext of zeros; its
@@ -63,12 +64,14 @@ class Keystream:
         """Overwrite n contiguous bytes, of whatever items, with the next n bytes.
 
         Raises:
-            TypeError: they are not contiguous.
+            TypeError: they are not contiguous, or cannot be written to; the stream is where it was.
             ValueError: the stream has no n bytes left; nothing is overwritten.
         """
         view = memoryview(out)
         if view.nbytes == 0:
             return
+        if view.readonly:
+            raise TypeError("a keystream is written into memory that can be written to")
         out = view.cast("B")
         if len(out) > self._left:
             raise ValueError(f"a keystream ends after {STREAM_BYTES} bytes")

@@ -18,6 +18,7 @@ def reader(kind: Any) -> Reader:
     Raises:
         TypeError: it is a string, or says nothing that can be checked.
     """
+    kind = _written_out(kind)
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _ruled(reader(parts[0]), parts[1:])
@@ -32,6 +33,15 @@ def reader(kind: Any) -> Reader:
     if known and hasattr(holder, "__class_getitem__"):
         raise TypeError(f"what a {holder.__name__} holds cannot be checked")
     return _instance(holder)
+
+
+def _written_out(kind: Any) -> Any:
+    """What an alias of a ``type`` statement (PEP 695) stands for, as NumPy's ``NDArray`` may be."""
+    alias = get_origin(kind) or kind
+    if not (hasattr(alias, "__value__") and hasattr(alias, "__type_params__")):
+        return kind
+    parts = get_args(kind)
+    return _written_out(alias.__value__[parts] if parts else alias.__value__)
 
 
 def _literal(words: tuple[Any, ...]) -> Reader:

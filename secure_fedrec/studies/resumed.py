@@ -11,7 +11,7 @@ it.
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -131,7 +131,7 @@ def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
     from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
 
-    beside = path.with_suffix(".lock")
+    beside, ours = path.with_suffix(".lock"), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -147,6 +147,9 @@ def _alone(path: Path) -> Iterator[None]:
     finally:
         beside.unlink(missing_ok=True)
         os.close(descriptor)
+        if ours:
+            with suppress(OSError):  # there is something in it, as there should be
+                path.parent.rmdir()
 
 
 def _names(path: Path, descriptor: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import (
@@ -179,6 +180,26 @@ def test_a_class_keeps_the_section_it_names() -> None:
     assert (Settings.section, Everything.section, Child.section) == ("", "all", "all")
     assert Renamed.section == "there.it"
     assert Settings().key("seed") == "seed"
+
+
+def test_an_alias_of_a_type_statement_is_what_it_stands_for() -> None:
+    """As NumPy's ``NDArray`` is from 2.5 on."""
+    of = TypeVar("of")
+    several = TypeAliasType("several", tuple[of, ...], type_params=(of,))
+    number = TypeAliasType("number", Count)
+    array = TypeAliasType("array", np.ndarray[Any, np.dtype[of]], type_params=(of,))
+
+    class Aliased(Settings, section="aliased", eq=False):
+        counts: several[number]  # type: ignore[valid-type]
+        words: array[np.uint32] | None = None  # type: ignore[valid-type]
+
+    words = np.zeros(2, dtype=np.uint32)
+    given = Aliased(counts=[1, 2], words=words)
+    assert given.counts == (1, 2)
+    assert given.words is words
+    for wrong, key in (({"counts": (1, 0)}, "counts"), ({"counts": (1,), "words": [1]}, "words")):
+        with pytest.raises(ConfigError, match=rf"aliased\.{key}"):
+            Aliased(**wrong)
 
 
 @pytest.mark.parametrize(

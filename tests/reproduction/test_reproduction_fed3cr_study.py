@@ -13,13 +13,13 @@ import pytest
 from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
-from secure_fedrec.errors import CheckpointError, ConfigError, DataError
+from secure_fedrec.errors import CheckpointError, ConfigError, DataError, MissingExtraError
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
-from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
+from secure_fedrec.studies.resumed import FINGERPRINT, once, require_one_source
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
@@ -208,6 +208,19 @@ def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:
     assert found[0] == found[1] == found[2]
     assert len(made) == 11
     assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+
+
+def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    """As without a package that it needs; a folder that was there stays."""
+
+    def refuse() -> None:
+        raise MissingExtraError("torch", "torch")
+
+    for folder, stays in ((tmp_path / "new", False), (tmp_path, True)):
+        with pytest.raises(MissingExtraError):
+            once(folder / "study.json", lambda: None, refuse)
+        assert folder.exists() is stays
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> None:

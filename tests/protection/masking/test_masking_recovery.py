@@ -19,7 +19,7 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.agreed.formats import Envelope
 from secure_fedrec.protection.masking.round.keys import open_box, seal_box
-from secure_fedrec.protection.masking.round.messages_sum import Quorum, Reveal, Upload
+from secure_fedrec.protection.masking.round.messages_sum import Reveal, Upload
 from secure_fedrec.protection.masking.round.shamir import PRIME, decode_element, encode_element
 
 ALL = [3, 7, 20, 21, 40]
@@ -366,44 +366,3 @@ def test_a_buffer_that_is_used_again_after_a_message_changes_no_sum(scene: Any, 
     s.finish()
     total = s.total(s.server.survivors.tolist())
     assert s.layout.decode(s.server.result).tolist() == total.tolist()
-
-
-def test_signatures_beyond_a_quorum_are_neither_awaited_nor_read(scene: Any) -> None:
-    """A good one, one on something else, a forged one: the round goes on as without them."""
-    s = scene(numbers=(3, 7, 20, 21, 40, 41, 50), min_survivors=4)
-    s.until_server_gets(Kind.CONFIRM)
-    assert s.config.quorum == 4
-    *quorum, good, other, forged = s.replies
-    for number in quorum[:-1]:
-        s.server.receive(s.replies[number])
-    assert s.server.awaiting == set(quorum[-1:]) | {good, other, forged}
-    s.server.receive(s.replies[quorum[-1]])
-    assert s.server.awaiting == set()
-    rests_on = list(s.server._round._transcript)
-    late = s.replies[good]
-    s.server.receive(late)
-    s.server.receive(s.client_says(s.replies[other], head=b"s" * 32))
-    s.server.receive(s.replies[forged][:-64] + bytes(64))
-    assert (s.server.dropped, s.server.faults) == ({}, ())
-    assert s.server._round._transcript == rests_on
-    s.outgoing = s.server.close_step()
-    assert set(Quorum.decode(Envelope.decode(s.message_for(forged)).head).signatures) == set(quorum)
-    s._answer({})
-    with pytest.raises(ProtocolError, match="CONFIRM: the server is in state REVEAL"):
-        s.server.receive(late)
-    s.finish()
-    assert s.server.survivors.tolist() == sorted(s.clients)
-
-
-def test_before_a_quorum_every_signature_is_read(scene: Any) -> None:
-    s = scene()
-    s.until_server_gets(Kind.CONFIRM)
-    first, second, *_ = s.replies
-    with pytest.raises(ProtocolError, match="bad signature"):
-        s.server.receive(s.replies[first][:-64] + bytes(64))
-    s.server.receive(s.replies[first])
-    with pytest.raises(ProtocolError, match="not awaited"):
-        s.server.receive(s.replies[first])
-    with pytest.raises(ProtocolError, match="agreed to something else"):
-        s.server.receive(s.client_says(s.replies[second], head=b"s" * 32))
-    assert set(s.server.dropped) == {second}

@@ -291,9 +291,8 @@ def encode_records(records: Mapping[int, bytes]) -> bytes:
     sizes = set(map(len, records.values())) or {0}
     if len(sizes) > 1:
         raise ValueError(f"records of {sorted(sizes)} bytes in one list")
-    return struct.pack(
-        "<I" + f"I{sizes.pop()}s" * len(records), len(records), *chain.from_iterable(records.items())
-    )
+    layout = "<I" + f"I{sizes.pop()}s" * len(records)
+    return struct.pack(layout, len(records), *chain.from_iterable(records.items()))
 
 
 class Reader:

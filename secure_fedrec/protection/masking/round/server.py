@@ -10,9 +10,6 @@ sent changes nothing: an unknown layout, another round, a bad signature or MAC, 
 signature that does not cover them, a client that is not awaited. So a third party cannot drop a
 client by sending in its name. But a message that proves its sender and breaks a rule costs that
 sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.
-
-Once a quorum has signed the survivors nobody else's signature is awaited, and those that still come
-are left unread: each would be another verification, and clients are sent no more than a quorum.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -257,8 +254,6 @@ class MaskingServer:
             raise ProtocolError(f"{name}: the server is in state {self.state.name}")
         if envelope.context != current.public.context:
             raise ProtocolError(f"{name}: another round, configuration, roster or cohort")
-        if envelope.kind is Kind.CONFIRM and current.agreed:
-            return  # nothing rests on it, so it is not even checked
         if envelope.sender not in self._awaiting:
             raise ProtocolError(f"{name}: client {envelope.sender} is not awaited")
         if envelope.kind is not Kind.UPLOAD:
@@ -274,8 +269,6 @@ class MaskingServer:
             fault = Fault(kind="bad message", client=envelope.sender, about=envelope.sender)
             current.blame(fault)
             raise
-        if envelope.kind is Kind.CONFIRM and current.agreed:
-            self._awaiting.clear()
 
     def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
         """Go on with the clients that have answered.

@@ -290,15 +290,10 @@ class ServerRound:
         self._confirmations[envelope.sender] = envelope.proof
         self._transcript.append(leaf_hash(envelope.proven))
 
-    @property
-    def agreed(self) -> bool:
-        """Whether a quorum has signed the survivors."""
-        return len(self._confirmations) >= self._config.quorum
-
     def close_confirmations(self) -> list[Outgoing]:
         """R4 to the clients: exactly as many signatures as make a quorum."""
         self._require_quorum(len(self._confirmations), "agreed")
-        signatures = dict(sorted(self._confirmations.items()))
+        signatures = dict(sorted(self._confirmations.items())[: self._config.quorum])
         data = self._sign(Kind.QUORUM, Quorum(signatures=signatures).head())
         return [Outgoing(client, data) for _, client in self._marked(self.survivors)]
 
