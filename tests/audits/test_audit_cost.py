@@ -1,8 +1,10 @@
 """What a report says a run cost: everything that travelled, and how that is known."""
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -68,6 +70,18 @@ def test_simulated_costs_are_those_of_a_real_run(
     assert "and every message of it counted" in page
     assert "(measured)" in page
     assert ("Authority" in page) == (layer["layer"] == "paillier" and "holder" not in layer)
+
+
+def test_memory_is_that_of_the_processes_that_share_the_work(
+    cost_of: Callable[..., Any], small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that a library asks something is charged what its parent held before it began."""
+    held = {resource.RUSAGE_SELF: 100_000, resource.RUSAGE_CHILDREN: 900_000}
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=held[who]))
+    for workers, megabytes in ((1, 102.4), (2, 1024.0)):
+        small["run"]["workers"] = workers
+        cost, _ = cost_of(f"by-{workers}")
+        assert cost["peak_memory_mb"] == pytest.approx(megabytes)
 
 
 def test_all_that_is_sent_is_received(cost_of: Callable[..., Any]) -> None:
