@@ -60,9 +60,10 @@ def _main(arguments: Sequence[str] | None) -> int:
         parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
         command_line.load(parsed)
         if arguments is None:
-            from secure_fedrec.core.allocator import reuse_freed_memory  # noqa: PLC0415
+            from secure_fedrec.core import allocator  # noqa: PLC0415
 
-            reuse_freed_memory()
+            serves = getattr(parsed, "serves", False)
+            allocator.reuse_freed_memory(allocator.KEPT_BY_SERVERS if serves else allocator.KEPT)
             gc.freeze()
             gc.enable()
         if ours:

@@ -174,6 +174,7 @@ def _add_runs(words: Any) -> None:
 
     about = "train on Flower, every host a process here"
     deployed = _command(words, "deploy", "audits.deploy.command:deploy", about)
+    deployed.set_defaults(serves=True)  # its process is the server's
     deployed.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
     deployed.add_argument(
         "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"

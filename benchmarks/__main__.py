@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.federations import Options
-from secure_fedrec.core.allocator import reuse_freed_memory
+from secure_fedrec.core.allocator import KEPT, KEPT_BY_SERVERS, reuse_freed_memory
 from secure_fedrec.errors import ConfigError, DataError
 
 Result = dict[str, Any]
@@ -143,7 +143,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     if arguments is None:
-        reuse_freed_memory()  # as commands do
+        # As commands do, and ``deploy``, whose process is a server's.
+        reuse_freed_memory(KEPT_BY_SERVERS if parsed.name == "masking" else KEPT)
     options = Options(quick=parsed.quick, data_dir=parsed.data_dir, folder=parsed.folder)
     try:
         result = find(parsed.name, ours_only=parsed.ours_only)(options)

@@ -9,17 +9,27 @@ import ctypes
 import sys
 from contextlib import suppress
 from functools import cache
+from typing import Final
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_LARGEST, _KEPT = 2**25, 2**27
+_LARGEST = 2**25
+
+KEPT: Final = 2**27
+"""Bytes that are kept for the batches of a round."""
+
+KEPT_BY_SERVERS: Final = 2**30
+"""And by a server that is sent megabytes by every client, and by all of them before it goes on."""
 
 
 @cache
-def reuse_freed_memory() -> bool:
-    """Let arrays of up to 32 MB come from memory that was freed, of which 128 MB are kept at most.
+def reuse_freed_memory(kept: int = KEPT) -> bool:
+    """Let arrays of up to 32 MB come from memory that was freed, of which some is kept.
 
     Changes no result. It is the process's allocator, so it is for whoever owns the process, as
     commands do; nothing happens where that is another than glibc's.
+
+    Args:
+        kept: most bytes, below 2^31; what is beyond them goes back to the system.
 
     Returns:
         Whether the allocator took it.
@@ -28,7 +38,7 @@ def reuse_freed_memory() -> bool:
         return False
     with suppress(AttributeError, OSError):
         allocator = ctypes.CDLL(None).mallopt
-        taken = allocator(_MMAP_THRESHOLD, _LARGEST), allocator(_TRIM_THRESHOLD, _KEPT)
+        taken = allocator(_MMAP_THRESHOLD, _LARGEST), allocator(_TRIM_THRESHOLD, kept)
         return all(taken)
     return False
 

@@ -23,6 +23,23 @@ faults()
 print(json.dumps([taken, reuse_freed_memory(), faults()]))
 """
 
+SERVED = """
+import json, resource
+from collections import deque
+from secure_fedrec.core import allocator
+
+def served():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    waiting = deque(b"".join((b"head", bytes(4_000_000))) for _ in range(48))
+    while waiting:
+        waiting.popleft()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+taken = allocator.reuse_freed_memory(allocator.HOW_MUCH)
+served()
+print(json.dumps([taken, served()]))
+"""
+
 KEPT = """
 import json
 import numpy as np
@@ -51,6 +68,20 @@ def test_what_was_freed_is_not_mapped_anew() -> None:
     assert taken == again
     if taken:  # glibc's
         assert faults < 100  # 20 x 4 x 2048 pages otherwise
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="another allocator")
+def test_a_server_keeps_what_the_messages_of_all_clients_took() -> None:
+    """48 of 4 MB, freed in the order in which they came."""
+    faults = {}
+    for kept in ("KEPT", "KEPT_BY_SERVERS"):
+        code = SERVED.replace("HOW_MUCH", kept)
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        )
+        taken, faults[kept] = json.loads(done.stdout)
+    if taken:
+        assert faults["KEPT_BY_SERVERS"] < 1000 < 30_000 < faults["KEPT"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="another allocator")
