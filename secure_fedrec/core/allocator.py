@@ -8,7 +8,6 @@ time.
 import ctypes
 import sys
 from contextlib import suppress
-from functools import cache
 from typing import Final
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -21,7 +20,6 @@ KEPT_BY_SERVERS: Final = 2**30
 """And by a server that is sent megabytes by every client, and by all of them before it goes on."""
 
 
-@cache
 def reuse_freed_memory(kept: int = KEPT) -> bool:
     """Let arrays of up to 32 MB come from memory that was freed, of which some is kept.
 
