@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.disable()  # imports leave no garbage, only much to look through
-        warnings.formatwarning = _in_a_line  # type: ignore[assignment]
+        warnings.showwarning = _warn
         _open_streams()
     with spoken_streams():
         return _main(arguments)
@@ -143,9 +143,12 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does by itself
 
 
-def _in_a_line(message: Warning | str, *_: object) -> str:
-    """A warning as a command says it: where in the code it arose does not help its user."""
-    return f"secure-fedrec: {' '.join(str(message).split())}\n"
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning in a line above the bars: where in the code it arose helps no user."""
+    tqdm = sys.modules.get("tqdm")
+    bars = contextlib.nullcontext() if tqdm is None else tqdm.tqdm.external_write_mode(sys.stderr)
+    with contextlib.suppress(OSError), bars:
+        print(f"secure-fedrec: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

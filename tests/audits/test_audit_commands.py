@@ -44,6 +44,26 @@ warnings.warn("a folder\\n cannot be written", RuntimeWarning)
     assert ended.stderr == "secure-fedrec: a folder cannot be written\n"
 
 
+def test_a_warning_does_not_stand_behind_a_progress_bar() -> None:
+    program = """
+import sys, warnings
+from tqdm import tqdm
+from audits import cli
+sys.argv = ["secure-fedrec", "explain"]
+cli.main()
+for step in tqdm(range(3), "training", mininterval=0):
+    warnings.warn(f"step {step}", RuntimeWarning)
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, check=True
+    )
+    shown = [line.split("\r")[-1] for line in ended.stderr.decode().split("\n")]
+    assert [line for line in shown if "secure" in line] == [
+        f"secure-fedrec: step {step}" for step in range(3)
+    ]
+    assert ended.stderr.count(b"training:") > 3
+
+
 def findings_of(report: Path) -> list[dict[str, Any]]:
     """The findings of an audit."""
     findings: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["findings"]
