@@ -40,8 +40,8 @@ from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import Enhanced
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.ranked import ranked
-from secure_fedrec.algorithms.item_tables.single_tables import MixingMethod, SingleTables
-from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES, ItemTables
+from secure_fedrec.algorithms.item_tables.single_tables import SingleTables, item_tables
+from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
@@ -223,9 +223,7 @@ def _device(
         lengths[own["client"]] = len(items)
     kept_out = Ragged(np.concatenate([[0], np.cumsum(lengths)]), items)
     method = learner(algorithm, facts["n_items"])
-    if isinstance(method, MixingMethod):
-        return SingleTables(method, facts["n_items"], facts["n_clients"], kept_out=kept_out)
-    return ItemTables(method, facts["n_items"], kept_out=kept_out)
+    return item_tables(method, facts["n_clients"], kept_out=kept_out)
 
 
 def load_case(
@@ -333,7 +331,7 @@ def plug_in_system(
     """
 
     def learner(config: Any, n_items: int) -> ItemTableMethod:
-        return Enhanced(below(config, n_items), config.enhancement, n_items)
+        return Enhanced(below(config, n_items), config.enhancement)
 
     return item_table_system(
         name,

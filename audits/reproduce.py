@@ -35,7 +35,7 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
     add(
         "--results",
         type=Path,
-        help="folder of finished studies, to read and to add to (default: OUT/studies)",
+        help="folder of finished studies, to read and to add to (default: OUT/studies-PAPER)",
     )
     add("--no-run", action="store_true", help="run nothing, leave out what is missing")
 

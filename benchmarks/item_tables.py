@@ -175,7 +175,7 @@ def _against_loop(
     config = PFedRecConfig()
     ours = Round.of(PFedRec(config, case.n_items), case, clients)
     start = ours.algorithm.initial_public(case.n_items, Streams.from_seed(_SEED))
-    own = ours.algorithm.method.own(np.arange(1), case.n_items, Streams.from_seed(_SEED))[0]
+    own = ours.algorithm.method.own(np.arange(1), Streams.from_seed(_SEED))[0]
     loop = PFedRecLoop(ScoreModel(start.table, own), config, case, ours.draw())
     progress("one round of each: must agree")
     loop.round(1, clients)

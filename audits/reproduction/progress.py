@@ -34,9 +34,10 @@ class StudyFolder:
     @staticmethod
     def options(arguments: argparse.Namespace) -> dict[str, Any]:
         """The fields as the command line has them."""
-        beside = arguments.out / ("studies-quick" if arguments.quick else "studies")
+        # A folder per paper: some look for theirs among all reports that there are.
+        beside = f"studies-{arguments.paper}{'-quick' if arguments.quick else ''}"
         return {
-            "folder": arguments.results or beside,
+            "folder": arguments.results or arguments.out / beside,
             "data_dir": arguments.data_dir,
             "run": not arguments.no_run,
             "progress": not arguments.quiet,

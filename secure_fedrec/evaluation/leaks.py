@@ -74,7 +74,7 @@ def measured_leak(
     rounds: int,
     stream: Stream,
     seed: int,
-    per_positive: int = 4,
+    per_positive: int,
     present: Callable[[int], IntArray] | None = None,
     cutoff: int = 10,
 ) -> Leak:

@@ -70,7 +70,7 @@ def drawn_items(
     *,
     rounds: int,
     stream: Stream,
-    per_positive: int = 4,
+    per_positive: int,
     present: Callable[[int], IntArray] | None = None,
 ) -> BoolArray:
     """bool[n, m], which items were a client's negative in any of its rounds.

@@ -68,8 +68,8 @@ def models_of(method: Any) -> Models:
         personal=rng.normal(size=(2 * M, D)).astype(np.float32),
         positives_indptr=np.array([0, 2, 5]),
         positives=np.array([3, 7, M, M + 9, M + 11]),
-        shared=np.repeat(method.start(M, streams).shared[None].astype(np.float32), 2, axis=0),
-        own=method.own(np.array([2, 5]), M, streams),
+        shared=np.repeat(method.start(streams).shared[None].astype(np.float32), 2, axis=0),
+        own=method.own(np.array([2, 5]), streams),
     )
 
 
@@ -178,7 +178,7 @@ BELOW: dict[str, Any] = {
 def test_the_plug_in_over_every_method(name: str) -> None:
     """It trains, its consensus differs from the method's own, alone as in company."""
     rate = 2.0 if name == "pfedrec" else None
-    method = Enhanced(BELOW[name], Enhancement(item_rate=rate), M)
+    method = Enhanced(BELOW[name], Enhancement(item_rate=rate))
     algorithm, public, vault, streams = federation(method)
     step = algorithm.client_step(np.arange(6), public, vault, streams)
     alone = algorithm.client_step(np.array([3]), public, vault, streams)
@@ -188,7 +188,7 @@ def test_the_plug_in_over_every_method(name: str) -> None:
     scores = step.score()
     assert scores[3].tobytes() == alone.score()[0].tobytes()
     assert np.isfinite(scores).all() and np.ptp(scores) > 0
-    generator = changes[SHARED].values[:, len(BELOW[name].start(M, streams).shared) :]
+    generator = changes[SHARED].values[:, len(BELOW[name].start(streams).shared) :]
     assert generator.shape[1] and np.abs(generator).max(axis=1).min() > 0
 
 
@@ -196,7 +196,7 @@ def test_the_plug_in_over_every_method(name: str) -> None:
 def test_with_all_switched_off_a_step_is_the_method_s_on_the_sum_of_both_tables(name: str) -> None:
     """Nothing of the plug-in's own is left but the second table."""
     off = Enhancement(adaptive=False, consistency=0, complementarity=0, item_rate=1.0)
-    below, method = BELOW[name], Enhanced(BELOW[name], off, M)
+    below, method = BELOW[name], Enhanced(BELOW[name], off)
     ours, losses = models_of(method), np.zeros((2, 2))
     theirs = copied(ours)
     if not below.personal:
@@ -218,11 +218,11 @@ def test_with_all_switched_off_a_step_is_the_method_s_on_the_sum_of_both_tables(
 def test_a_method_without_an_item_table_is_refused() -> None:
     matrix: Any = PMF(PMFConfig())
     with pytest.raises(ConfigError, match="no item table"):
-        Enhanced(matrix, Enhancement(), M)
+        Enhanced(matrix, Enhancement())
     with pytest.raises(ConfigError, match="enhanced already"):
-        Enhanced(fed3cr(), Enhancement(), M)
+        Enhanced(fed3cr(), Enhancement())
     with pytest.raises(ConfigError, match="must be set: pfedrec"):
-        Enhanced(BELOW["pfedrec"], Enhancement(), M)
+        Enhanced(BELOW["pfedrec"], Enhancement())
 
 
 @pytest.mark.parametrize("weight", ["consistency", "complementarity"])
@@ -307,5 +307,5 @@ def test_settings_of_other_transfers() -> None:
         Enhancement(transfer="consensus", adaptive=False)
     none: dict[str, Any] = {"consistency": 0, "complementarity": 0}
     with pytest.raises(ConfigError, match="for fed3cr itself"):
-        Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="unified", **none), M)
-    Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="consensus"), M)
+        Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="unified", **none))
+    Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="consensus"))

@@ -117,7 +117,7 @@ def one_step(method: Any) -> tuple[Models, Models, Batch, float]:
     streams = Streams.from_seed(4)
     rows = np.array([0, 3, 3, 7, 11], dtype=np.int64)
     labels = np.array([1, 0, 0, 1, 0], dtype=np.float32)
-    start = method.start(M, streams)
+    start = method.start(streams)
     size = (M, D) if method.personal else (0, D)
     models = Models(
         indptr=np.array([0, M]),
@@ -127,7 +127,7 @@ def one_step(method: Any) -> tuple[Models, Models, Batch, float]:
         positives_indptr=np.array([0, 2]),
         positives=rows[labels == 1],
         shared=start.shared[None].astype(np.float32),
-        own=method.own(np.array([2]), M, streams),
+        own=method.own(np.array([2]), streams),
     )
     copies: Any = [part.copy() for part in models]
     before = Models(*copies)
@@ -226,7 +226,7 @@ def test_a_step_of_fedncf_moves_vectors_and_network_at_once() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_scores_are_those_of_the_clients_own_model(name: str) -> None:
-    algorithm = ItemTables(METHODS[name](), M)
+    algorithm = ItemTables(METHODS[name]())
     data, streams = vault(), Streams.from_seed(3)
     public = algorithm.initial_public(M, streams)
     algorithm.initialise(data, streams)
@@ -277,7 +277,7 @@ def test_a_client_stops_where_its_loss_settles_and_the_others_go_on() -> None:
     def trained(**more: Any) -> Any:
         local = ItemTableTraining(batch_size=4, **more)
         engine = engine_of(
-            ItemTables(PFedRec(PFedRecConfig(rank=D, item_scale=0.5, local=local), M), M)
+            ItemTables(PFedRec(PFedRecConfig(rank=D, item_scale=0.5, local=local), M))
         )
         engine.run_round()
         return engine.vault.read(OWN, np.arange(N))
@@ -338,6 +338,26 @@ def test_what_diverges_is_named_and_leaves_everything_as_it_was(name: str, more:
     assert all(np.array_equal(before[key], after[key]) for key in before)
 
 
+@pytest.mark.parametrize("part", ["own", "personal", "shared", "table"])
+def test_no_part_that_is_no_number_leaves_its_client(part: str) -> None:
+    """Found in a review: a personal table was kept so, and shared parameters were sent so."""
+
+    class Spoiled(FedRAP if part == "personal" else FedNCF):  # type: ignore[misc]
+        def step(self, models: Models, batch: Batch, losses: Any) -> None:
+            super().step(models, batch, losses)
+            if 3 in batch.clients:
+                of_client = {"table": models.indptr[3], "personal": 3 * M + M - 1}
+                getattr(models, part)[of_client.get(part, 3), 0] = np.inf
+
+    config = (FedRAPConfig if part == "personal" else FedNCFConfig)(rank=D, local=SHORT)
+    engine = engine_of(ranked(Spoiled(config, M), CASE))
+    before = engine.state()
+    with pytest.raises(DivergedError, match=r"round 1: the .* of client 3 is no number"):
+        engine.run_round()
+    after = engine.state()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
 def test_step_sizes_that_have_shrunk_to_nothing_move_nothing() -> None:
     """Found by attacking: methods divide by them, and training ended in a division by zero."""
     endless = ItemTableTraining(epochs=40, batch_size=1, batch_decay=0.1)
@@ -353,7 +373,7 @@ def test_a_client_without_a_training_item_is_refused() -> None:
         indptr=np.array([0, 2, 2]), items=np.array([0, 1], dtype=np.int32), ratings=np.ones(2)
     )
     with pytest.raises(DataError, match="client 1 has no training item"):
-        ItemTables(METHODS["fedmf"](), M).initialise(empty, Streams.from_seed(0))
+        ItemTables(METHODS["fedmf"]()).initialise(empty, Streams.from_seed(0))
     lonely = TABLE_OF.subset(np.arange(len(TABLE_OF)) < TABLE_OF.indptr()[-2] + 1)
     with pytest.raises(DataError, match=f"client {N - 1} has 1 interaction"):
         ranking_case(lonely, seed=1)
@@ -381,7 +401,7 @@ def test_an_item_table_of_another_width_at_one_client_is_refused(
     with pytest.raises(WireError, match=f"block table: rows of width {D + 1}, not of width {D}"):
         engine.run_round()
     assert np.array_equal(engine.public.table, before)
-    other = ItemTables(FedRAP(FedRAPConfig(rank=D + 1, local=SHORT), M), M)
+    other = ItemTables(FedRAP(FedRAPConfig(rank=D + 1, local=SHORT), M))
     streams = Streams.from_seed(3)
     public = other.initial_public(M, streams)
     with pytest.raises(ConfigError, match=r"personal tables of shape \(14, 3\)"):
@@ -405,7 +425,7 @@ def test_a_shared_table_of_another_shape_is_refused(name: str) -> None:
 
 def test_a_table_of_another_number_of_items_is_refused() -> None:
     with pytest.raises(ConfigError, match=f"made for {M} items"):
-        ItemTables(METHODS["fedmf"](), M).initial_public(M + 1, Streams.from_seed(0))
+        ItemTables(METHODS["fedmf"]()).initial_public(M + 1, Streams.from_seed(0))
 
 
 def test_personal_tables_are_undone_within_the_memory_that_is_set(

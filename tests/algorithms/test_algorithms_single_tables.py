@@ -56,7 +56,7 @@ def engine_of(
     **more: Any,
 ) -> LocalEngine:
     clients, items = table.n_clients, table.n_items
-    algorithm = SingleTables(METHODS[name](items, rank), items, clients, threads=1)
+    algorithm = SingleTables(METHODS[name](items, rank), clients, threads=1)
     streams = Streams.from_seed(3)
     vault = Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
     data = Problem(vault=vault, n_rows=items, knowledge={"n_items": items})
@@ -103,7 +103,7 @@ def test_a_client_is_sent_the_mixture_of_single_tables_that_its_method_names(nam
 @pytest.mark.parametrize("name", METHODS)
 def test_the_order_of_a_bag_is_nobodys(name: str) -> None:
     """And what is not one table of every client is refused."""
-    algorithm, streams = SingleTables(METHODS[name](), M, N), Streams.from_seed(3)
+    algorithm, streams = SingleTables(METHODS[name](), N), Streams.from_seed(3)
     engine = engine_of(name)
     step = algorithm.client_step(np.arange(N), engine.public, engine.vault, streams)
     vectors = np.asarray(step.upload.bags[SINGLES].values)
@@ -122,7 +122,7 @@ def test_items_beyond_the_clip_of_the_ring_have_their_vectors() -> None:
     """Found by attacking: numbers of items went through the ring as they are, up to 4,096."""
     items, streams = 5000, Streams.from_seed(1)
     config = PerFedRecConfig(rank=1, learning_rate=0.1, item_learning_rate=0.1, local=SHORT)
-    algorithm = SingleTables(PerFedRec(config, items), items, 2)
+    algorithm = SingleTables(PerFedRec(config, items), 2)
     table = generate(SyntheticConfig(clients=2, items=items, mean_ratings=5.0, seed=2))
     vault = Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
     algorithm.initialise(vault, streams)
@@ -216,6 +216,14 @@ def test_clusters_and_shares() -> None:
 def test_a_method_whose_server_mixes_takes_that_server(name: str) -> None:
     """Found by attacking: without the table that its server gives, GPFedRec's loop read beyond."""
     with pytest.raises(ValueError, match="mixes single tables"):
-        ItemTables(METHODS[name](), M)
+        ItemTables(METHODS[name]())
     with pytest.raises(ConfigError, match="mixes single clients' tables"):
-        Enhanced(METHODS[name](), Enhancement(item_rate=1.0), M)
+        Enhanced(METHODS[name](), Enhancement(item_rate=1.0))
+
+
+@pytest.mark.parametrize(("kept", "value"), [("personal", True), ("dense", False)])
+def test_a_server_that_mixes_needs_whole_tables_and_gives_them(kept: str, value: bool) -> None:
+    method = METHODS["gpfedrec"]()
+    setattr(method, kept, value)
+    with pytest.raises(ValueError, match="one whole table"):
+        SingleTables(method, N)

@@ -120,7 +120,7 @@ def test_the_curve_on_real_data() -> None:
     case = ranking_case(load("ml-100k", Path(str(FOLDER))), protocol="published", seed=0)
     truth, stream = held_out_grid(case), Streams.from_seed(0).stream("negatives")
     for rounds, wanted in ((1, 0.61), (5, 0.79), (10, 0.87), (30, 0.97)):
-        touched = drawn_items(case, rounds=rounds, stream=stream)
+        touched = drawn_items(case, rounds=rounds, stream=stream, per_positive=4)
         claim = HeldOutClaim(
             name="items", clients=np.arange(case.n_clients), scores=(~touched).astype(np.float64)
         )

@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
-from audits import cli
+from audits import cli, command_line
 from audits.reproduction.columns import in_columns
 from audits.reproduction.entry import entries
 from audits.reproduction.fed3cr.choice import Library
@@ -17,8 +18,11 @@ from audits.reproduction.fed3cr.studies import Found, StudySource
 from audits.reproduction.feddmf.paper import load_paper as load_feddmf
 from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
 from audits.reproduction.files import paper_names
+from audits.reproduction.progress import StudyFolder
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 from secure_fedrec.studies.fed3cr.study import WARM
+
+RECORDS = Path(__file__).parents[2] / "docs" / "records" / "fed3cr.zip"
 
 
 def run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
@@ -60,6 +64,19 @@ def test_without_studies_there_is_nothing_to_tell(
     assert "holds no study" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("paper", ["furl", "hpfl"])
+def test_papers_that_share_a_folder_leave_each_other_alone(
+    paper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found in a review: HPFL and FURL took others' studies for damaged ones of theirs."""
+    other = command_line.parse(["reproduce", "fed3cr", "--out", str(tmp_path)])
+    with ZipFile(RECORDS) as records:
+        name = next(each for each in records.namelist() if each.endswith(".json"))
+        records.extract(name, StudyFolder.options(other)["folder"])
+    assert cli.main(["reproduce", paper, "--no-run", "--quiet", "--out", str(tmp_path)]) == 2
+    assert f"holds no study of {paper.upper()}" in capsys.readouterr().err
+
+
 def test_quick_fedrecpp(tmp_path: Path) -> None:
     result, text = run(tmp_path, "fedrecpp", "--quick")
     errors, costs = result["tables"]
@@ -74,7 +91,9 @@ def test_quick_fedrecpp(tmp_path: Path) -> None:
     assert len(result["points"][0]["points"]) == 3 * 7
     assert "NOT ITS DATA" in text
     assert (tmp_path / "fedrecpp-shares-ml-100k.svg").read_text().startswith("<svg xmlns")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "studies-quick").iterdir()}
+    before = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "studies-fedrecpp-quick").iterdir()
+    }
     again, _ = run(tmp_path, "fedrecpp", "--quick", "--table", "2")
     assert again["tables"] == [errors]
     assert before == {path: path.stat().st_mtime_ns for path in before}

@@ -94,7 +94,7 @@ def test_finished_studies_are_not_run_again(
     monkeypatch.setattr(made, "run_study", None)
     words = ["reproduce", "hpfl", "--table", "5", "--quick", "--quiet", "--json"]
     some = ["--start", "identity", "--data", "assist2009", "--method", "hpfl"]
-    results = ["--results", str(quick / "studies-quick")]
+    results = ["--results", str(quick / "studies-hpfl-quick")]
     assert cli.main([*words, *some, *results, "--out", str(tmp_path)]) == 0
     (table,) = json.loads(capsys.readouterr().out)["tables"]
     assert (table["number"], table["start"]) == (5, "identity")
@@ -105,9 +105,9 @@ def test_nothing_is_run_where_that_is_not_wanted(
     quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(made, "run_study", None)
-    results = tmp_path / "studies-quick"
+    results = tmp_path / "studies-hpfl-quick"
     results.mkdir()
-    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
+    (kept,) = (quick / "studies-hpfl-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
     for each in (kept, kept.with_suffix(".npz")):
         (results / each.name).write_bytes(each.read_bytes())
     words = ["reproduce", "hpfl", "--table", "5", "--quick", "--no-run", "--quiet"]
@@ -131,7 +131,7 @@ def test_results_of_other_settings_do_not_count(
 
     monkeypatch.setattr(made, "_run", run)
     wanted = [needed_study("ml-100k-zip", "hpfl", 1, "xavier")]
-    folder = quick / "studies-quick"
+    folder = quick / "studies-hpfl-quick"
     find_studies(wanted, StudySource(folder=folder, quick=True, progress=False))
     assert not ran
     find_studies(wanted, StudySource(folder=folder, quick=True, progress=False, form="published"))
@@ -145,7 +145,7 @@ def test_what_another_process_made_meanwhile_is_read(
     quick: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(made, "run_study", None)
-    folder = quick / "studies-quick"
+    folder = quick / "studies-hpfl-quick"
     (path,) = folder.glob("ml-100k-zip-*-xavier-hpfl-1.json")
     wanted = needed_study("ml-100k-zip", "hpfl", 1, "xavier")
     source = StudySource(folder=folder, quick=True, progress=False)
@@ -166,7 +166,7 @@ def test_a_study_of_one_start_is_not_that_of_the_other(
         return report(1.0)
 
     monkeypatch.setattr(made, "_run", run)
-    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
+    (kept,) = (quick / "studies-hpfl-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
     (tmp_path / "one.json").write_bytes(kept.read_bytes())
     source = StudySource(folder=tmp_path, quick=True, progress=False)
     wanted = [needed_study("ml-100k-zip", "hpfl", 1, start) for start in ("xavier", "identity")]

@@ -24,7 +24,7 @@ with_data = pytest.mark.skipif(not FOLDER, reason="SECURE_FEDREC_DATA is not set
 
 def leak_of(case: RankingCase, *, rounds: int, seed: int = 0) -> Leak:
     stream = Streams.from_seed(seed).stream("negatives")
-    return measured_leak(case, rounds=rounds, stream=stream, seed=0)
+    return measured_leak(case, rounds=rounds, stream=stream, seed=0, per_positive=4)
 
 
 def small_table() -> RatingTable:
@@ -59,7 +59,8 @@ def test_a_rule_is_ranked_among_the_negatives_alone() -> None:
 def test_what_is_kept_out_is_never_drawn_and_nothing_else_is_spared() -> None:
     for protocol in ("published", "clean"):
         case = ranking_case(small_table(), protocol=protocol, seed=1)
-        drawn = drawn_items(case, rounds=120, stream=Streams.from_seed(0).stream("negatives"))
+        stream = Streams.from_seed(0).stream("negatives")
+        drawn = drawn_items(case, rounds=120, stream=stream, per_positive=4)
         trained = np.zeros_like(drawn)
         trained[case.train.clients, case.train.items] = True
         assert not (drawn & trained).any()
@@ -75,13 +76,14 @@ def test_draws_are_of_those_who_take_part() -> None:
     case, stream = ranking_case(small_table(), protocol="published", seed=0), "negatives"
     cohorts = {1: np.array([3, 7]), 2: np.array([7, 9, 20]), 3: np.arange(case.n_clients)}
     everybody = [
-        drawn_items(case, rounds=rounds, stream=Streams.from_seed(0).stream(stream))
+        drawn_items(case, rounds=rounds, stream=Streams.from_seed(0).stream(stream), per_positive=4)
         for rounds in (1, 2)
     ]
     drawn = drawn_items(
         case,
         rounds=2,
         stream=Streams.from_seed(0).stream(stream),
+        per_positive=4,
         present=cohorts.__getitem__,
     )
     assert np.array_equal(drawn[3], everybody[0][3])  # of round 1 alone
@@ -93,6 +95,7 @@ def test_draws_are_of_those_who_take_part() -> None:
         rounds=20,
         stream=Streams.from_seed(0).stream(stream),
         seed=0,
+        per_positive=4,
         present=lambda round_: np.array([round_, round_ + 1]),
     )
     assert whole.leaks

@@ -75,7 +75,7 @@ class Federation:
     def algorithm(self, name: str, **more: Any) -> ItemTables:
         method, config, rates = METHODS[name]
         made = method(config(rank=self.rank, local=self.local, **rates), self.n_items)
-        return ItemTables(made, self.n_items, kept_out=ragged(self.kept_out), **more)
+        return ItemTables(made, kept_out=ragged(self.kept_out), **more)
 
     def engine(self, name: str, *, threads: int = 1, **more: Any) -> LocalEngine:
         algorithm, streams = self.algorithm(name, threads=threads), Streams.from_seed(self.seed)

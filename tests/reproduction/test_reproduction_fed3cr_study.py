@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secure_fedrec.algorithms.item_tables import ranked
 from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
+from secure_fedrec.engines import vault_of
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError, MissingExtraError
+from secure_fedrec.evaluation import leaks
+from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import ranking_case
+from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
@@ -257,6 +262,30 @@ def test_the_leak_is_measured_not_named(tmp_path: Path) -> None:
     assert "leaks" in published["warning"]
     key = "never drawn.hit_rate_at_10"
     assert published["means"][key] > clean["means"][key] + 0.2
+
+
+@pytest.mark.parametrize("method", ["pfedrec", "fed3cr"])
+def test_the_leak_is_of_the_draws_that_are_trained_on(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = ranking_case(DATA.table, protocol="published", seed=1, latest=DATA.latest)
+    algorithm = ranked(build_method(method, {}, rounds=3, n_items=case.n_items), case)
+    trained = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
+    vault, clients = vault_of(case.train), np.arange(case.n_clients)
+    for round_ in (1, 2, 3):
+        drawn, _ = algorithm.draws(clients, vault, Streams.from_seed(1), round_)
+        negatives = drawn.labels == 0
+        trained[np.repeat(clients, np.diff(drawn.indptr))[negatives], drawn.items[negatives]] = True
+    followed: list[Any] = []
+
+    def follow(*words: Any, **settings: Any) -> Any:
+        followed.append(drawn_items(*words, **settings))
+        return followed[0]
+
+    monkeypatch.setattr(leaks, "drawn_items", follow)
+    run_study(DATA, config(ORACLES, rounds=3, protocol="published"), tmp_path / "study.json")
+    assert trained.any()
+    assert np.array_equal(followed[0], trained)
 
 
 def test_views_by_hand() -> None:

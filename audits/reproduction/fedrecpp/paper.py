@@ -133,8 +133,8 @@ class Paper:
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
         entry = needed.entry
-        filling = self.data[entry.data].filling.get(str(entry.rho))
-        predict_after, local_steps = filling or (0, 1)
+        filling = self.data[entry.data].filling
+        predict_after, local_steps = filling[str(entry.rho)] if entry.rho else (0, 1)
         return StudyConfig(
             method=entry.method,
             data="generated" if self.quick else entry.data,

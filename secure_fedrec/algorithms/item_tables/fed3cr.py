@@ -82,7 +82,7 @@ class Fed3CR(Enhanced):
     unifies = True
 
     def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
-        super().__init__(UserVector(config, n_items), config.enhancement, n_items)
+        super().__init__(UserVector(config, n_items), config.enhancement)
         self.name = "fed3cr"
         self._user_rate = np.float32(config.learning_rate)
 
@@ -118,12 +118,12 @@ class UserVector(Method[Fed3CRConfig]):
 
     name = "user-vector"
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """G from N(0, 1)."""
-        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
         return Start(table, np.empty(0))
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
         start = same_linear(streams.stream("score-function"), self.config.rank, clients)
         return np.ascontiguousarray(start[:, :-1])

@@ -118,7 +118,6 @@ class Enhanced:
     Args:
         below: the method.
         config: what is added.
-        n_items: m.
 
     Raises:
         ConfigError: what is below has no item table, is enhanced already, has a server that mixes
@@ -131,7 +130,7 @@ class Enhanced:
     personal = True
     unifies = False
 
-    def __init__(self, below: ItemTableMethod, config: Enhancement, n_items: int) -> None:
+    def __init__(self, below: ItemTableMethod, config: Enhancement) -> None:
         name = getattr(below, "name", type(below).__name__)
         if not isinstance(below, ItemTableMethod):
             raise ConfigError("algorithm.enhancement", name, "has no item table to enhance")
@@ -164,7 +163,6 @@ class Enhanced:
         )
         self._rate, self._decay = np.float32(rate), np.float32(config.weight_decay)
         self._generator_rate = np.float32(config.generator_rate)
-        self._n_items = n_items
         self._generator: int = n_parameters(sizes) if config.adaptive else 0
         self._scratch = local()
 
@@ -173,9 +171,14 @@ class Enhanced:
         """Of the method below."""
         return self.below.config
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    @property
+    def n_items(self) -> int:
+        """Of the method below."""
+        return self.below.n_items
+
+    def start(self, streams: Streams) -> Start:
         """As below, and phi, whose transfer matrices are near the identity."""
-        start = self.below.start(n_items, streams)
+        start = self.below.start(streams)
         if not self._generator:
             return start
         phi = generator_start(
@@ -183,15 +186,15 @@ class Enhanced:
         )
         return Start(start.table, np.concatenate([start.shared, phi]))
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """As below."""
-        return self.below.own(clients, n_items, streams)
+        return self.below.own(clients, streams)
 
-    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+    def personal_start(self, streams: Streams) -> SingleArray:
         """As below, or N(0, 1) where there is no personal table."""
         if self.below.personal:
-            return self.below.personal_start(n_items, streams)
-        table = normal(streams.stream("fed3cr-personal"), (n_items, self.config.rank))
+            return self.below.personal_start(streams)
+        table = normal(streams.stream("fed3cr-personal"), (self.n_items, self.config.rank))
         return table.astype(np.float32)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
@@ -255,7 +258,7 @@ class Enhanced:
 
     def _first_of_generator(self) -> int:
         """Where phi begins in the shared parameters."""
-        return len(self.below.start(self._n_items, Streams.from_seed(0)).shared)
+        return len(self.below.start(Streams.from_seed(0)).shared)
 
     def _step(self, models: Models, client: int, batch: Batch, place: int) -> float:
         """One client's step; its loss, before it."""
@@ -312,7 +315,7 @@ class Enhanced:
         if not hasattr(self._scratch, "work"):
             config = self.config
             self._scratch.work = work_for(
-                self._n_items, config.rank, config.local.batch_size, self._form.sizes
+                self.n_items, config.rank, config.local.batch_size, self._form.sizes
             )
         work: Work = self._scratch.work
         return work

@@ -61,12 +61,12 @@ class FedMF(Method[FedMFConfig]):
     name = "fedmf"
     form = "scored"
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """V, normal around 0."""
-        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
         return Start(self.config.init_scale * table, np.empty(0))
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
         stream, scale = streams.stream("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)

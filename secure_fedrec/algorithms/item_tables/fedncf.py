@@ -61,15 +61,15 @@ class FedNCF(Method[FedNCFConfig]):
 
     name = "fedncf"
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """V, normal around 0, and both layers."""
         config = self.config
-        table = normal(streams.stream("item-table"), (n_items, config.rank))
+        table = normal(streams.stream("item-table"), (self.n_items, config.rank))
         first = linear(streams.stream("hidden-layer"), 2 * config.rank, config.hidden)
         last = linear(streams.stream("score-layer"), config.hidden)
         return Start(config.init_scale * table, np.concatenate([first, last]))
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
         stream, scale = streams.stream("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)

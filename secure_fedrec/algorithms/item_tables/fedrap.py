@@ -70,12 +70,12 @@ class FedRAP(Method[FedRAPConfig]):
     dense = True
     personal = True
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """C from N(0, 1)."""
-        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
         return Start(table, np.empty(0))
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
         return same_linear(streams.stream("score-function"), self.config.rank, clients)
 

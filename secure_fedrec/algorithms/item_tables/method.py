@@ -69,6 +69,10 @@ class ItemTableMethod(Protocol):
         """Its settings."""
 
     @property
+    def n_items(self) -> int:
+        """Items it was made for, m."""
+
+    @property
     def form(self) -> str:
         """What the change of a row is, of the forms of ``traits.RowTraits``."""
 
@@ -80,13 +84,13 @@ class ItemTableMethod(Protocol):
     def personal(self) -> bool:
         """Whether clients keep a table of their own over all items; it takes a dense method."""
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """Public state before round 1."""
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """What clients keep to themselves, before round 1: float32[B, q], q of 1 or more."""
 
-    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+    def personal_start(self, streams: Streams) -> SingleArray:
         """float32[m, d], the personal table that all clients start from; asked if ``personal``."""
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
@@ -148,10 +152,10 @@ class Method(Generic[ConfigT]):
         self.config = config
         self.n_items = n_items
 
-    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+    def personal_start(self, streams: Streams) -> SingleArray:
         """N(0, 1)."""
         stream = streams.stream("personal-item-table")
-        return normal(stream, (n_items, self.config.rank)).astype(np.float32)
+        return normal(stream, (self.n_items, self.config.rank)).astype(np.float32)
 
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""

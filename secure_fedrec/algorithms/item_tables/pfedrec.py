@@ -57,12 +57,12 @@ class PFedRec(Method[PFedRecConfig]):
     name = "pfedrec"
     form = "scored"
 
-    def start(self, n_items: int, streams: Streams) -> Start:
+    def start(self, streams: Streams) -> Start:
         """E from N(0, 1); the mean of b."""
-        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
         return Start(table, linear(streams.stream("score-function"), self.config.rank)[-1:])
 
-    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+    def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
         return same_linear(streams.stream("score-function"), self.config.rank, clients)
 

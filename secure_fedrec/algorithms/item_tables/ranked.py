@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
-from secure_fedrec.algorithms.item_tables.single_tables import MixingMethod, SingleTables
+from secure_fedrec.algorithms.item_tables.single_tables import item_tables
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
@@ -23,13 +23,4 @@ def ranked(method: ItemTableMethod, case: RankingCase, *, threads: int | None = 
     def judge(clients: IntArray, scores: SingleArray) -> Mapping[str, FloatArray]:
         return client_figures(case, clients, client_ranks(case, clients, scores))
 
-    if isinstance(method, MixingMethod):
-        return SingleTables(
-            method,
-            case.n_items,
-            case.n_clients,
-            kept_out=case.kept_out,
-            judge=judge,
-            threads=threads,
-        )
-    return ItemTables(method, case.n_items, kept_out=case.kept_out, judge=judge, threads=threads)
+    return item_tables(method, case.n_clients, kept_out=case.kept_out, judge=judge, threads=threads)

@@ -69,19 +69,23 @@ class SingleTables(ItemTables):
 
     Args:
         method: its model and its server.
-        n_items: m.
         n_clients: of the federation.
         more: of ``ItemTables``.
+
+    Raises:
+        ValueError: the method is not dense, or keeps a personal table at home.
     """
 
     reads_singles = (
         "its server compares single clients' item tables, which a sum of them does not tell"
     )
 
-    def __init__(self, method: MixingMethod, n_items: int, n_clients: int, **more: Any) -> None:
-        super().__init__(method, n_items, **more)
+    def __init__(self, method: MixingMethod, n_clients: int, **more: Any) -> None:
+        if method.personal or not method.dense:
+            raise ValueError(f"{method.name}: a client is given, and gives out, one whole table")
+        super().__init__(method, **more)
         self._method, self._n_clients = method, n_clients
-        self._own = method.own(np.arange(1), n_items, Streams.from_seed(0)).shape[1]
+        self._own = method.own(np.arange(1), Streams.from_seed(0)).shape[1]
 
     def bag_sizes(self) -> Mapping[str, tuple[int, int]]:
         """(values per vector, vectors of one client) by bag; public."""
@@ -172,3 +176,16 @@ def _packed(found: FloatArray, width: int) -> FloatArray:
         begin = place * (each - 1) * width
         memory[begin : begin + (each - 1) * width] = found[place, 1:, 2 : 2 + width].reshape(-1)
     return memory[: size * (each - 1) * width].reshape(size, each - 1, width)
+
+
+def item_tables(method: ItemTableMethod, n_clients: int, **more: Any) -> ItemTables:
+    """A method as an algorithm, with the server that it takes.
+
+    Args:
+        method: of the family.
+        n_clients: of the federation.
+        more: of ``ItemTables``.
+    """
+    if isinstance(method, MixingMethod):
+        return SingleTables(method, n_clients, **more)
+    return ItemTables(method, **more)

@@ -72,7 +72,6 @@ class ItemTables:
 
     Args:
         method: its model.
-        n_items: m.
         kept_out: per client of the federation, items that are never drawn as negatives beside its
             training items; None for none.
         judge: measures what clients trained.
@@ -83,7 +82,6 @@ class ItemTables:
     def __init__(
         self,
         method: ItemTableMethod,
-        n_items: int,
         *,
         kept_out: Ragged | None = None,
         judge: Judge | None = None,
@@ -94,13 +92,13 @@ class ItemTables:
         if hasattr(method, "mix") and not hasattr(self, "reads_singles"):
             raise ValueError(f"{method.name}: its server mixes single tables (``SingleTables``)")
         self.method = method
-        self.n_items = n_items
+        self.n_items = method.n_items
         self.width = method.config.rank
         self.rounds = method.config.rounds
         self._kept_out = kept_out
         self._judge = judge
         self._threads = usable_cores() if threads is None else threads
-        probe = method.start(n_items, Streams.from_seed(0))
+        probe = method.start(Streams.from_seed(0))
         self._shared = len(probe.shared)
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
@@ -123,7 +121,7 @@ class ItemTables:
         """
         if n_rows != self.n_items:
             raise ConfigError("n_rows", n_rows, f"the method was made for {self.n_items} items")
-        start = self.method.start(n_rows, streams)
+        start = self.method.start(streams)
         extras = {SHARED: start.shared} if self._shared else {}
         return PublicState(round=0, table=start.table, extras=extras)
 
@@ -137,9 +135,9 @@ class ItemTables:
         if len(empty):
             problem = f"client {empty[0]} has no training item: leave out users of so few ratings"
             raise DataError("training items", problem)
-        vault.create(OWN, self.method.own(vault.clients, self.n_items, streams))
+        vault.create(OWN, self.method.own(vault.clients, streams))
         if self.method.personal:
-            start = self.method.personal_start(self.n_items, streams)
+            start = self.method.personal_start(streams)
             tables = np.empty((vault.n_clients, *start.shape), dtype=np.float32)
             tables[:] = start
             vault.create(PERSONAL, tables)
@@ -150,7 +148,7 @@ class ItemTables:
         """Local training of some clients.
 
         Raises:
-            DivergedError: the loss of one, or its table, is no number.
+            DivergedError: the loss of one, or something that it trained, is no number.
             ConfigError: shared or private tables are of another number of items or rank.
         """
         round_ = public.round + 1
@@ -160,11 +158,13 @@ class ItemTables:
         losses = training.train(
             self.method, models, examples, clients=clients, round_=round_, threads=self._threads
         )
-        known = np.isfinite(models.own).all(axis=1)
-        if not known.all():
-            client = int(clients[np.argmin(known)])
-            raise training.diverged(self.method, round_, client, "private part")
         personal = models.personal.reshape(-1, *table.shape) if self.method.personal else None
+        kept = {"private part": models.own, "copy of the further parameters": models.shared}
+        if personal is not None:
+            kept["personal item table"] = personal.reshape(len(clients), -1)
+        for what, values in kept.items():
+            if (place := training.first_unknown(values)) >= 0:
+                raise training.diverged(self.method, round_, int(clients[place]), what)
 
         def commit(vault: Vault) -> None:
             vault.write(OWN, clients, models.own)
@@ -309,7 +309,7 @@ class ItemTables:
     ) -> Upload:
         moved = np.empty(models.table.shape)
         if not training.changes(models.table, table, models.items, moved):
-            row = int(np.argmin(np.isfinite(models.table).all(axis=1)))
+            row = training.first_unknown(models.table)
             place = int(np.searchsorted(models.indptr, row, side="right")) - 1
             client = int(clients[place])
             raise training.diverged(self.method, public.round + 1, client, "item table")

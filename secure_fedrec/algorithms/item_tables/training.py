@@ -314,6 +314,18 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
 
 
 @compiled_loop
+def first_unknown(rows: SingleArray) -> int:
+    """The first row with a value that is no finite number; -1 where there is none."""
+    for row in range(len(rows)):
+        fits: Any = True
+        for factor in range(rows.shape[1]):
+            fits &= abs(rows[row, factor]) < np.inf
+        if not fits:
+            return row
+    return -1
+
+
+@compiled_loop
 def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
     """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no finite number."""
     fits: Any = True

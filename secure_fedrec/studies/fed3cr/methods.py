@@ -81,7 +81,7 @@ def build_method(
     method: ItemTableMethod = made(with_settings(config(rounds=rounds), nested), n_items)
     if added is None:
         return method
-    return Enhanced(method, with_settings(Enhancement(), added), n_items)
+    return Enhanced(method, with_settings(Enhancement(), added))
 
 
 def with_settings(config: Any, nested: Mapping[str, Any]) -> Any:

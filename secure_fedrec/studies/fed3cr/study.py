@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.algorithms.item_tables import ItemTables, ranked
+from secure_fedrec.algorithms.item_tables.local import ItemTableTraining
 from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
+from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
@@ -71,7 +73,6 @@ FIGURES: Final = tuple(
 WARM: Final = "warm_hit_rate_at_10"
 """Of clients whose test item is in somebody's training set; of oracles ``RULE.NAME`` as well."""
 
-_DRAWS: Final = "item-table-negatives"
 _EVERY: Final = 5
 
 
@@ -195,8 +196,13 @@ def _oracles(
     case: RankingCase, config: StudyConfig
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Rules without a model, and whether the protocol leaks what it holds out."""
-    stream = Streams.from_seed(config.seed).stream(_DRAWS)
-    leak = measured_leak(case, rounds=config.rounds, stream=stream, seed=config.seed)
+    leak = measured_leak(
+        case,
+        rounds=config.rounds,
+        stream=Streams.from_seed(config.seed).stream(NEGATIVES),
+        seed=config.seed,
+        per_positive=ItemTableTraining().negatives,
+    )
     clients = np.arange(case.n_clients)
     popularity = case.train.item_popularity().astype(np.float64)
     alone = [client_ranks(case, clients[n : n + 1], popularity[None]) for n in clients]
