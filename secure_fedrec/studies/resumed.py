@@ -198,7 +198,9 @@ def train(
         see(report, record)
         record.seconds = spent + perf_counter() - begun
         if report.round % every == 0:
-            _keep(engine, beside, run_id, record)
+            arrays = {f"{_KEPT}{name}": values for name, values in record.kept.items()}
+            so_far = {"rounds": record.rounds, "seconds": record.seconds}
+            keep(beside, {**engine.state(copied=False), **arrays}, so_far, run_id=run_id)
         told()
 
 
@@ -207,23 +209,42 @@ def forget(path: Path) -> None:
     path.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
-def _keep(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
-    text = json.dumps({"rounds": record.rounds, "seconds": record.seconds})
-    kept = {f"{_KEPT}{name}": values for name, values in record.kept.items()}
-    state = {**engine.state(copied=False), **kept, _SO_FAR: np.array(text)}
+def keep(
+    path: Path, state: Mapping[str, npt.NDArray[Any]], so_far: Mapping[str, Any], *, run_id: str
+) -> None:
+    """Write a checkpoint: what training goes on from, and what was seen so far, as JSON values.
+
+    Raises:
+        DataError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(path, state, run_id=run_id)
+        text = np.array(json.dumps(so_far))
+        write_checkpoint(path, {**state, _SO_FAR: text}, run_id=run_id)
     except OSError as refused:
         raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+
+
+def kept(path: Path, *, run_id: str, later: str | None = None) -> tuple[dict[str, Any], Any]:
+    """A checkpoint that there is, as ``keep`` was given it.
+
+    Args:
+        path: of the checkpoint.
+        run_id: as it was written with.
+        later: start of names whose arrays are read when they are asked for.
+
+    Raises:
+        CheckpointError: it is of another training, or damaged.
+    """
+    held = read_checkpoint(path, run_id=run_id, later=later)
+    return held, json.loads(str(held.pop(_SO_FAR)))
 
 
 def _go_on(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
     """Put the engine where the checkpoint is, and into ``record`` what was seen before."""
     if not path.exists():
         return
-    held = read_checkpoint(path, run_id=run_id, later="vault.")
-    so_far = json.loads(str(held.pop(_SO_FAR)))
+    held, so_far = kept(path, run_id=run_id, later="vault.")
     names = [name for name in held if name.startswith(_KEPT)]
     record.kept |= {name.removeprefix(_KEPT): held.pop(name) for name in names}
     record.rounds += so_far["rounds"]

@@ -21,6 +21,7 @@ from audits.reproduction.files import paper_names
 from audits.reproduction.progress import StudyFolder
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 from secure_fedrec.studies.fed3cr.study import WARM
+from secure_fedrec.studies.feddmf.figures import file_name
 
 RECORDS = Path(__file__).parents[2] / "docs" / "records" / "fed3cr.zip"
 
@@ -276,7 +277,7 @@ def test_files_of_different_studies_have_different_names() -> None:
     assert len({each.stem for each in entries_}) == len(set(entries_)) == 2 * 3 * 7
     for figure in feddmf.figures:
         studies = feddmf.studies(figure, 3)
-        assert len({feddmf.file(each) for each in studies}) == len(studies)
+        assert len({file_name(each) for each in studies}) == len(studies)
 
 
 def test_columns() -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from audits.reproduction.files import read_paper
 from secure_fedrec.settings import Settings
-from secure_fedrec.studies.feddmf.figures import FIGURES, file_name, without_defaults
+from secure_fedrec.studies.feddmf.figures import FIGURES
 from secure_fedrec.studies.feddmf.study import StudyConfig
 
 _MARGINS = ("feddmf-exchanged", "feddmf-summed")
@@ -63,7 +63,7 @@ class Paper:
     def studies(self, figure: str, seeds: int) -> dict[StudyConfig, Point]:
         """The studies of a figure, point by point."""
         shown, found = self.figures[figure], {}
-        for each in map(without_defaults, FIGURES[figure]):
+        for each in FIGURES[figure]:
             if each.split.seed < seeds:
                 found[self._sized(each)] = self._point(each, shown)
         if not self.quick:
@@ -71,10 +71,6 @@ class Paper:
         places = sorted({point.at for point in found.values()})
         outer = {places[0], places[-1]}
         return {each: point for each, point in found.items() if point.at in outer}
-
-    def file(self, study: StudyConfig) -> str:
-        """Name of the report of a study."""
-        return file_name(study)
 
     def _sized(self, study: StudyConfig) -> StudyConfig:
         return replace(study.quick(), data="generated") if self.quick else study

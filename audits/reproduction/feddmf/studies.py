@@ -10,6 +10,7 @@ from audits.reproduction.feddmf.paper import Paper
 from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import RatingTable, load
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
+from secure_fedrec.studies.feddmf.figures import file_name
 from secure_fedrec.studies.feddmf.study import STUDY_FORMAT, StudyConfig, run_study
 from secure_fedrec.studies.resumed import as_json, finished, require_one_source
 
@@ -29,7 +30,7 @@ class StudySource(StudyFolder):
 
     def path(self, study: StudyConfig) -> Path:
         """Of the report of a study."""
-        return self.folder / self.paper.file(study)
+        return self.folder / file_name(study)
 
 
 def find_studies(needed: Iterable[StudyConfig], source: StudySource) -> dict[StudyConfig, Any]:

@@ -37,12 +37,10 @@ class Trained:
     Args:
         client: which.
         state: its model, not yet kept.
-        items: float64[I, d], its item vectors (a view).
     """
 
     client: int
     state: TrainingState
-    items: FloatArray
 
 
 class DMFOrganisations:
@@ -153,7 +151,7 @@ class DMFOrganisations:
             )
             rate = config.training.learning_rate
             raise DivergedError("algorithm.training.learning_rate", rate, problem)
-        return Trained(client=client, state=state, items=model.items_of(state.parameters))
+        return Trained(client=client, state=state)
 
     def keep(self, trained: list[Trained], vault: Vault) -> None:
         """Write what organisations have become."""
@@ -165,10 +163,11 @@ class DMFOrganisations:
             vault.write(_POWERS, np.array([each.client]), state.powers[None])
 
     def hand_over(self, vault: Vault, client: int, items: IntArray) -> RowBlock:
-        """Vectors of items that an organisation has, as it gives them to be scored by others.
+        """Vectors of items that an organisation has, as it gives them to others.
 
-        No round does this: to let others predict, an organisation gives the vectors of the items
-        that it alone has, and they say how often these were interacted with.
+        In a round of the exchange form these are common items. To let others predict, an
+        organisation gives those of the items that it alone has, and they say how often these were
+        interacted with.
         """
         vectors = self.model(client).items_of(vault.read_ragged(_TABLES[0], client))
         rows = vectors[self.places(client, items)]

@@ -56,7 +56,8 @@ class _OverASum(DMFOrganisations):
 
     def _vectors(self, each: Trained) -> FloatArray:
         """float64[k, d], the vectors of its common items."""
-        return each.items[self.places(each.client, self.common_of(each.client))]
+        items = self.model(each.client).items_of(each.state.parameters)
+        return items[self.places(each.client, self.common_of(each.client))]
 
 
 class SummedFedDMF(_OverASum):
@@ -200,7 +201,7 @@ class AveragedDMF(_OverASum):
         for client in vault.clients.tolist():
             state = self.read(client, vault)
             self._adopt(client, state, public)
-            self.keep([Trained(client=client, state=state, items=public.table)], vault)
+            self.keep([Trained(client=client, state=state)], vault)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
@@ -215,6 +216,6 @@ class AveragedDMF(_OverASum):
 
 def _nothing_below(others: FloatArray) -> FloatArray:
     """What is left of a sum by rounding alone is nobody's vector."""
-    least = 1e-3  # above the rounding of 16 digits of a ring, far below the length of a vector
+    least = 1e-2  # above the rounding of 10 digits of a ring, far below the length of a vector
     lengths = np.sqrt((others**2).sum(axis=1))
     return np.where(lengths[:, None] >= least, others, 0.0)

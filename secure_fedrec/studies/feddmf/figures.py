@@ -25,6 +25,8 @@ _SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
     """Of all seeds; FedDMF with the paper's margin and without one."""
+    if split.get("organisations", 2) == 2:  # a share of one half is what equal parts are
+        split |= {key: None for key in ("items", "users") if split.get(key) == _HALF}
     return [
         StudyConfig(method=method, split=CommonItemsConfig(seed=seed, **split), algorithm=algorithm)
         for seed in SEEDS
@@ -75,13 +77,3 @@ def file_name(study: StudyConfig) -> str:
     parts += [f"margin{study.algorithm.margin:g}"] if study.method in _FEDDMF else []
     parts += ["all-pairs"] if study.algorithm.training.negatives is None else []
     return "-".join([*parts, f"seed{split.seed}"]) + ".json"
-
-
-def without_defaults(study: StudyConfig) -> StudyConfig:
-    """A share of one half among two is what equal parts are, and so is its file."""
-    split = study.split
-    if split.organisations != 2:
-        return study
-    items = None if split.items == _HALF else split.items
-    users = None if split.users == _HALF else split.users
-    return replace(study, split=replace(split, items=items, users=users))

@@ -5,15 +5,12 @@ kept beside, and choose nothing. What the paper leaves open is chosen on ``hidin
 which a share of the common items plays the items of others: they need nobody's truth.
 """
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Final
-
-import numpy as np
 
 from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.data import RatingTable
@@ -22,20 +19,24 @@ from secure_fedrec.data.organisations.common_items import (
     CommonItemsConfig,
     split_common_items,
 )
-from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, UNTRAINED, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure, sides
-from secure_fedrec.studies.files import read_report, write_files
-from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
+from secure_fedrec.studies.files import write_files
+from secure_fedrec.studies.resumed import (
+    FINGERPRINT,
+    as_json,
+    finished,
+    forget,
+    keep,
+    kept,
+    once,
+)
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
-
-_SO_FAR: Final = "study-so-far"
-
 
 PAPER: Final = FedDMFConfig(model=DMFConfig(dropout=0.5), start="common", exchanges=8)
 """The paper's settings. What it leaves open (dropout, a common start, exchanges per epoch) was
@@ -68,11 +69,6 @@ class StudyConfig(Settings, section="study"):
     algorithm: FedDMFConfig = PAPER
     hiding: Share = 0.0
     every: Count = 5
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
     def quick(self) -> "StudyConfig":
         """Three epochs of a smaller model: that it runs, not what it reaches."""
@@ -109,7 +105,7 @@ def run_study(
         partial(
             finished,
             path,
-            _plain(config),
+            as_json(config),
             version=STUDY_FORMAT,
             paper="FedDMF",
             data=table.fingerprint(),
@@ -127,7 +123,7 @@ def _run(
     """Run a study, or go on with it, and write it."""
     data = cut(table, config)
     beside, begun = path.with_suffix(".checkpoint"), perf_counter()
-    run_id = f"{table.fingerprint()} {_plain(config)}"
+    run_id = f"{table.fingerprint()} {as_json(config)}"
     state, epochs, spent = _earlier(beside, run_id)
     task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
     last = 1 if config.method in UNTRAINED else config.algorithm.epochs
@@ -138,13 +134,13 @@ def _run(
             epochs.append({"epoch": found.epoch, "cosine": cosine, **quality})
         if found.epoch < last:
             seconds = spent + perf_counter() - begun
-            _keep(beside, found.state(), epochs, seconds, run_id)
+            keep(beside, found.state(), {"epochs": epochs, "seconds": seconds}, run_id=run_id)
         if on_epoch is not None:
             on_epoch(found)
     report = _report(config, data, epochs, spent + perf_counter() - begun)
     report[FINGERPRINT] = table.fingerprint()
     write_files(path, report, {})
-    beside.unlink(missing_ok=True)
+    forget(path)
     return report
 
 
@@ -153,25 +149,13 @@ def _report(
 ) -> dict[str, Any]:
     return {
         "format": STUDY_FORMAT,
-        "study": _plain(config),
+        "study": as_json(config),
         "common": int(data.common.sum()),
         "own": [len(data.own(place)) for place in range(data.n_organisations)],
         "users": data.n_users.tolist(),
         "seconds": seconds,
         "epochs": epochs,
     }
-
-
-def read_study(path: Path) -> dict[str, Any]:
-    """Read a report.
-
-    Raises:
-        DataError: it is damaged, or of another version.
-    """
-    report = read_report(path, STUDY_FORMAT, paper="FedDMF")
-    if "study" not in report:
-        raise DataError(path, "is no study of FedDMF")
-    return report
 
 
 def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
@@ -194,26 +178,9 @@ def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
     return data
 
 
-def _plain(config: StudyConfig) -> Any:
-    """The settings as they are read back from a file."""
-    return json.loads(json.dumps(config.settings))
-
-
-def _keep(
-    path: Path, state: State, epochs: list[dict[str, Any]], seconds: float, run_id: str
-) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"epochs": epochs, "seconds": seconds})
-        write_checkpoint(path, {**state, _SO_FAR: np.array(text)}, run_id=run_id)
-    except OSError as refused:
-        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
-
-
 def _earlier(path: Path, run_id: str) -> tuple[State | None, list[dict[str, Any]], float]:
     """What training goes on from, figures of the epochs before, and the seconds they took."""
     if not path.exists():
         return None, [], 0.0
-    held = read_checkpoint(path, run_id=run_id)
-    so_far = json.loads(str(held.pop(_SO_FAR)))
+    held, so_far = kept(path, run_id=run_id)
     return held, so_far["epochs"], so_far["seconds"]
