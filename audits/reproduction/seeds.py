@@ -27,7 +27,7 @@ def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tup
     return tuple(known[: default if asked is None else asked])
 
 
-def mean_interval(values: Sequence[float]) -> dict[str, float | None]:
+def t_interval(values: Sequence[float]) -> dict[str, float | None]:
     """Mean over seeds, and its 95 % interval by Student's t.
 
     Args:

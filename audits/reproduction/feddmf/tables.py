@@ -8,7 +8,7 @@ from audits.report.text import signed, signed_span
 from audits.reproduction.columns import in_columns, number
 from audits.reproduction.feddmf.paper import Paper, Point
 from audits.reproduction.feddmf.studies import Studies
-from audits.reproduction.seeds import mean_interval
+from audits.reproduction.seeds import t_interval
 from secure_fedrec.studies.feddmf.methods import UNTRAINED
 from secure_fedrec.studies.feddmf.quality import KINDS
 from secure_fedrec.studies.feddmf.study import StudyConfig
@@ -82,8 +82,7 @@ def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, An
     figures = {
         kind: {
             side: {
-                name: mean_interval([each[kind][side][name] for each in ordered])
-                for name in _FIGURES
+                name: t_interval([each[kind][side][name] for each in ordered]) for name in _FIGURES
             }
             for side in SIDES
         }
@@ -91,7 +90,7 @@ def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, An
     }
     organisations = [
         {
-            side: mean_interval(
+            side: t_interval(
                 [each[KINDS[0]]["organisations"][place][side]["tuned"] for each in ordered]
             )
             for side in SIDES
@@ -144,7 +143,7 @@ def _paired(
     seeds = sorted(found.keys() & other.keys())
     if not seeds:
         return None
-    return mean_interval([_across(found[seed]) - _across(other[seed]) for seed in seeds])
+    return t_interval([_across(found[seed]) - _across(other[seed]) for seed in seeds])
 
 
 def _shares(

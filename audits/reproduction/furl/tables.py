@@ -12,7 +12,7 @@ import numpy as np
 
 from audits.reproduction.furl.paper import TABLE, FURLPaper, PaperTask
 from audits.reproduction.furl.studies import Needed, Studies, studies_of
-from audits.reproduction.seeds import deviation, mean_interval
+from audits.reproduction.seeds import deviation, t_interval
 
 POINTS: Final = ("best", "last")
 """Where a study is measured: at the epoch with the best validation result, and at the last."""
@@ -141,7 +141,7 @@ def _summary(values: Mapping[int, float]) -> dict[str, Any] | None:
         return None
     given = list(values.values())
     by_seed = {str(seed): value for seed, value in values.items()}
-    return {**mean_interval(given), "deviation": deviation(given), "values": by_seed}
+    return {**t_interval(given), "deviation": deviation(given), "values": by_seed}
 
 
 def _gains(

@@ -8,7 +8,7 @@ import numpy as np
 from audits.report.text import signed, signed_span
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed, Studies, needed_study
-from audits.reproduction.seeds import deviation, mean_interval
+from audits.reproduction.seeds import deviation, t_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
@@ -215,7 +215,7 @@ def _known(
 ) -> dict[str, Any]:
     """Paired differences by measure, and of how many seeds; empty where no seed has both."""
     pairs = {measure: _pairs(one[measure], other[measure]) for measure in measures}
-    known = {measure: mean_interval(found) for measure, found in pairs.items() if found}
+    known = {measure: t_interval(found) for measure, found in pairs.items() if found}
     return {"seeds": max(map(len, pairs.values())), "measures": known} if known else {}
 
 

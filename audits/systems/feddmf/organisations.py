@@ -14,7 +14,6 @@ from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
-from secure_fedrec.algorithms.feddmf.organisations import DMFOrganisations
 from secure_fedrec.algorithms.feddmf.served import ServedFedDMF
 from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -190,7 +189,7 @@ class CutTask:
 
         def evaluate(public: PublicState, vault: Vault) -> dict[str, float]:
             def scores(client: int, items: IntArray) -> FloatArray:
-                return across(algorithm, vault, client, items)
+                return algorithm.across(vault, client, items)
 
             return self._auc(scores)
 
@@ -269,28 +268,6 @@ def device(
         ),
     )
     return FORMS[algorithm.form](algorithm, data)
-
-
-def across(algorithm: DMFOrganisations, vault: Vault, client: int, items: IntArray) -> FloatArray:
-    """An organisation's scores of items that others have, by the vectors that these hand over.
-
-    Args:
-        algorithm: the halves.
-        vault: of all organisations.
-        client: whose users.
-        items: int64[k].
-
-    Returns:
-        float64[U, k].
-    """
-    users = np.arange(int(algorithm.data.n_users[client]))
-    owners = np.argmax(algorithm.data.listed[:, items], axis=0)
-    found = np.empty((len(users), len(items)))
-    for owner in np.unique(owners).tolist():
-        own = owners == owner
-        given = algorithm.hand_over(vault, owner, items[own])
-        found[:, own] = algorithm.scores(vault, client, users, given)
-    return found
 
 
 def load_organisations(

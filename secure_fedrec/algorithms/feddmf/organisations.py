@@ -200,6 +200,29 @@ class DMFOrganisations:
         require_width(vectors, self.config.model.width, "item vectors given to it")
         return model.scores(parameters, users, vectors)
 
+    def across(self, vault: Vault, client: int, items: IntArray) -> FloatArray:
+        """An organisation's scores of all its users, for items of anybody.
+
+        Items that it lacks are scored by the vectors that the first who has them hands over.
+
+        Args:
+            vault: holds all models.
+            client: which organisation.
+            items: int64[k].
+
+        Returns:
+            float64[U, k], in (0, 1).
+        """
+        users = np.arange(int(self.data.n_users[client]))
+        owners = np.argmax(self.data.listed[:, items], axis=0)
+        owners[self.data.listed[client, items]] = client
+        found = np.empty((len(users), len(items)))
+        for owner in np.unique(owners).tolist():
+            own = owners == owner
+            given = self.hand_over(vault, owner, items[own])
+            found[:, own] = self.scores(vault, client, users, given)
+        return found
+
     def knowledge(self) -> dict[str, Any]:
         """What everybody knows of the organisations."""
         return {

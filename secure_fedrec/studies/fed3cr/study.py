@@ -203,6 +203,7 @@ def _oracles(
         seed=config.seed,
         per_positive=ItemTableTraining().negatives,
     )
+    # Among all items popularity is ranked as methods are, a tie against it; few items tie there.
     clients = np.arange(case.n_clients)
     popularity = case.train.item_popularity().astype(np.float64)
     alone = [client_ranks(case, clients[n : n + 1], popularity[None]) for n in clients]
@@ -255,13 +256,12 @@ def _trained(
     )
     engine = _engine(ranked(method, case, threads=threads), case, config)
     record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
-    known: dict[str, Any] = {}
     try:
         train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
     except (DivergedError, EncodingError) as diverged:
-        told = {**known, "diverged": str(diverged)}
-        return {**told, "seconds": record.seconds, "rounds": record.rounds}, {}
-    arrays = dict(record.kept)
+        told = {"diverged": str(diverged), "seconds": record.seconds}
+        return {**told, "rounds": record.rounds}, {}
+    arrays, known = dict(record.kept), {}
     views = compare_views(engine)
     if views is not None:
         arrays |= {"overlap": views.overlap, "correlation": views.correlation}

@@ -99,30 +99,12 @@ def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Epoch]]:
                 algorithm.adopt(engine.public, engine.vault)
             yield Epoch(
                 epoch=engine.public.round // task.config.exchanges,
-                scores=_across(algorithm, engine),
+                scores=partial(algorithm.across, engine.vault),
                 state=engine.state,
                 cosine=partial(_cosine, algorithm, engine),
             )
 
     return run
-
-
-def _across(algorithm: _Federated, engine: LocalEngine) -> Scores:
-    """An organisation scores others' items by the vectors that their owners hand over."""
-    data = algorithm.data
-
-    def scores(client: int, items: IntArray) -> FloatArray:
-        users = np.arange(int(data.n_users[client]))
-        owners = np.argmax(data.listed[:, items], axis=0)
-        owners[data.listed[client, items]] = client
-        found = np.empty((len(users), len(items)))
-        for owner in np.unique(owners).tolist():
-            own = owners == owner
-            given = algorithm.hand_over(engine.vault, owner, items[own])
-            found[:, own] = algorithm.scores(engine.vault, client, users, given)
-        return found
-
-    return scores
 
 
 def _cosine(algorithm: _Federated, engine: LocalEngine) -> float:
