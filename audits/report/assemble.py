@@ -74,7 +74,6 @@ def assemble(
     *,
     command: Sequence[str],
     started: float,
-    workers: int,
 ) -> dict[str, Any]:
     """The content of ``report.json``.
 
@@ -83,7 +82,6 @@ def assemble(
         verdict: what follows from it.
         command: the command line.
         started: when, in seconds since 1970.
-        workers: most processes that work was shared out over.
     """
     seconds, config = time.time() - started, measured.config
     bags = None if config.bag_claim is None else (config.bag_protection, config.bag_claim)
@@ -112,7 +110,6 @@ def assemble(
             layers={**config.protection, **config.bag_protection},
             denoisers=measured.federation.denoiser_clients,
             seconds=seconds,
-            workers=workers,
         ),
         "lossless": _lossless(measured),
         "protection": {**protection, "algorithm": statement},

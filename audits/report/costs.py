@@ -1,11 +1,11 @@
 """What a run cost each party, as the report states it."""
 
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from audits.peak_memory import peak_bytes
 from audits.report.claims import executions_of, record_of
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
@@ -18,7 +18,6 @@ def cost_json(
     layers: Mapping[str, Any],
     denoisers: Sequence[int],
     seconds: float,
-    workers: int,
 ) -> dict[str, Any]:
     """The report's ``cost``.
 
@@ -27,7 +26,6 @@ def cost_json(
         layers: settings by layer name, over sums and bags.
         denoisers: client numbers of the denoisers.
         seconds: wall time.
-        workers: processes that the work was shared out over, 1 for this one alone.
     """
     meter = run.engine.wire.meter
     rounds = max(1, run.completed)
@@ -47,18 +45,13 @@ def cost_json(
         + meter.authority(f"{quantity}_sent")
         for quantity in ("bytes", "messages")
     }
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if workers > 1:
-        # Any other child is a program that a library asked something, and holds nothing; but until
-        # it begins, what its parent holds is counted as its own.
-        peak += resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return {
         "roles": roles,
         "total_bytes": totals["bytes"],
         "total_messages": totals["messages"],
         "protocol": _protocol(meter, layers),
         "seconds": seconds,
-        "peak_memory_mb": peak * 1024 / 1e6,
+        "peak_memory_mb": peak_bytes() / 1e6,
         "transcript_bytes": run.transcript.bytes,
     }
 

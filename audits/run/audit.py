@@ -109,13 +109,7 @@ def audit(
         parts = (federation, run, utility, lossless, out)
         measured = _measured(*parts, progress=progress, workers=attackers.workers)
         verdict = decide(measured.gates, measured.findings, measured.controls)
-        report = assemble(
-            measured,
-            verdict,
-            command=command,
-            started=started,
-            workers=max(trainers.workers, attackers.workers),
-        )
+        report = assemble(measured, verdict, command=command, started=started)
         if source is not None:
             report["source"] = dict(source)
         report = applied(report, policy or Policy(today=datetime.now(UTC).date()))

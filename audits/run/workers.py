@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from audits.peak_memory import look_at
 from secure_fedrec.core.allocator import return_freed_memory
 from secure_fedrec.errors import HostError
 
@@ -23,6 +24,8 @@ Result = TypeVar("Result")
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
+_LOOK_EVERY = 0.5
+"""Seconds from one look at the memory of all to the next."""
 
 
 def shared_out(
@@ -76,6 +79,11 @@ class _Worker(Generic[Result]):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         far.close()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return int(self.process.pid or 0)
 
     def give(self, number: int) -> None:
         """Ask it for a piece of work.
@@ -133,7 +141,8 @@ def _collected(
     for worker, number in zip(crew, ungiven, strict=False):
         worker.give(number)
     while len(found) < len(order):
-        ready = wait([worker.pipe for worker in crew])
+        ready = wait([worker.pipe for worker in crew], timeout=_LOOK_EVERY)
+        look_at(worker.pid for worker in crew)
         for worker in (each for each in crew if each.pipe in ready):
             number, found[number], error = worker.received()
             if error is not None:

@@ -24,14 +24,21 @@ def reuse_freed_memory(kept: int = KEPT) -> bool:
     """Let arrays of up to 32 MB come from memory that was freed, of which some is kept.
 
     Changes no result. It is the process's allocator, so it is for whoever owns the process, as
-    commands do; nothing happens where that is another than glibc's.
+    commands do; nothing happens where that is another than glibc's. How much is kept is what glibc
+    makes of it: the limit is for what is free at the end of a heap, of which threads have some of
+    their own, and what is free below something that is in use stays as well.
 
     Args:
-        kept: most bytes, below 2^31; what is beyond them goes back to the system.
+        kept: bytes, below 2^31; once more are free at the end of a heap, it is given back.
 
     Returns:
         Whether the allocator took it.
+
+    Raises:
+        ValueError: the number is beyond what glibc takes, or negative.
     """
+    if not 0 <= kept < 2**31:
+        raise ValueError(f"bytes to keep must be 0 to 2^31 - 1, not {kept}")
     if not sys.platform.startswith("linux"):
         return False
     with suppress(AttributeError, OSError):

@@ -64,14 +64,15 @@ class Keystream:
         """Overwrite n contiguous bytes, of whatever items, with the next n bytes.
 
         Raises:
-            TypeError: they are not contiguous, or cannot be written to; the stream is where it was.
+            TypeError: they are not contiguous, cannot be written to, or are no bytes but objects of
+                the interpreter; the stream is where it was.
             ValueError: the stream has no n bytes left; nothing is overwritten.
         """
         view = memoryview(out)
         if view.nbytes == 0:
             return
-        if view.readonly:
-            raise TypeError("a keystream is written into memory that can be written to")
+        if view.readonly or "O" in view.format:
+            raise TypeError("a keystream is written into memory that can be written to, of numbers")
         out = view.cast("B")
         if len(out) > self._left:
             raise ValueError(f"a keystream ends after {STREAM_BYTES} bytes")

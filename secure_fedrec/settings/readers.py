@@ -21,7 +21,8 @@ def reader(kind: Any) -> Reader:
     kind = _written_out(kind)
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _ruled(reader(parts[0]), parts[1:])
+        held, *rules = get_args(Annotated[(_written_out(parts[0]), *parts[1:])])  # rules in a row
+        return _ruled(reader(held), rules)
     if origin is Literal:
         return _literal(parts)
     if origin in _NESTED:
@@ -40,8 +41,11 @@ def _written_out(kind: Any) -> Any:
     alias = get_origin(kind) or kind
     if not (hasattr(alias, "__value__") and hasattr(alias, "__type_params__")):
         return kind
-    parts = get_args(kind)
-    return _written_out(alias.__value__[parts] if parts else alias.__value__)
+    named = dict(zip(alias.__type_params__, get_args(kind), strict=False))
+    meant = named.get(alias.__value__, alias.__value__)
+    # Parameters stand in what is meant in an order of their own, and not each need stand there.
+    order = getattr(meant, "__parameters__", ())
+    return _written_out(meant[tuple(named[each] for each in order)] if named and order else meant)
 
 
 def _literal(words: tuple[Any, ...]) -> Reader:

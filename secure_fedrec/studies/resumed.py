@@ -131,11 +131,17 @@ def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
     from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
 
-    beside, ours = path.with_suffix(".lock"), not path.parent.exists()
+    beside, ours = path.with_suffix(".lock"), list[Path]()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+            ours += [each for each in (path.parent, *path.parent.parents) if not each.exists()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:
+                if path.parent.exists():
+                    raise
+                continue  # who could not begin has just taken the folder away
             flock(descriptor, LOCK_EX)
             if _names(beside, descriptor):
                 break
@@ -147,9 +153,9 @@ def _alone(path: Path) -> Iterator[None]:
     finally:
         beside.unlink(missing_ok=True)
         os.close(descriptor)
-        if ours:
+        for each in ours:
             with suppress(OSError):  # there is something in it, as there should be
-                path.parent.rmdir()
+                each.rmdir()
 
 
 def _names(path: Path, descriptor: int) -> bool:

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from secure_fedrec.core.allocator import reuse_freed_memory
+
 CODE = """
 import json, resource
 import numpy as np
@@ -92,3 +94,10 @@ def test_what_is_kept_is_given_back_between_pieces_of_work() -> None:
     taken, returned = json.loads(done.stdout)
     if taken:
         assert returned > 2**26  # of 2^27
+
+
+def test_what_the_allocator_would_take_for_another_number_is_refused() -> None:
+    """Found by attacking: 2^32 was taken for nothing, and 2^31 for no limit."""
+    for wrong in (-1, 2**31, 2**32, 2**64):
+        with pytest.raises(ValueError, match=r"must be 0 to 2\^31 - 1"):
+            reuse_freed_memory(wrong)

@@ -20,12 +20,14 @@ from secure_fedrec.settings import (
     Positive,
     Probability,
     Rate,
+    Refused,
     Round,
     Settings,
     Share,
     Unit,
     Within,
 )
+from secure_fedrec.settings.readers import reader
 
 
 class Inner(Settings, section="inner"):
@@ -201,6 +203,31 @@ def test_an_alias_of_a_type_statement_is_what_it_stands_for() -> None:
     for wrong, key in (({"counts": (1, 0)}, "counts"), ({"counts": (1,), "words": [1]}, "words")):
         with pytest.raises(ConfigError, match=rf"aliased\.{key}"):
             made(**wrong)
+
+
+def test_parameters_of_an_alias_go_where_they_are_named() -> None:
+    """Found by attacking: they went in the order in which they stand in what is meant."""
+    one, other = TypeVar("one"), TypeVar("other")
+    alias: Any = TypeAliasType  # the checker knows those of statements alone
+    mapping: Any = Mapping
+    swapped = alias("swapped", mapping[other, one], type_params=(one, other))
+    itself = alias("itself", one, type_params=(one,))
+    unused = alias("unused", int, type_params=(one,))
+    least = alias("least", Annotated[int, Within(least=1)])
+    kinds = {
+        "table": swapped[int, str],
+        "word": itself[str],
+        "number": unused[str],
+        "between": Annotated[least, Within(most=9)],
+    }
+    read = {name: reader(kind) for name, kind in kinds.items()}
+    right = {"table": {"a": 1}, "word": "b", "number": 2, "between": 9}
+    assert {name: read[name](value) for name, value in right.items()} == right
+    for name, wrong in (("table", {1: "a"}), ("word", 1), ("number", "b"), ("between", 0)):
+        with pytest.raises(Refused):
+            read[name](wrong)
+    with pytest.raises(Refused):
+        read["between"](10)
 
 
 @pytest.mark.parametrize(

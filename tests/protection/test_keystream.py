@@ -70,6 +70,10 @@ def test_whatever_holds_the_bytes_is_filled(begun: int, way: Way) -> None:
             stream.fill(np.zeros(400, np.uint8)[::2].data)
         with pytest.raises(TypeError, match="written to"):
             stream.fill(memoryview(bytes(400)))
+        objects = np.array([[], {}] * 50, dtype=object)
+        with pytest.raises(TypeError, match="of numbers"):
+            stream.fill(objects.data)
+        assert objects[0] == []
         assert stream._left == STREAM_BYTES - begun
         stream.fill(out if isinstance(out, bytearray) else out.data)
         assert bytes(out) == expected

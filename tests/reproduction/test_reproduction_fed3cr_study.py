@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -221,11 +223,43 @@ def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
     def refuse() -> None:
         raise MissingExtraError("torch", "torch")
 
-    for folder, stays in ((tmp_path / "new", False), (tmp_path, True)):
+    for folder in (tmp_path / "new", tmp_path / "new" / "within", tmp_path):
         with pytest.raises(MissingExtraError):
             once(folder / "study.json", lambda: None, refuse)
-        assert folder.exists() is stays
-    assert not any(tmp_path.iterdir())
+        assert not any(tmp_path.iterdir())
+
+
+def test_a_study_that_cannot_begin_takes_no_folder_from_another(tmp_path: Path) -> None:
+    """Found by attacking: another process that waited for it ended for want of the folder."""
+    path, waits, made = tmp_path / "new" / "study.json", Event(), []
+
+    def refuse() -> None:
+        assert waits.wait(10)
+        sleep(0.2)  # until the other waits for the lock
+        raise MissingExtraError("torch", "torch")
+
+    def first() -> None:
+        with pytest.raises(MissingExtraError):
+            once(path, lambda: None, refuse)
+
+    def second() -> None:
+        def make() -> str:
+            made.append(path.parent.exists())
+            path.write_text("{}")
+            return "made"
+
+        assert once(path, lambda: None, make) == "made"
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        while not path.with_suffix(".lock").exists():
+            sleep(0.01)
+        other = pool.submit(second)
+        waits.set()
+        one.result()
+        other.result()
+    assert made == [True]
+    assert [each.name for each in path.parent.iterdir()] == ["study.json"]
 
 
 def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> None:
