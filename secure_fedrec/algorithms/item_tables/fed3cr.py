@@ -16,7 +16,7 @@ from dataclasses import field
 
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import PULL_U, Work
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import Enhanced, Enhancement
 from secure_fedrec.algorithms.item_tables.fed3cr_step import (
     Form,
@@ -165,7 +165,7 @@ def _steps(
         sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
         losses[client] = loss + settle(part, form, sizes, work)
         for factor in range(len(vector)):
-            vector[factor] -= decay * user_rate * work.lines[10, factor]
+            vector[factor] -= decay * user_rate * work.lines[PULL_U, factor]
 
 
 @compiled_loop
@@ -200,7 +200,7 @@ def _unified_steps(
         loss = _judge(work.scores, batch.rows[begin:end] - first, batch.labels[begin:end])
         sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
         losses[client] = loss + settle(part, form, sizes, work)
-        pulled = work.lines[10]  # what pulls on v; so pulled u^T on W, W^T pulled on u
+        pulled = work.lines[PULL_U]  # what pulls on v; so pulled u^T on W, W^T pulled on u
         seen[:] = 0
         for one in range(width):
             for other in range(width):

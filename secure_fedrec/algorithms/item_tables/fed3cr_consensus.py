@@ -33,6 +33,11 @@ _CELLS = 5 * 2**10
 TINY = np.float32(1e-12)
 """Added to squared lengths, so that a row of zeros has a direction, 0."""
 
+G, P, U, GW, PULL_P, PULL_GW, NORMS_C, NORMS_P, UNIT_P, ONES, PULL_U = range(11)
+"""Lines of the scratch. Products are of several at once, so some stand beside others."""
+W, CORRELATION, PULL_W, PULL_CORRELATION, PRODUCT, W_TURNED, PULL_TURNED = range(7)
+"""Its squares."""
+
 
 class Work(NamedTuple):
     """Scratch of one thread, float32 unless told; reused from client to client.
@@ -47,10 +52,11 @@ class Work(NamedTuple):
         seen: [2, m, d], what the score sees and moves; then what it pulls on rows of C and P.
         tiles: [3, t, d], pulls on a tile of C, P and G; before, squares of a tile.
         pairs: [2 t], two numbers for each row of a tile.
-        squares: [7, d, d], W, the correlation, the pull on W, that on the correlation, a product;
-            W^T, and that on the correlation turned: products with them take less time.
-        lines: [11, d], prototypes g, p; u, or zeros; g W; pulls on p and g W; square lengths of the
-            columns of C and P; p of length 1; ones; the pull on u.
+        squares: [7, d, d], by ``W`` and those behind it: W, the correlation, what pulls on either,
+            a product; W^T, and the pull on the correlation turned: products with them take less
+            time.
+        lines: [11, d], by ``G`` and those behind it: prototypes g, p; u, or zeros; g W; pulls on p
+            and g W; square lengths of the columns of C and P; p of length 1; ones; the pull on u.
         units: [L + 1, widest], values between phi's layers.
         pulls: [L + 1, widest], what pulls on them.
     """
@@ -81,8 +87,8 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
         "scores": (2, n_items),
         "tiles": (3, tile, rank),
         "pairs": (2 * tile,),
-        "squares": (7, rank, rank),
-        "lines": (11, rank),
+        "squares": (PULL_TURNED + 1, rank, rank),
+        "lines": (PULL_U + 1, rank),
         "units": layers,
         "pulls": layers,
     }
@@ -92,7 +98,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
         places=np.zeros(batch, dtype=np.int64),
         **{name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()},
     )
-    work.lines[9] = 1
+    work.lines[ONES] = 1
     return work
 
 
@@ -148,18 +154,18 @@ def look(
     squares, lines, cosines, scores = work.squares, work.lines, work.cosines, work.scores
     common = work.common if transfer else table
     tile = work.tiles.shape[1]
-    squares[1] = 0
-    lines[6:8] = 0
+    squares[CORRELATION] = 0
+    lines[NORMS_C : NORMS_P + 1] = 0
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = common[first:last], own[first:last]
         if transfer:
-            np.dot(table[first:last], squares[0], rows)
+            np.dot(table[first:last], squares[W], rows)
         pairs = work.pairs[: 2 * (last - first)].reshape(2, last - first)
-        np.dot(lines[2:4], rows.T, pairs)
+        np.dot(lines[U : GW + 1], rows.T, pairs)
         scores[0, first:last] = pairs[0]
         cosines[0, first:last] = pairs[1]
-        np.dot(lines[1:3], mine.T, pairs)
+        np.dot(lines[P : U + 1], mine.T, pairs)
         scores[0, first:last] += pairs[1]
         cosines[1, first:last] = pairs[0]
         squared, own_squared = work.tiles[0, : last - first], work.tiles[1, : last - first]
@@ -167,15 +173,15 @@ def look(
         _squares(mine, own_squared)
         if consistent:
             c, a = cosines[0, first:last], cosines[1, first:last]
-            _similar(rows, squared, lines[9], lines[3], c, cosines[2, first:last])
-            _similar(mine, own_squared, lines[9], lines[1], a, cosines[3, first:last])
+            _similar(rows, squared, lines[ONES], lines[GW], c, cosines[2, first:last])
+            _similar(mine, own_squared, lines[ONES], lines[P], a, cosines[3, first:last])
         if complementary:
-            np.dot(rows.T, mine, squares[4])
-            _add_up(squares[1], squares[4])
+            np.dot(rows.T, mine, squares[PRODUCT])
+            _add_up(squares[CORRELATION], squares[PRODUCT])
             ones = work.pairs[: last - first]
             ones[:] = 1
-            lines[6] += np.dot(ones, squared)
-            lines[7] += np.dot(ones, own_squared)
+            lines[NORMS_C] += np.dot(ones, squared)
+            lines[NORMS_P] += np.dot(ones, own_squared)
     return common
 
 
@@ -221,31 +227,32 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
 def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
     """Beta L_com; its pull on the raw correlation, and on the columns' square lengths.
 
-    ``squares[3]`` gets D with pulls P D^T on C and C D on P, and ``lines[5:7]`` the factors of the
-    columns of C and P that are pulled on besides.
+    ``squares[PULL_CORRELATION]`` gets D with pulls P D^T on C and C D on P, and the lines of the
+    square lengths the factors of the columns of C and P that are pulled on besides.
 
     Returns:
         beta L_com.
     """
     width, one = squares.shape[1], np.float32(1)
-    inverses, own_inverses = one / np.sqrt(lines[6] + TINY), one / np.sqrt(lines[7] + TINY)
+    inverses = one / np.sqrt(lines[NORMS_C] + TINY)
+    own_inverses = one / np.sqrt(lines[NORMS_P] + TINY)
     weight = np.float32(2) * beta / np.float32(width * width)
     for row in range(width):
         for column in range(width):
             scale = inverses[row] * own_inverses[column]
-            value = squares[1, row, column] * scale
-            squares[3, row, column] = weight * value * scale
-            squares[4, row, column] = value * value
-    total, lines[7] = 0.0, 0
+            value = squares[CORRELATION, row, column] * scale
+            squares[PULL_CORRELATION, row, column] = weight * value * scale
+            squares[PRODUCT, row, column] = value * value
+    total, lines[NORMS_P] = 0.0, 0
     for row in range(width):
-        lines[6, row] = dot(squares[4], row, lines, 9, 0)
-        total += lines[6, row]
+        lines[NORMS_C, row] = dot(squares[PRODUCT], row, lines, ONES, 0)
+        total += lines[NORMS_C, row]
         for column in range(width):
-            lines[7, column] += squares[4, row, column]
+            lines[NORMS_P, column] += squares[PRODUCT, row, column]
     for column in range(width):
-        lines[6, column] *= -weight * inverses[column] * inverses[column]
-        lines[7, column] *= -weight * own_inverses[column] * own_inverses[column]
-    turn(squares[3], squares[6])
+        lines[NORMS_C, column] *= -weight * inverses[column] * inverses[column]
+        lines[NORMS_P, column] *= -weight * own_inverses[column] * own_inverses[column]
+    turn(squares[PULL_CORRELATION], squares[PULL_TURNED])
     return beta * total / (width * width)
 
 
@@ -329,8 +336,8 @@ def _pull_tile(
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
     if complementary:
-        np.dot(own, work.squares[6], pulls)
-        np.dot(common, work.squares[3], own_pulls)
+        np.dot(own, work.squares[PULL_TURNED], pulls)
+        np.dot(common, work.squares[PULL_CORRELATION], own_pulls)
     else:
         pulls[:] = 0
         own_pulls[:] = 0
@@ -341,10 +348,10 @@ def _pull_tile(
                 pulls[row, factor] += work.seen[0, slot, factor]
                 own_pulls[row, factor] += work.seen[1, slot, factor]
     cosines, errors = work.cosines[:4, first : first + count], work.scores[1, first : first + count]
-    ours = _Pulls(cosines[1], cosines[3], errors, lines[8], lines[2], lines[7])
-    shared = _Pulls(cosines[0], cosines[2], errors, lines[3], lines[2], lines[6])
-    _add_sums(ours, own, lines[4], lines[10], work.pairs)
-    _add_sums(shared, common, lines[5], lines[10], work.pairs)
+    ours = _Pulls(cosines[1], cosines[3], errors, lines[UNIT_P], lines[U], lines[NORMS_P])
+    shared = _Pulls(cosines[0], cosines[2], errors, lines[GW], lines[U], lines[NORMS_C])
+    _add_sums(ours, own, lines[PULL_P], lines[PULL_U], work.pairs)
+    _add_sums(shared, common, lines[PULL_GW], lines[PULL_U], work.pairs)
     _add(shared, common, pulls)
     _move(ours, own, own_pulls, rate)
 
@@ -369,24 +376,24 @@ def pull(
 ) -> None:
     """Move both tables by all that pulls on their rows; sum up what pulls on W, the centres and u.
 
-    ``lines[3]`` and ``lines[8]`` hold the directions, of length 1, of g W and of p.
+    ``lines[GW]`` and ``lines[UNIT_P]`` hold the directions, of length 1, of g W and of p.
     """
     squares, tile = work.squares, work.tiles.shape[1]
     common = work.common if transfer else table
-    squares[2] = 0
-    work.lines[4:6] = 0
-    work.lines[7] += decay
-    work.lines[10] = 0
+    squares[PULL_W] = 0
+    work.lines[PULL_P : PULL_GW + 1] = 0
+    work.lines[NORMS_P] += decay
+    work.lines[PULL_U] = 0
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = table[first:last], own[first:last]
         _pull_tile(common[first:last], mine, first, complementary, rate, work)
         pulls = work.tiles[0, : last - first]
         if transfer:
-            np.dot(rows.T, pulls, squares[4])
-            _add_up(squares[2], squares[4])
+            np.dot(rows.T, pulls, squares[PRODUCT])
+            _add_up(squares[PULL_W], squares[PRODUCT])
             back = work.tiles[2, : last - first]
-            np.dot(pulls, squares[5], back)
+            np.dot(pulls, squares[W_TURNED], back)
             _descend(rows, back, rate, decay)
         else:
             _descend(rows, pulls, rate, decay)

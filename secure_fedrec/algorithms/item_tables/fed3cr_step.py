@@ -13,7 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.fed3cr_consensus import (
+    GW,
+    PULL_GW,
+    PULL_P,
+    PULL_W,
     TINY,
+    UNIT_P,
+    W_TURNED,
+    G,
+    P,
+    U,
+    W,
     Work,
     complementarity,
     consistency,
@@ -90,25 +100,25 @@ def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleAr
         C: ``work.common``, or G itself without phi.
     """
     lines, sizes, width = work.lines, form.sizes, part.table.shape[1]
-    prototype(part.table, part.positives, lines[0])
-    prototype(part.own, part.positives, lines[1])
+    prototype(part.table, part.positives, lines[G])
+    prototype(part.own, part.positives, lines[P])
     transfer = len(part.phi) > 0
     if transfer:
         for factor in range(width):
-            work.units[0, factor] = lines[0, factor]
-            work.units[0, width + factor] = lines[1, factor]
+            work.units[0, factor] = lines[G, factor]
+            work.units[0, width + factor] = lines[P, factor]
         generate(part.phi, sizes, work.units)
-        lines[3] = 0
+        lines[GW] = 0
         for one in range(width):
             for other in range(width):
                 entry = form.scale * work.units[len(sizes) - 1, one * width + other]
-                work.squares[0, one, other] = entry
-                lines[3, other] += lines[0, one] * entry
-        turn(work.squares[0], work.squares[5])
+                work.squares[W, one, other] = entry
+                lines[GW, other] += lines[G, one] * entry
+        turn(work.squares[W], work.squares[W_TURNED])
     else:
-        lines[3] = lines[0]
-    lines[2] = 0
-    lines[2, : len(vector)] = vector
+        lines[GW] = lines[G]
+    lines[U] = 0
+    lines[U, : len(vector)] = vector
     work.scores[1] = 0
     work.slots[:] = -1
     return look(part.table, part.own, transfer, form.alpha > 0, form.beta > 0, work)
@@ -188,38 +198,38 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
         work.cosines[:4] = 0
     if complementary:
         loss += complementarity(form.beta, work.squares, lines)
-    lines[8] = lines[1]
-    own_length, length = _unit_length(lines[8]), _unit_length(lines[3])
+    lines[UNIT_P] = lines[P]
+    own_length, length = _unit_length(lines[UNIT_P]), _unit_length(lines[GW])
     pull(part.table, part.own, transfer, complementary, rates.tables, rates.decay, work)
-    _of_direction(lines[8], own_length, lines[4])
-    _of_direction(lines[3], length, lines[5])
+    _of_direction(lines[UNIT_P], own_length, lines[PULL_P])
+    _of_direction(lines[GW], length, lines[PULL_GW])
     if transfer:
         _teach(part.phi, form, rates.generator, work)
     if transfer or consistent:
         share = rates.tables / np.float32(len(part.positives))
         for item in part.positives:
             for factor in range(width):
-                part.table[item, factor] -= share * lines[5, factor]
-                part.own[item, factor] -= share * lines[4, factor]
+                part.table[item, factor] -= share * lines[PULL_GW, factor]
+                part.own[item, factor] -= share * lines[PULL_P, factor]
     return loss
 
 
 @compiled_loop
 def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
-    """Move phi; ``lines[4]`` and ``lines[5]`` become what pulls on p and g."""
+    """Move phi; ``lines[PULL_P]`` and ``lines[PULL_GW]`` become what pulls on p and g."""
     lines, squares = work.lines, work.squares
     width, last = squares.shape[1], len(form.sizes) - 1
     for one in range(width):
         for other in range(width):
-            entry = squares[2, one, other] + lines[0, one] * lines[5, other]
+            entry = squares[PULL_W, one, other] + lines[G, one] * lines[PULL_GW, other]
             work.pulls[last, one * width + other] = form.scale * entry
     back = np.empty(width, dtype=np.float32)
     for factor in range(width):
-        back[factor] = dot(squares[0], factor, lines, 5, 0)
+        back[factor] = dot(squares[W], factor, lines, PULL_GW, 0)
     teach(phi, form.sizes, work.units, work.pulls, rate)
     for factor in range(width):
-        lines[5, factor] = back[factor] + work.pulls[0, factor]
-        lines[4, factor] += work.pulls[0, width + factor]
+        lines[PULL_GW, factor] = back[factor] + work.pulls[0, factor]
+        lines[PULL_P, factor] += work.pulls[0, width + factor]
 
 
 @compiled_loop
