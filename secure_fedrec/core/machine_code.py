@@ -6,6 +6,10 @@ called, by Python or by another loop that is being compiled.
 What was compiled lies beside the source, else in the user's cache folder; where neither can be
 written, as in a read-only image without a home, in a folder of this user's own among the temporary
 files. Code that is loaded is run: a folder that anybody else may write is never used.
+
+The compiler takes its cache of a loop for good as long as the loop's own file is as it was. But the
+code of a loop holds that of the loops it calls and the constants it names, wherever these stand, so
+that all of them are asked here: after an update, old code would give old bits without a word.
 """
 
 import contextlib
@@ -16,9 +20,16 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property, update_wrapper
+from hashlib import sha256
 from pathlib import Path
 from time import process_time
-from typing import Any
+from types import CodeType
+from typing import Any, Final
+
+import numpy as np
+
+_ROOT: Final = Path(__file__).parents[2]
+_FROZEN: Final = (bool, int, float, complex, str, bytes, tuple, np.generic)
 
 
 class Late:
@@ -31,7 +42,7 @@ class Late:
 
     def __init__(self, like: Callable[..., object], make: Callable[[], Any]) -> None:
         update_wrapper(self, like)
-        self._make = make
+        self.like, self._make = like, make
 
     @cached_property
     def made(self) -> Any:
@@ -67,11 +78,53 @@ def compile_cached(loop: Callable[..., object]) -> Any:
     from numba.core import config  # noqa: PLC0415
 
     with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-        return _forgiving(njit(cache=True, nogil=True)(loop))
+        return _forgiving(njit(cache=True, nogil=True)(loop), follows_from(loop))
     if folder := _own_folder():
         config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-        return _forgiving(njit(cache=True, nogil=True)(loop))
+        return _forgiving(njit(cache=True, nogil=True)(loop), follows_from(loop))
     return njit(nogil=True)(loop)
+
+
+def follows_from(loop: Callable[..., object]) -> str:
+    """Digest of what the machine code of a loop follows from.
+
+    That is its source and that of all loops that it calls, the constants that they name, and the
+    fields of the tuples that they are given or make.
+    """
+    digest, seen = sha256(), set[Callable[..., object]]()
+    ahead: list[Any] = [loop]
+    while ahead:
+        each = ahead.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        digest.update(_source(Path(each.__code__.co_filename)))
+        named = {name: each.__globals__.get(name) for name in sorted(_names(each.__code__))}
+        for name, value in [*named.items(), *each.__annotations__.items()]:
+            if isinstance(value, Late):
+                ahead.append(value.like)
+            elif isinstance(value, np.ndarray):
+                digest.update(value.tobytes())
+            elif isinstance(value, _FROZEN):
+                digest.update(f"{name} = {value!r}".encode())
+            elif fields := getattr(value, "_fields", None):
+                digest.update(f"{name}: {fields}".encode())
+            elif value is None and name.startswith("secure_fedrec."):  # imported inside
+                digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
+    return digest.hexdigest()
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+@cache
+def _source(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # of an archive, say: it is as its release
+        return b""
 
 
 @contextlib.contextmanager
@@ -102,9 +155,15 @@ def clock_without_compiling() -> Iterator[Callable[[], float]]:
         event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
 
 
-def _forgiving(compiled: Any) -> Any:
-    """A compiled loop that does without a cache that cannot be written, or read."""
+def _forgiving(compiled: Any, stamp: str) -> Any:
+    """A compiled loop that does without a cache that cannot be written, or read.
+
+    Args:
+        compiled: the loop.
+        stamp: what the cache must have been written under, beside the stamp of the loop's file.
+    """
     kept = compiled._cache
+    kept._cache_file._source_stamp = (kept._cache_file._source_stamp, stamp)
     save, load = kept.save_overload, kept.load_overload
 
     def save_overload(signature: Any, data: Any) -> None:

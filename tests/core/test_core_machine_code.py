@@ -7,9 +7,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import complementarity
+from secure_fedrec.core import machine_code
 from secure_fedrec.core.machine_code import _own_folder
 
 LOOP = """
@@ -57,6 +60,80 @@ def test_loops_are_compiled_once_where_nothing_but_temporary_files_can_be_writte
     assert [hits for hits, _ in told] == ["0", "1"]
     assert all(Path(path).is_relative_to(own) for _, path in told)
     assert own.stat().st_mode & 0o777 == 0o700
+
+
+LOW = """
+from typing import NamedTuple
+from secure_fedrec.core.compiled import compiled_loop
+FACTOR = 2
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+@compiled_loop
+def less(number):
+    return number - 1
+"""
+HIGH = """
+from low import FACTOR, Pair, less
+from secure_fedrec.core.compiled import compiled_loop
+
+@compiled_loop
+def both(pair: Pair, number):
+    return FACTOR * less(number) + 100 * pair.first
+
+print(both(Pair(first=3, second=4), 10), sum(both.made.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "finds"),
+    [
+        ("FACTOR = 2", "FACTOR = 20", "480 0"),
+        ("number - 1", "number - 2", "316 0"),
+        ("first: int\n    second", "second: int\n    first", "318 0"),
+        ("", "", "318 1"),
+    ],
+    ids=["a constant", "a loop that is called", "fields of a tuple", "nothing"],
+)
+def test_old_code_is_not_run_where_something_elsewhere_has_changed(
+    before: str, after: str, finds: str, tmp_path: Path
+) -> None:
+    """The compiler looks at the loop's own file alone."""
+
+    def told(low: str) -> str:
+        (tmp_path / "low.py").write_text(low)
+        paths = os.pathsep.join((str(tmp_path), *sys.path))
+        ended = subprocess.run(  # noqa: S603
+            [sys.executable, tmp_path / "high.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "NUMBA_CACHE_DIR": "", "PYTHONPATH": paths},
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.strip()
+
+    (tmp_path / "high.py").write_text(HIGH)
+    assert told(LOW) == "318 0"
+    assert told(LOW.replace(before, after)) == finds
+
+
+def test_every_part_of_a_loop_s_code_is_asked() -> None:
+    """What stands in other files of this package, imports inside of functions included."""
+    asked: set[str] = set()
+    source = machine_code._source
+
+    def read(path: Path) -> bytes:
+        asked.add(path.name)
+        return source(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine_code, "_source", read)
+        loop: Any = complementarity
+        machine_code.follows_from(loop.like)
+    assert asked == {"fed3cr_consensus.py", "lanes.py", "lane_sums.py"}
 
 
 @pytest.mark.parametrize("state", ["shared", "link", "file"])
