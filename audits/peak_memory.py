@@ -1,12 +1,14 @@
 """Memory of this process and of those that it shares its work out to, as the system counts it."""
 
+import os
 import resource
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 _KIB = 1024
-_LARGEST_TOGETHER = [0]
+_LARGEST_TOGETHER: dict[int, int] = {}
+"""By process: one that is forked begins with what its parent knew."""
 
 
 def peak_bytes() -> int:
@@ -15,13 +17,14 @@ def peak_bytes() -> int:
     What forked processes share counts once. Workers are looked at every now and then (``look_at``),
     so that a peak of a moment may be missed.
     """
-    return max(_own_peak(), *_LARGEST_TOGETHER)
+    return max(_own_peak(), _LARGEST_TOGETHER.get(os.getpid(), 0))
 
 
 def look_at(workers: Iterable[int]) -> None:
     """Take note of what this process and its workers, by number, hold now."""
     shares = [_figure(f"{each}/smaps_rollup", "Pss") for each in ("self", *workers)]
-    _LARGEST_TOGETHER[0] = max(_LARGEST_TOGETHER[0], sum(share or 0 for share in shares))
+    held, ours = sum(share or 0 for share in shares), os.getpid()
+    _LARGEST_TOGETHER[ours] = max(_LARGEST_TOGETHER.get(ours, 0), held)
 
 
 def _own_peak() -> int:
@@ -37,7 +40,7 @@ def _own_peak() -> int:
 def _figure(name: str, key: str) -> int | None:
     """Bytes of a line "KEY: N kB" below /proc; None where there is none, or no such process."""
     try:
-        lines = Path("/proc", name).read_text(encoding="ascii").splitlines()
+        lines = Path("/proc", name).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
     found = (line.split()[1] for line in lines if line.startswith(f"{key}:"))

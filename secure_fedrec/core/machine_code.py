@@ -89,7 +89,8 @@ def follows_from(loop: Callable[..., object]) -> str:
     """Digest of what the machine code of a loop follows from.
 
     That is its source and that of all loops that it calls, the constants that they name, and the
-    fields of the tuples that they are given or make.
+    fields of the tuples that they are given or make, and of tuples in these. What is reached as a
+    module's attribute, or through a closure, is not asked: loops name what they use.
     """
     digest, seen = sha256(), set[Callable[..., object]]()
     ahead: list[Any] = [loop]
@@ -104,14 +105,23 @@ def follows_from(loop: Callable[..., object]) -> str:
             if isinstance(value, Late):
                 ahead.append(value.like)
             elif isinstance(value, np.ndarray):
-                digest.update(value.tobytes())
+                digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
             elif isinstance(value, _FROZEN):
                 digest.update(f"{name} = {value!r}".encode())
-            elif fields := getattr(value, "_fields", None):
-                digest.update(f"{name}: {fields}".encode())
+            elif hasattr(value, "_fields"):
+                digest.update(f"{name}: {_fields(value)}".encode())
             elif value is None and name.startswith("secure_fedrec."):  # imported inside
                 digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
     return digest.hexdigest()
+
+
+def _fields(kind: Any) -> list[Any]:
+    """Names of a tuple's fields, in order, each with those of the tuple that it holds."""
+    held = kind.__annotations__
+    return [
+        (name, _fields(held[name]) if hasattr(held.get(name), "_fields") else "")
+        for name in kind._fields
+    ]
 
 
 def _names(code: CodeType) -> set[str]:

@@ -41,7 +41,10 @@ def _written_out(kind: Any) -> Any:
     alias = get_origin(kind) or kind
     if not (hasattr(alias, "__value__") and hasattr(alias, "__type_params__")):
         return kind
-    named = dict(zip(alias.__type_params__, get_args(kind), strict=False))
+    known, given = alias.__type_params__, get_args(kind)
+    if given and len(known) != len(given):  # one stands for several, or has a default
+        raise TypeError(f"{kind} cannot be checked: write out what it stands for")
+    named = dict(zip(known, given, strict=False))
     meant = named.get(alias.__value__, alias.__value__)
     # Parameters stand in what is meant in an order of their own, and not each need stand there.
     order = getattr(meant, "__parameters__", ())

@@ -131,28 +131,43 @@ def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
     from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
 
-    beside, ours = path.with_suffix(".lock"), list[Path]()
+    beside = path.with_suffix(".lock")
+    with _folder_made(path.parent) as make_folder:
+        try:
+            while True:
+                make_folder()
+                try:
+                    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+                except FileNotFoundError:
+                    if path.parent.exists():
+                        raise
+                    continue  # who could not begin has just taken the folder away
+                flock(descriptor, LOCK_EX)
+                if _names(beside, descriptor):
+                    break
+                os.close(descriptor)  # who held it took the file away
+        except OSError as refused:
+            problem = f"cannot be written ({refused.strerror or refused})"
+            raise DataError(beside, problem) from refused
+        try:
+            yield
+        finally:
+            beside.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+@contextmanager
+def _folder_made(folder: Path) -> Iterator[Callable[[], None]]:
+    """Makes a folder, and those above it, when it is called; takes away what stays empty."""
+    ours: list[Path] = []
+
+    def make() -> None:
+        ours.extend(each for each in (folder, *folder.parents) if not each.exists())
+        folder.mkdir(parents=True, exist_ok=True)
+
     try:
-        while True:
-            ours += [each for each in (path.parent, *path.parent.parents) if not each.exists()]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
-            except FileNotFoundError:
-                if path.parent.exists():
-                    raise
-                continue  # who could not begin has just taken the folder away
-            flock(descriptor, LOCK_EX)
-            if _names(beside, descriptor):
-                break
-            os.close(descriptor)  # who held it took the file away
-    except OSError as refused:
-        raise DataError(beside, f"cannot be written ({refused.strerror or refused})") from refused
-    try:
-        yield
+        yield make
     finally:
-        beside.unlink(missing_ok=True)
-        os.close(descriptor)
         for each in ours:
             with suppress(OSError):  # there is something in it, as there should be
                 each.rmdir()

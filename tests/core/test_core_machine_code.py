@@ -71,6 +71,15 @@ class Pair(NamedTuple):
     first: int
     second: int
 """
+HELD = """
+from typing import NamedTuple
+import numpy as np
+from shared import Pair
+STEPS = np.arange(4).reshape(2, 2)
+
+class Outer(NamedTuple):
+    pair: Pair
+"""
 LOW = """
 from secure_fedrec.core.compiled import compiled_loop
 
@@ -79,27 +88,29 @@ def less(number):
     return number - 1
 """
 HIGH = """
+from held import STEPS, Outer
 from low import less
 from shared import FACTOR, Pair
 from secure_fedrec.core.compiled import compiled_loop
 
 @compiled_loop
-def both(pair: Pair, number):
-    return FACTOR * less(number) + 100 * pair.first
+def both(outer: Outer, number):
+    return FACTOR * less(number) + 100 * outer.pair.first + 1000 * STEPS[0, -1]
 
-print(both(Pair(first=3, second=4), 10), sum(both.made.stats.cache_hits.values()))
+print(both(Outer(Pair(first=3, second=4)), 10), sum(both.made.stats.cache_hits.values()))
 """
 
 
 @pytest.mark.parametrize(
     ("before", "after", "finds"),
     [
-        ("FACTOR = 2", "FACTOR = 20", "480 0"),
-        ("number - 1", "number - 2", "316 0"),
-        ("first: int\n    second", "second: int\n    first", "318 0"),
-        ("", "", "318 1"),
+        ("FACTOR = 2", "FACTOR = 20", "1480 0"),
+        ("number - 1", "number - 2", "1316 0"),
+        ("first: int\n    second", "second: int\n    first", "1318 0"),
+        ("reshape(2, 2)", "reshape(1, 4)", "3318 0"),
+        ("", "", "1318 1"),
     ],
-    ids=["a constant", "a loop that is called", "fields of a tuple", "nothing"],
+    ids=["a constant", "a loop that is called", "fields of a tuple", "an array", "nothing"],
 )
 def test_old_code_is_not_run_where_something_elsewhere_has_changed(
     before: str, after: str, finds: str, tmp_path: Path
@@ -107,7 +118,7 @@ def test_old_code_is_not_run_where_something_elsewhere_has_changed(
     """The compiler looks at the loop's own file alone."""
 
     def told(change: Callable[[str], str]) -> str:
-        for name, text in (("low", LOW), ("shared", SHARED)):
+        for name, text in (("low", LOW), ("shared", SHARED), ("held", HELD)):
             (tmp_path / f"{name}.py").write_text(change(text))
         paths = os.pathsep.join((str(tmp_path), *sys.path))
         ended = subprocess.run(  # noqa: S603
@@ -121,7 +132,7 @@ def test_old_code_is_not_run_where_something_elsewhere_has_changed(
         return ended.stdout.strip()
 
     (tmp_path / "high.py").write_text(HIGH)
-    assert told(str) == "318 0"
+    assert told(str) == "1318 0"
     assert told(lambda text: text.replace(before, after)) == finds
 
 

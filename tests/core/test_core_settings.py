@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 import pytest
@@ -228,6 +228,11 @@ def test_parameters_of_an_alias_go_where_they_are_named() -> None:
             read[name](wrong)
     with pytest.raises(Refused):
         read["between"](10)
+    variadic: Any = TypeVarTuple
+    several, held = variadic("several"), cast(Any, tuple)
+    row = alias("row", held[(*several,)], type_params=(several,))
+    with pytest.raises(TypeError, match="write out what it stands for"):
+        reader(row[int, str])
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,9 @@ def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
         with pytest.raises(MissingExtraError):
             once(folder / "study.json", lambda: None, refuse)
         assert not any(tmp_path.iterdir())
+    with pytest.raises(DataError, match="cannot be written"):  # a name that no file can have
+        once(tmp_path / "new" / "within" / f"{'s' * 300}.json", lambda: None, refuse)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_study_that_cannot_begin_takes_no_folder_from_another(tmp_path: Path) -> None:
