@@ -145,8 +145,8 @@ def _open_streams() -> None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in a line above the bars: where in the code it arose helps no user."""
-    tqdm = sys.modules.get("tqdm")
-    bars = contextlib.nullcontext() if tqdm is None else tqdm.tqdm.external_write_mode(sys.stderr)
+    bar = getattr(sys.modules.get("tqdm"), "tqdm", None)  # none yet while it is imported
+    bars = contextlib.nullcontext() if bar is None else bar.external_write_mode(sys.stderr)
     with contextlib.suppress(OSError), bars:
         print(f"secure-fedrec: {' '.join(str(message).split())}", file=sys.stderr)
 

@@ -15,7 +15,7 @@ def peak_bytes() -> int:
     """The most that this process has held so far, or it and its workers together.
 
     What forked processes share counts once. Workers are looked at every now and then (``look_at``),
-    so that a peak of a moment may be missed.
+    the more seldom the more they hold, so that a peak of a moment may be missed.
     """
     return max(_own_peak(), _LARGEST_TOGETHER.get(os.getpid(), 0))
 
