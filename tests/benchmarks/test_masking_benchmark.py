@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,10 +14,18 @@ import benchmarks
 from benchmarks import __main__ as command
 from benchmarks import masked_round, masking, secagg_case
 from benchmarks.federations import Options
-from benchmarks.masking import add_mask, client_limit, judged, server_bound
+from benchmarks.masking import (
+    add_mask,
+    client_limit,
+    judged,
+    server_bound,
+    signatures_checked,
+)
 from benchmarks.secagg_case import Case, CpuMeter, Inputs, Peer, RoundCost
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking import MaskingServer, MeanLayout
+from secure_fedrec.protection.masking.agreed import formats
+from secure_fedrec.protection.masking.round import sharers
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)
@@ -61,6 +70,33 @@ def test_a_committee_signs_on_a_sparse_graph_and_everybody_on_a_complete_one() -
     assert (sparse.committee, sparse.quorum) == (99, 60)
     complete = masked_round.config_of(Case(clients=200, length=10, neighbours=199, threshold=21))
     assert (complete.committee, complete.quorum) == (None, 111)
+
+
+@pytest.mark.parametrize("case", [COMPLETE, SPARSE], ids=["complete", "sparse"])
+def test_the_server_checks_as_many_signatures_as_are_counted(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = replace(case, dropped=0)
+    serving, checked = [False], 0
+    honest, step = formats.signed_by, MaskingServer.step
+
+    def counted(*arguments: bytes) -> bool:
+        nonlocal checked
+        checked += serving[-1]
+        return honest(*arguments)
+
+    def serve(self: MaskingServer, inbox: Any) -> Any:
+        serving.append(True)
+        try:
+            return step(self, inbox)
+        finally:
+            serving.pop()
+
+    for module in (formats, sharers):
+        monkeypatch.setattr(module, "signed_by", counted)
+    monkeypatch.setattr(MaskingServer, "step", serve)
+    masked_round.masked_round(case, Inputs.draw(case, 1))
+    assert checked == signatures_checked(case)
 
 
 def test_a_sum_that_is_off_by_one_unit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
