@@ -9,6 +9,7 @@ import torch
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import (
+    Enhancement,
     Fed3CR,
     Fed3CRConfig,
     FedMF,
@@ -366,6 +367,29 @@ def test_step_sizes_that_have_shrunk_to_nothing_move_nothing() -> None:
     for method in (FedRAP(config, M), Fed3CR(enhanced, M)):
         report = engine_of(ranked(method, CASE)).run_round()
         assert np.isfinite(report.of_clients["training_loss"]).all()
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (FedMFConfig, ("learning_rate", "item_learning_rate")),
+        (FedNCFConfig, ("learning_rate", "user_learning_rate", "item_learning_rate")),
+        (FedRAPConfig, ("learning_rate", "item_learning_rate")),
+        (Fed3CRConfig, ("learning_rate", "item_learning_rate")),
+        (PFedRecConfig, ("learning_rate",)),
+        (Enhancement, ("generator_rate", "item_rate")),
+    ],
+)
+def test_a_step_size_that_single_precision_would_lose_is_refused(
+    config: Any, names: tuple[str, ...]
+) -> None:
+    """Found in a review: one of 1e-300 was 0 to a client, which divided by it."""
+    for name in names:
+        for size in (1e-300, 2.0**-25, 0.0, -1.0):
+            with pytest.raises(ConfigError, match=rf"{name}.*2\^-24"):
+                config(**{name: size})
+        least = config(**{name: 2.0**-24})
+        assert np.float32(getattr(least, name)) * np.float32(1e-30) > 0
 
 
 def test_a_client_without_a_training_item_is_refused() -> None:

@@ -27,6 +27,7 @@ from secure_fedrec.protection.masking import MaskingServer, MeanLayout
 from secure_fedrec.protection.masking.agreed import formats
 from secure_fedrec.protection.masking.round import sharers
 from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.session.identity import signed_by
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)
 SPARSE = Case(clients=16, length=300, neighbours=6, threshold=3, dropped=1)
@@ -78,12 +79,12 @@ def test_the_server_checks_as_many_signatures_as_are_counted(
 ) -> None:
     case = replace(case, dropped=0)
     serving, checked = [False], 0
-    honest, step = formats.signed_by, MaskingServer.step
+    step = MaskingServer.step
 
     def counted(*arguments: bytes) -> bool:
         nonlocal checked
         checked += serving[-1]
-        return honest(*arguments)
+        return signed_by(*arguments)
 
     def serve(self: MaskingServer, inbox: Any) -> Any:
         serving.append(True)

@@ -30,6 +30,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
+    StepSize,
     cross_entropy,
     errors_of,
     tails,
@@ -40,7 +41,7 @@ from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
-from secure_fedrec.settings import Count, Positive, Rounds, Settings
+from secure_fedrec.settings import Count, Rounds, Settings
 from secure_fedrec.streams import Streams
 
 
@@ -61,8 +62,8 @@ class Fed3CRConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.5
-    item_learning_rate: Positive = 200.0
+    learning_rate: StepSize = 0.5
+    item_learning_rate: StepSize = 200.0
     enhancement: Enhancement = field(default_factory=lambda: Enhancement(weight_decay=1e-4))
     local: ItemTableTraining = field(
         default_factory=lambda: ItemTableTraining(

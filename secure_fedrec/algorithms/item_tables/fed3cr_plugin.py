@@ -39,7 +39,7 @@ from secure_fedrec.algorithms.item_tables.fed3cr_step import (
     fuse,
     settle,
 )
-from secure_fedrec.algorithms.item_tables.local import Batch, Models, SingleArray
+from secure_fedrec.algorithms.item_tables.local import Batch, Models, SingleArray, StepSize
 from secure_fedrec.algorithms.item_tables.method import (
     PERSONAL,
     ItemTableMethod,
@@ -50,7 +50,7 @@ from secure_fedrec.algorithms.item_tables.method import (
 from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
+from secure_fedrec.settings import Count, NonNegative, OneOf, Settings
 from secure_fedrec.streams import Streams
 
 
@@ -83,8 +83,8 @@ class Enhancement(Settings, section="enhancement"):
     layers: Count = 3
     factor: Count = 10
     scale: Annotated[str, OneOf(SCALES)] = "width"
-    generator_rate: Positive = 0.5
-    item_rate: Positive | None = None
+    generator_rate: StepSize = 0.5
+    item_rate: StepSize | None = None
     weight_decay: NonNegative = 0.0
     transfer: Annotated[str, OneOf(TRANSFERS)] = TRANSFERS[0]
 

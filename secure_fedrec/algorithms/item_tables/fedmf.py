@@ -18,6 +18,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
+    StepSize,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
@@ -48,8 +49,8 @@ class FedMFConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 10.0
-    item_learning_rate: Positive = 1000.0
+    learning_rate: StepSize = 10.0
+    item_learning_rate: StepSize = 1000.0
     regularization: NonNegative = 0.0
     init_scale: Positive = 0.1
     local: ItemTableTraining = field(default_factory=ItemTableTraining)

@@ -15,6 +15,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
+    StepSize,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import OWN, Method, Start, placed
@@ -46,9 +47,9 @@ class FedNCFConfig(Settings, section="algorithm"):
     rank: Count = 32
     hidden: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.5
-    user_learning_rate: Positive = 5.0
-    item_learning_rate: Positive = 1000.0
+    learning_rate: StepSize = 0.5
+    user_learning_rate: StepSize = 5.0
+    item_learning_rate: StepSize = 1000.0
     init_scale: Positive = 0.1
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 

@@ -19,6 +19,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
+    StepSize,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
@@ -27,7 +28,7 @@ from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
-from secure_fedrec.settings import Count, NonNegative, Positive, Rounds, Settings
+from secure_fedrec.settings import Count, NonNegative, Rounds, Settings
 from secure_fedrec.streams import Streams
 
 
@@ -50,8 +51,8 @@ class FedRAPConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.5
-    item_learning_rate: Positive = 200.0
+    learning_rate: StepSize = 0.5
+    item_learning_rate: StepSize = 200.0
     independence: NonNegative = 0.1
     sparsity: NonNegative = 0.1
     weight_decay: NonNegative = 1e-4

@@ -12,10 +12,13 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.settings import Count, NonNegative, Rate, Settings, Unit
+from secure_fedrec.settings import Count, NonNegative, Rate, Settings, Unit, Within
 
 SingleArray: TypeAlias = npt.NDArray[np.float32]
 """Reals of a model on a client."""
+
+StepSize: TypeAlias = Annotated[float, Within(least=2.0**-24)]
+"""Methods divide by it in single precision, where the least factor on it must not make it 0."""
 
 
 class ItemTableTraining(Settings, section="local"):

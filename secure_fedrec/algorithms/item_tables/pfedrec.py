@@ -16,6 +16,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
+    StepSize,
     cross_entropy,
     errors_of,
     tails,
@@ -46,7 +47,7 @@ class PFedRecConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.1
+    learning_rate: StepSize = 0.1
     item_scale: Positive = 80.0
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
