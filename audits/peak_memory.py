@@ -5,26 +5,48 @@ import resource
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic, thread_time
 
 _KIB = 1024
+_LOOK_EVERY, _LOOK_SHARE = 0.5, 50
+"""From one look to the next: seconds, at least, and times what the last one cost, as the system
+goes through every page."""
+
 _LARGEST_TOGETHER: dict[int, int] = {}
 """By process: one that is forked begins with what its parent knew."""
+
+_due = 0.0
+"""When the next look may be, of ``monotonic``."""
 
 
 def peak_bytes() -> int:
     """The most that this process has held so far, or it and its workers together.
 
-    What forked processes share counts once. Workers are looked at every now and then (``look_at``),
-    the more seldom the more they hold, so that a peak of a moment may be missed.
+    What forked processes share counts once. Workers are looked at every half second, more seldom
+    the more they hold, so that a peak of a moment may be missed (``look_at``).
     """
     return max(_own_peak(), _LARGEST_TOGETHER.get(os.getpid(), 0))
 
 
 def look_at(workers: Iterable[int]) -> None:
-    """Take note of what this process and its workers, by number, hold now."""
-    shares = [_figure(f"{each}/smaps_rollup", "Pss") for each in ("self", *workers)]
-    held, ours = sum(share or 0 for share in shares), os.getpid()
+    """Take note of what this process and its workers, by number, hold now.
+
+    Nothing is done where the last look was a moment ago, whoever the workers were then.
+    """
+    global _due  # noqa: PLW0603 - of the process, like what was found
+    if monotonic() < _due:
+        return
+    begun, ours = thread_time(), os.getpid()
+    held = sum(map(_held, ("self", *workers)))
     _LARGEST_TOGETHER[ours] = max(_LARGEST_TOGETHER.get(ours, 0), held)
+    _due = monotonic() + max(_LOOK_EVERY, _LOOK_SHARE * (thread_time() - begun))
+
+
+def _held(process: int | str) -> int:
+    share = _figure(f"{process}/smaps_rollup", "Pss")
+    if share is None:  # an old system: what is shared counts for everybody
+        share = _figure(f"{process}/status", "VmRSS")
+    return share or 0
 
 
 def _own_peak() -> int:

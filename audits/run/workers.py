@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from audits.peak_memory import look_at
@@ -25,9 +24,8 @@ Result = TypeVar("Result")
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
-_LOOK_EVERY, _LOOK_SHARE = 0.5, 50
-"""From one look at the memory of all to the next: seconds, at least, and durations of the last, as
-the system goes through every page."""
+_LOOK_EVERY = 0.5
+"""Seconds from one look at the memory of all to the next, at most, unless they cost too much."""
 
 
 def shared_out(
@@ -139,14 +137,12 @@ def _collected(
     crew: Sequence[_Worker[Result]], order: Sequence[int], done: Callable[[int, Result], object]
 ) -> list[Result]:
     found: dict[int, Any] = {}
-    ungiven, due = iter(order), 0.0
+    ungiven = iter(order)
     for worker, number in zip(crew, ungiven, strict=False):
         worker.give(number)
     while len(found) < len(order):
         ready = wait([worker.pipe for worker in crew], timeout=_LOOK_EVERY)
-        if (begun := monotonic()) >= due:
-            look_at(worker.pid for worker in crew)
-            due = begun + max(_LOOK_EVERY, _LOOK_SHARE * (monotonic() - begun))
+        look_at(worker.pid for worker in crew)
         for worker in (each for each in crew if each.pipe in ready):
             number, found[number], error = worker.received()
             if error is not None:

@@ -1,6 +1,7 @@
 """What a report says a run cost: everything that travelled, and how that is known."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from audits import peak_memory
 from audits.peak_memory import peak_bytes
 from audits.report import report_schema
 
@@ -108,6 +110,36 @@ print(peak_bytes() / 1e6)
     assert before == pytest.approx(alone, abs=25)
     assert three - before == pytest.approx(240, abs=60)
     assert told("starts", "-c", program, "1") == pytest.approx([alone, one], abs=25)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells it")
+def test_looks_at_memory_wait_for_each_other_and_do_without_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by attacking: every crew began with a look, and old systems counted nothing."""
+    clock, asked, figure = [100.0], list[str](), peak_memory._figure
+
+    def without_shares(name: str, key: str) -> int | None:
+        asked.append(name)
+        return None if key == "Pss" else figure(name, key)
+
+    monkeypatch.setattr(peak_memory, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(peak_memory, "_due", 0.0)
+    monkeypatch.setattr(peak_memory, "_figure", without_shares)
+    monkeypatch.setattr(peak_memory, "_LARGEST_TOGETHER", {})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        for _ in range(20):  # crews of a moment
+            peak_memory.look_at([other.pid, 2**22 + 1])
+        other.communicate(b"\n")
+    assert len(asked) == 6
+    together = peak_memory._LARGEST_TOGETHER[os.getpid()]
+    assert together > figure("self/status", "VmRSS") * 0.9
+    clock[0] += 0.49
+    peak_memory.look_at([])
+    assert len(asked) == 6
+    clock[0] += 60.0
+    peak_memory.look_at([])
+    assert len(asked) == 8
 
 
 def test_an_audit_tells_what_it_held(cost_of: Callable[..., Any]) -> None:
