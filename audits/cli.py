@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 
-from audits.terminal import spoken_streams
+from audits.terminal import say, spoken_streams
 
 EXIT_INTERNAL = 4
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -144,11 +144,8 @@ def _open_streams() -> None:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    """Say a warning in a line above the bars: where in the code it arose helps no user."""
-    bar = getattr(sys.modules.get("tqdm"), "tqdm", None)  # none yet while it is imported
-    bars = contextlib.nullcontext() if bar is None else bar.external_write_mode(sys.stderr)
-    with contextlib.suppress(OSError), bars:
-        print(f"secure-fedrec: {' '.join(str(message).split())}", file=sys.stderr)
+    """Say a warning in a line: where in the code it arose helps no user."""
+    say(f"secure-fedrec: {' '.join(str(message).split())}")
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

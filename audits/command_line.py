@@ -90,6 +90,8 @@ def run(parsed: argparse.Namespace) -> int:
         return code
     except _MENDABLE as refused:
         return _refuse(str(refused), *getattr(refused, "__notes__", ()))
+    except MemoryError as full:
+        return _refuse(f"there is too little memory for this ({full or 'none is left'})")
     except OSError as failure:
         if failure.errno not in _SURROUNDINGS:
             raise

@@ -37,12 +37,12 @@ def look_at(workers: Iterable[int]) -> None:
     if monotonic() < _due:
         return
     begun, ours = thread_time(), os.getpid()
-    held = sum(map(_held, ("self", *workers)))
+    held = sum(_held(str(each)) for each in ("self", *workers))
     _LARGEST_TOGETHER[ours] = max(_LARGEST_TOGETHER.get(ours, 0), held)
     _due = monotonic() + max(_LOOK_EVERY, _LOOK_SHARE * (thread_time() - begun))
 
 
-def _held(process: int | str) -> int:
+def _held(process: str) -> int:
     share = _figure(f"{process}/smaps_rollup", "Pss")
     if share is None:  # an old system: what is shared counts for everybody
         share = _figure(f"{process}/status", "VmRSS")

@@ -44,6 +44,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
     """Run what is missing, print the tables, draw the figures."""
     read_paper(arguments.paper)  # refuses what is no paper
     _refuse_foreign_options(arguments)
+    if arguments.out.exists() and not arguments.out.is_dir():  # found after hours otherwise
+        raise ConfigError("--out", str(arguments.out), "is no folder")
     entry = entries()[arguments.paper]
     result, lines = entry.load()(arguments)
     apart = [each.name for each in entry.options if each.apart and _given(arguments, each)]

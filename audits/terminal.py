@@ -6,7 +6,8 @@ that no ``print`` has to think of it.
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from threading import RLock
 from typing import Any, Final
 
 _CONTROLS: Final = (
@@ -49,3 +50,36 @@ def spoken_streams() -> Iterator[None]:
     err: Any = Spoken(sys.stderr)
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+def say(line: str) -> None:
+    """Print a line on standard error, above the progress bars that are shown there."""
+    bars = _bars()
+    with suppress(OSError):
+        if bars is None:
+            print(line, file=sys.stderr)
+        elif _LEFT:
+            for bar in list(bars._instances):
+                bar.clear(nolock=True)  # whose they are draws them again
+            print(line, file=sys.stderr)
+        else:
+            with bars.external_write_mode(sys.stderr):
+                print(line, file=sys.stderr)
+
+
+def leave_bars() -> None:
+    """Leave the bars to the process that this one was forked from.
+
+    They share a lock, which whoever is killed with it would keep: all would wait for it for ever.
+    """
+    _LEFT.append(True)
+    if (bars := _bars()) is not None:
+        bars.set_lock(RLock())
+
+
+_LEFT: Final[list[bool]] = []
+"""Whether the bars are another process's."""
+
+
+def _bars() -> Any:
+    return getattr(sys.modules.get("tqdm"), "tqdm", None)  # none yet while it is imported

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from audits.peak_memory import look_at
+from audits.terminal import leave_bars
 from secure_fedrec.core.allocator import return_freed_memory
 from secure_fedrec.errors import HostError
 
@@ -165,6 +166,7 @@ def _serve(
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+    leave_bars()
     for other in ours:
         other.close()
     gc.freeze()  # to look through what was inherited would copy it

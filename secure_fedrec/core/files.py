@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
+from errno import ELOOP
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ def replace_file(
         with path.open("wb") as stream:
             write(stream.write)
         return
-    place = path.resolve()
+    try:
+        place = path.resolve()
+    except RuntimeError:  # links that lead to themselves
+        raise OSError(ELOOP, os.strerror(ELOOP), str(path)) from None
     temporary = place.with_name(place.name + ".part")
     try:
         mode = 0o600 if private else 0o666

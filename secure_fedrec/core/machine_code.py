@@ -9,7 +9,8 @@ files. Code that is loaded is run: a folder that anybody else may write is never
 
 The compiler takes its cache of a loop for good as long as the loop's own file is as it was. But the
 code of a loop holds that of the loops it calls and the constants it names, wherever these stand, so
-that all of them are asked here: after an update, old code would give old bits without a word.
+that all of them are asked here: after an update, old code would give old bits without a word. What
+this process has imported is asked, not the files, which may have been updated since.
 """
 
 import contextlib
@@ -18,18 +19,20 @@ import os
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from functools import cache, cached_property, update_wrapper
+from collections.abc import Callable, Iterable, Iterator
+from enum import EnumType
+from functools import cache, cached_property, singledispatch, update_wrapper
 from hashlib import sha256
 from pathlib import Path
 from time import process_time
-from types import CodeType
+from types import CodeType, EllipsisType, ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 _ROOT: Final = Path(__file__).parents[2]
-_FROZEN: Final = (bool, int, float, complex, str, bytes, tuple, np.generic)
+_KNOWN: Final = frozenset(("builtins", "cmath", "math", "numba", "numpy", "operator", "typing"))
+"""Packages whose functions are what their names and versions say."""
 
 
 class Late:
@@ -77,56 +80,145 @@ def compile_cached(loop: Callable[..., object]) -> Any:
     from numba import njit  # noqa: PLC0415
     from numba.core import config  # noqa: PLC0415
 
-    with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-        return _forgiving(njit(cache=True, nogil=True)(loop), follows_from(loop))
-    if folder := _own_folder():
-        config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-        return _forgiving(njit(cache=True, nogil=True)(loop), follows_from(loop))
+    if (stamp := follows_from(loop)) is not None:
+        with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
+            return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
+        if folder := _own_folder():
+            config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+            return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
     return njit(nogil=True)(loop)
 
 
-def follows_from(loop: Callable[..., object]) -> str:
-    """Digest of what the machine code of a loop follows from.
+def follows_from(loop: Callable[..., object]) -> str | None:
+    """Digest of what the machine code of a loop follows from; None where that cannot be told.
 
-    That is its source and that of all loops that it calls, the constants that they name, and the
-    fields of the tuples that they are given or make, and of tuples in these. What is reached as a
-    module's attribute, or through a closure, is not asked: loops name what they use.
+    That is its bytecode, and that of all loops that it calls, and all that they name: constants,
+    arrays, fields of tuples that they make. (What is given to a loop is part of the name of its
+    code: ``_fields``.) Of other packages it takes NumPy's and the compiler's functions for what
+    their versions say; a loop that names anything else, as an object or a module of this package,
+    is compiled anew in every process.
     """
-    digest, seen = sha256(), set[Callable[..., object]]()
+    digest, seen = sha256(np.__version__.encode()), set[Callable[..., object]]()
     ahead: list[Any] = [loop]
     while ahead:
         each = ahead.pop()
         if each in seen:
             continue
         seen.add(each)
-        digest.update(_source(Path(each.__code__.co_filename)))
         named = {name: each.__globals__.get(name) for name in sorted(_names(each.__code__))}
-        for name, value in [*named.items(), *each.__annotations__.items()]:
-            if isinstance(value, Late):
-                ahead.append(value.like)
-            elif isinstance(value, np.ndarray):
-                digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
-            elif isinstance(value, _FROZEN):
-                digest.update(f"{name} = {value!r}".encode())
-            elif hasattr(value, "_fields"):
-                digest.update(f"{name}: {_fields(value)}".encode())
-            elif value is None and name.startswith("secure_fedrec."):  # imported inside
-                digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
+        held = {name: cell.cell_contents for name, cell in _cells(each)}
+        defaults = each.__defaults__, tuple((each.__kwdefaults__ or {}).items())
+        try:
+            digest.update(repr(_told(each.__code__, ahead)).encode())
+            digest.update(repr(_told(defaults, ahead)).encode())
+            for name, value in (*named.items(), *held.items()):
+                digest.update(repr((name, _told(value, ahead))).encode())
+                if value is None and name.startswith("secure_fedrec."):  # imported inside
+                    digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
+        except _UntoldError:
+            return None
     return digest.hexdigest()
 
 
-def _fields(kind: Any) -> list[Any]:
-    """Names of a tuple's fields, in order, each with those of the tuple that it holds."""
-    held = kind.__annotations__
-    return [
-        (name, _fields(held[name]) if hasattr(held.get(name), "_fields") else "")
-        for name in kind._fields
-    ]
+class _UntoldError(Exception):
+    """Nothing is known that a value's part in machine code follows from."""
+
+
+@singledispatch
+def _told(value: Any, ahead: list[Any]) -> object:
+    """What stands for a value in a digest: equal for values that compile to equal code.
+
+    Args:
+        value: a global of a loop, or a part of one.
+        ahead: gets the functions that the loop calls.
+    """
+    if (called := getattr(value, "py_func", None)) is not None:
+        ahead.append(called)
+        return "loop", called.__module__, called.__qualname__
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    if str(home).split(".")[0] not in _KNOWN:
+        raise _UntoldError
+    return home, getattr(value, "__qualname__", repr(value))
+
+
+@_told.register
+def _(value: Late, ahead: list[Any]) -> object:
+    ahead.append(value.like)
+    return "loop", value.like.__module__, value.like.__qualname__
+
+
+@_told.register
+def _(value: CodeType, ahead: list[Any]) -> object:
+    parts = value.co_code, value.co_names, value.co_varnames, value.co_flags, value.co_argcount
+    return *parts, _told(value.co_consts, ahead)
+
+
+@_told.register
+def _(value: bool | int | float | complex | str | bytes | None, _: list[Any]) -> object:
+    return type(value).__name__, repr(value)
+
+
+@_told.register
+def _(value: slice | range | EllipsisType | np.ufunc, _: list[Any]) -> object:
+    return type(value).__name__, repr(value)
+
+
+@_told.register
+def _(value: tuple, ahead: list[Any]) -> object:  # type: ignore[type-arg]
+    held = [_told(each, ahead) for each in value]
+    return type(value).__name__, getattr(value, "_fields", ()), held
+
+
+@_told.register
+def _(value: frozenset, ahead: list[Any]) -> object:  # type: ignore[type-arg]
+    return sorted(repr(_told(each, ahead)) for each in value)
+
+
+@_told.register
+def _(value: np.ndarray | np.generic, _: list[Any]) -> object:
+    if value.dtype.hasobject:
+        raise _UntoldError
+    layout = str(value.dtype), value.shape, value.strides
+    return type(value).__name__, layout, value.tobytes()
+
+
+@_told.register
+def _(value: np.dtype, _: list[Any]) -> object:
+    return type(value).__name__, str(value)
+
+
+@_told.register
+def _(value: type, ahead: list[Any]) -> object:
+    if issubclass(value, tuple) and hasattr(value, "_fields"):
+        return value.__qualname__, value._fields
+    return _told.dispatch(object)(value, ahead)
+
+
+@_told.register
+def _(value: EnumType, ahead: list[Any]) -> object:
+    members: list[Any] = list(value)
+    return value.__qualname__, [(each.name, _told(each.value, ahead)) for each in members]
 
 
 def _names(code: CodeType) -> set[str]:
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return set(code.co_names).union(*map(_names, inner))
+
+
+def _cells(function: Any) -> Iterator[tuple[str, Any]]:
+    return zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+
+
+def _fields(kinds: Iterable[Any]) -> tuple[Any, ...]:
+    """Names of the fields of tuples among the compiler's types, which its own names leave out."""
+    from numba.core.types import BaseTuple, Optional  # noqa: PLC0415
+
+    told = []
+    for kind in kinds:
+        tupled = isinstance(kind, BaseTuple)
+        held = kind if tupled else [kind.type] if isinstance(kind, Optional) else []
+        told.append((getattr(kind, "fields", ()) if tupled else (), _fields(held)))
+    return tuple(told)
 
 
 @cache
@@ -174,7 +266,11 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
     """
     kept = compiled._cache
     kept._cache_file._source_stamp = (kept._cache_file._source_stamp, stamp)
-    save, load = kept.save_overload, kept.load_overload
+    save, load, index_key = kept.save_overload, kept.load_overload, kept._index_key
+
+    def with_fields(signature: Any, codegen: Any) -> tuple[Any, ...]:
+        fields = _fields(getattr(signature, "args", signature))
+        return *index_key(signature, codegen), fields
 
     def save_overload(signature: Any, data: Any) -> None:
         try:
@@ -193,6 +289,7 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
         return None
 
     kept.save_overload, kept.load_overload = save_overload, load_overload
+    kept._index_key = with_fields
     return compiled
 
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, TypeAlias, TypeVar
@@ -31,6 +32,7 @@ FINGERPRINT: Final = "data_fingerprint"
 
 _SO_FAR: Final = "study-so-far"
 _KEPT: Final = "study-kept."
+_PATIENCE: Final = 1000  # folders that others take away, one after the other
 
 Made = TypeVar("Made")
 
@@ -121,6 +123,9 @@ def once(path: Path, read: Callable[[], Made | None], make: Callable[[], Made]) 
     """
     found = read()
     if found is not None:
+        if any(each.exists() for each in _beside(path)):  # its maker was killed at the very end
+            with suppress(DataError), _alone(path):
+                forget(path)
         return found
     with _alone(path):
         return read() or make()
@@ -131,15 +136,15 @@ def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
     from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
 
-    beside = path.with_suffix(".lock")
+    _, beside = _beside(path)
     with _folder_made(path.parent) as make_folder:
         try:
-            while True:
+            for attempt in count():
                 make_folder()
                 try:
                     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
                 except FileNotFoundError:
-                    if path.parent.exists():
+                    if attempt > _PATIENCE:
                         raise
                     continue  # who could not begin has just taken the folder away
                 flock(descriptor, LOCK_EX)
@@ -171,6 +176,11 @@ def _folder_made(folder: Path) -> Iterator[Callable[[], None]]:
         for each in ours:
             with suppress(OSError):  # there is something in it, as there should be
                 each.rmdir()
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """What lies beside a study while it is made: its checkpoint, its lock."""
+    return path.with_suffix(".checkpoint"), path.with_suffix(".lock")
 
 
 def _names(path: Path, descriptor: int) -> bool:
@@ -208,7 +218,7 @@ def train(
         DataError: the checkpoint cannot be written.
         CheckpointError: what lies there is of another training.
     """
-    beside, begun = path.with_suffix(".checkpoint"), perf_counter()
+    (beside, _), begun = _beside(path), perf_counter()
     _go_on(engine, beside, run_id, record)
     spent, rounds = record.seconds, engine.algorithm.rounds
     told = on_round or (lambda: None)
@@ -227,7 +237,8 @@ def train(
 
 def forget(path: Path) -> None:
     """Take the checkpoint away: the report at ``path`` is written."""
-    path.with_suffix(".checkpoint").unlink(missing_ok=True)
+    checkpoint, _ = _beside(path)
+    checkpoint.unlink(missing_ok=True)
 
 
 def keep(

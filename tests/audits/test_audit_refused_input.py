@@ -51,6 +51,20 @@ def test_a_line_end_in_a_key_makes_no_second_line(refusal: Refusal, tmp_path: Pa
     assert refusal("audit", config, "--out", tmp_path / "run").startswith("two lines = 1: unknown")
 
 
+def test_too_little_memory_is_one_line(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by attacking: 99,999,999,999 clients ended within an internal error."""
+
+    def allocate(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 745. GiB")
+
+    monkeypatch.setattr("audits.commands.load_dataset", allocate)
+    assert refusal("check", write_config(small)) == (
+        "there is too little memory for this (Unable to allocate 745. GiB)"
+    )
+
+
 def test_a_missing_data_set_says_where_it_was_sought_and_how_to_get_it(
     refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path, out: Path
 ) -> None:

@@ -206,12 +206,25 @@ def test_tables_are_selected() -> None:
         ["furl", "--quick", "--variants"],
         ["hpfl", "--quick", "--task", "stickers"],
         ["hpfl", "--quick", "--no-run"],
+        ["fed3cr", "--quick", "--table", "3", "--method", "fedmf"],
+        ["fed3cr", "--quick", "--figure", "6", "--method", "pfedrec", "--method", "lightgcn"],
     ],
 )
 def test_bad_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["reproduce", *words, "--out", str(tmp_path), "--quiet"]) == 2
     assert "secure-fedrec:" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_file_in_the_place_of_the_folder_is_found_before_anything_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by attacking: it was found when all studies had been run."""
+    (tmp_path / "out").touch()
+    words = ["reproduce", "hpfl", "--quick", "--results", str(tmp_path)]
+    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
 
 def test_missing_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,12 @@
 """Attacks that several processes share: the same results, and an end that is clean."""
 
+import io
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -10,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tqdm import tqdm
 
 from audits.commands import _recorded_truth
 from audits.config.audit import parse_config
@@ -62,6 +67,50 @@ def test_a_worker_that_is_killed_is_named_and_nobody_is_left() -> None:
     with pytest.raises(HostError, match=r"a worker was killed \(exit code -9\)"):
         shared_out(work, 8, workers=2)
     assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_is_killed_while_it_draws_leaves_the_bars_to_be_drawn() -> None:
+    """Found by attacking: it kept the lock that all bars share, and the next one waited for it."""
+    lock: Any = tqdm.get_lock()  # type: ignore[no-untyped-call]
+
+    def work(number: int) -> int:
+        own: Any = tqdm.get_lock()  # type: ignore[no-untyped-call]
+        own.acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    with tqdm(total=2, file=io.StringIO()):
+        with pytest.raises(HostError, match=r"a worker was killed \(exit code -9\)"):
+            shared_out(work, 2, workers=2)
+        for each in lock.locks:
+            assert each.acquire(timeout=5)
+            each.release()
+
+
+def test_warnings_of_workers_stand_above_the_bar_which_is_drawn_as_it_is() -> None:
+    """Found by attacking: a worker drew it again as it was when the worker began."""
+    program = """
+import sys, warnings
+from tqdm import tqdm
+from audits import cli
+from audits.run.workers import shared_out
+sys.argv = ["secure-fedrec", "explain"]
+cli.main()
+def work(number):
+    warnings.warn(f"item {number}", RuntimeWarning)
+with tqdm(total=9, initial=3, desc="items", mininterval=0) as bar:
+    shared_out(work, 6, workers=2, done=lambda *_: bar.update())
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
+    )
+    shown = ended.stderr.decode()
+    lines = [line.split("\r")[-1] for line in shown.split("\n")]
+    told = {line for line in lines if "secure" in line}
+    assert told == {f"secure-fedrec: item {number}" for number in range(6)}
+    counts = [int(each) for each in re.findall(r"(\d)/9", shown)]
+    assert counts == sorted(counts)
+    assert counts[-1] == 9
 
 
 def test_a_worker_that_is_killed_while_it_waits_is_named_as_well() -> None:

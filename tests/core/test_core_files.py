@@ -2,6 +2,7 @@
 
 import os
 import threading
+from errno import ELOOP
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,11 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         replace_file(tmp_path, b"content")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_itself_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    with pytest.raises(OSError, match="loop") as refused:
+        replace_file(path, b"")
+    assert refused.value.errno == ELOOP

@@ -26,6 +26,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
+from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, once, require_one_source
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
@@ -141,12 +142,24 @@ def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None
         run_study(DATA, config("pfedrec"), path)
 
 
-def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+def test_a_report_without_format_is_refused(tmp_path: Path) -> None:
+    """Found by attacking: such files were taken as they were, and the command ended within one."""
     path = tmp_path / "study.json"
     report = run_study(DATA, config("pfedrec"), path)
-    del report["format"]  # it had neither that nor a digest
-    path.write_text(json.dumps(report))
+    for left in (("study",), tuple(set(report) - {"format"})):
+        path.write_text(json.dumps({name: report[name] for name in left}))
+        with pytest.raises(DataError, match="is no study of format"):
+            run_study(DATA, config("pfedrec"), path)
+
+
+@pytest.mark.parametrize("left", [".checkpoint", ".lock"])
+def test_what_a_kill_at_the_very_end_left_is_taken_away(left: str, tmp_path: Path) -> None:
+    """Found by attacking: the report was written, and nobody looked beside it any more."""
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config("pfedrec"), path)
+    path.with_suffix(left).write_bytes(b"rest")
     assert run_study(DATA, config("pfedrec"), path) == report
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
 
 
 def test_warm_figures_are_of_items_that_somebody_trains_on(tmp_path: Path) -> None:
@@ -188,8 +201,8 @@ def test_a_study_of_other_data_is_refused(tmp_path: Path) -> None:
     other = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=3)), None)
     with pytest.raises(DataError, match="of other data of that name"):
         run_study(other, wanted, path)
-    earlier = {name: each for name, each in report.items() if name not in (FINGERPRINT, "format")}
-    path.write_text(json.dumps(earlier))
+    earlier = {name: each for name, each in report.items() if name != FINGERPRINT}
+    write_files(path, earlier, read_npz(path.with_suffix(".npz")))
     assert run_study(other, wanted, path) == earlier  # an earlier release did not say
 
 

@@ -31,7 +31,7 @@ from audits.reproduction.fed3cr.tables import (
     transfer_table,
 )
 from audits.reproduction.parts import Parts, wanted_parts
-from secure_fedrec.errors import DataError
+from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.fed3cr.methods import METHODS, PLUG_IN
 
 _STAND_IN = "NOT ITS DATA: generated interactions in their place, a few rounds"
@@ -56,6 +56,9 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
     places = paper.places(arguments.data, arguments.protocol)
     library = Library(StudySource(paper=paper, **StudySource.options(arguments)), arguments.seeds)
     methods = {place: _methods(paper, parts, place, arguments.method) for place in places}
+    for name in arguments.method or ():
+        if not any(name in each for each in methods.values()):
+            raise ConfigError("--method", name, "is in none of the tables and figures asked for")
     library.fetch_methods(places, methods)
     if not library.studies:
         raise DataError(library.source.folder, "holds no study of Fed3CR that is needed")
