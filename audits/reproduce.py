@@ -47,9 +47,13 @@ def reproduce(arguments: argparse.Namespace) -> int:
     if arguments.out.exists() and not arguments.out.is_dir():  # found after hours otherwise
         raise ConfigError("--out", str(arguments.out), "is no folder")
     entry = entries()[arguments.paper]
-    result, lines = entry.load()(arguments)
     apart = [each.name for each in entry.options if each.apart and _given(arguments, each)]
-    stem, as_json = "-".join([arguments.paper, *apart]), json.dumps(result, indent=2)
+    stem = "-".join([arguments.paper, *apart])
+    for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):
+        if path.is_dir():
+            raise ConfigError("--out", str(path), "is a folder, where a file is to be written")
+    result, lines = entry.load()(arguments)
+    as_json = json.dumps(result, indent=2)
     write_text(arguments.out / f"{stem}.json", as_json)
     write_text(arguments.out / f"{stem}.txt", "\n".join(lines) + "\n")
     print(as_json if arguments.json else "\n".join(lines))

@@ -7,6 +7,7 @@ that no ``print`` has to think of it.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from shutil import get_terminal_size
 from threading import RLock
 from typing import Any, Final
 
@@ -57,14 +58,14 @@ def say(line: str) -> None:
     bars = _bars()
     with suppress(OSError):
         if bars is None:
-            print(line, file=sys.stderr)
-        elif _LEFT:
-            for bar in list(bars._instances):
-                bar.clear(nolock=True)  # whose they are draws them again
-            print(line, file=sys.stderr)
-        else:
+            sys.stderr.write(f"{line}\n")
+        elif not _LEFT:
             with bars.external_write_mode(sys.stderr):
-                print(line, file=sys.stderr)
+                sys.stderr.write(f"{line}\n")
+        elif all(bar.disable for bar in list(bars._instances)):
+            sys.stderr.write(f"{line}\n")
+        else:  # over the bar, in one piece: whose it is draws it again, at any moment
+            sys.stderr.write(f"\r{line.ljust(get_terminal_size().columns - 1)}\n")
 
 
 def leave_bars() -> None:

@@ -17,16 +17,18 @@ import contextlib
 import mmap
 import os
 import stat
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from enum import EnumType
+from enum import Enum, EnumType
 from functools import cache, cached_property, singledispatch, update_wrapper
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from time import process_time
 from types import CodeType, EllipsisType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -85,7 +87,8 @@ def compile_cached(loop: Callable[..., object]) -> Any:
             return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
         if folder := _own_folder():
             config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-            return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
+            with contextlib.suppress(RuntimeError):  # nor the loop's file
+                return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
     return njit(nogil=True)(loop)
 
 
@@ -98,21 +101,17 @@ def follows_from(loop: Callable[..., object]) -> str | None:
     their versions say; a loop that names anything else, as an object or a module of this package,
     is compiled anew in every process.
     """
-    digest, seen = sha256(np.__version__.encode()), set[Callable[..., object]]()
-    ahead: list[Any] = [loop]
-    while ahead:
-        each = ahead.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        named = {name: each.__globals__.get(name) for name in sorted(_names(each.__code__))}
-        held = {name: cell.cell_contents for name, cell in _cells(each)}
-        defaults = each.__defaults__, tuple((each.__kwdefaults__ or {}).items())
+    digest, called = sha256(np.__version__.encode()), [loop]
+    for each in called:  # which grows
+        function: Any = each
+        named = {name: function.__globals__.get(name) for name in sorted(_names(function.__code__))}
+        held = {name: cell.cell_contents for name, cell in _cells(function)}
+        defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
         try:
-            digest.update(repr(_told(each.__code__, ahead)).encode())
-            digest.update(repr(_told(defaults, ahead)).encode())
+            digest.update(repr(_told(function.__code__, called)).encode())
+            digest.update(repr(_told(defaults, called)).encode())
             for name, value in (*named.items(), *held.items()):
-                digest.update(repr((name, _told(value, ahead))).encode())
+                digest.update(repr((name, _told(value, called))).encode())
                 if value is None and name.startswith("secure_fedrec."):  # imported inside
                     digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
         except _UntoldError:
@@ -124,58 +123,66 @@ class _UntoldError(Exception):
     """Nothing is known that a value's part in machine code follows from."""
 
 
+_Called: TypeAlias = list[Callable[..., object]]
+"""Loops whose code is part of that of another, each once."""
+
+
 @singledispatch
-def _told(value: Any, ahead: list[Any]) -> object:
+def _told(value: Any, _: _Called) -> object:
     """What stands for a value in a digest: equal for values that compile to equal code.
 
     Args:
         value: a global of a loop, or a part of one.
-        ahead: gets the functions that the loop calls.
+        called: gets the loops that it calls.
     """
-    if (called := getattr(value, "py_func", None)) is not None:
-        ahead.append(called)
-        return "loop", called.__module__, called.__qualname__
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    if str(home).split(".")[0] not in _KNOWN:
+    name = home if isinstance(value, ModuleType) else getattr(value, "__qualname__", None)
+    if str(home).split(".")[0] not in _KNOWN or name is None:
         raise _UntoldError
-    return home, getattr(value, "__qualname__", repr(value))
+    return home, name
 
 
 @_told.register
-def _(value: Late, ahead: list[Any]) -> object:
-    ahead.append(value.like)
-    return "loop", value.like.__module__, value.like.__qualname__
+def _(value: Late, called: _Called) -> object:
+    if value.like not in called:
+        called.append(value.like)
+    return "loop", called.index(value.like)
 
 
 @_told.register
-def _(value: CodeType, ahead: list[Any]) -> object:
+def _(value: CodeType, called: _Called) -> object:
     parts = value.co_code, value.co_names, value.co_varnames, value.co_flags, value.co_argcount
-    return *parts, _told(value.co_consts, ahead)
+    return *parts, value.co_exceptiontable, _told(value.co_consts, called)
 
 
 @_told.register
-def _(value: bool | int | float | complex | str | bytes | None, _: list[Any]) -> object:
+def _(value: bool | int | str | bytes | None, _: _Called) -> object:
     return type(value).__name__, repr(value)
 
 
 @_told.register
-def _(value: slice | range | EllipsisType | np.ufunc, _: list[Any]) -> object:
+def _(value: float | complex, _: _Called) -> object:  # not all that are none look alike
+    return type(value).__name__, struct.pack("<2d", value.real, value.imag)
+
+
+@_told.register
+def _(value: slice | range | EllipsisType | np.ufunc, _: _Called) -> object:
     return type(value).__name__, repr(value)
 
 
 @_told.register
-def _(value: tuple, ahead: list[Any]) -> object:  # type: ignore[type-arg]
-    held = [_told(each, ahead) for each in value]
+def _(value: tuple, called: _Called) -> object:  # type: ignore[type-arg]
+    held = [_told(each, called) for each in value]
     return type(value).__name__, getattr(value, "_fields", ()), held
 
 
 @_told.register
-def _(value: frozenset, ahead: list[Any]) -> object:  # type: ignore[type-arg]
-    return sorted(repr(_told(each, ahead)) for each in value)
+def _(value: frozenset, called: _Called) -> object:  # type: ignore[type-arg]
+    return sorted(repr(_told(each, called)) for each in value)
 
 
 @_told.register
-def _(value: np.ndarray | np.generic, _: list[Any]) -> object:
+def _(value: np.ndarray | np.generic, _: _Called) -> object:
     if value.dtype.hasobject:
         raise _UntoldError
     layout = str(value.dtype), value.shape, value.strides
@@ -183,21 +190,26 @@ def _(value: np.ndarray | np.generic, _: list[Any]) -> object:
 
 
 @_told.register
-def _(value: np.dtype, _: list[Any]) -> object:
+def _(value: np.dtype, _: _Called) -> object:
     return type(value).__name__, str(value)
 
 
 @_told.register
-def _(value: type, ahead: list[Any]) -> object:
+def _(value: type, called: _Called) -> object:
     if issubclass(value, tuple) and hasattr(value, "_fields"):
         return value.__qualname__, value._fields
-    return _told.dispatch(object)(value, ahead)
+    return _told.dispatch(object)(value, called)
 
 
 @_told.register
-def _(value: EnumType, ahead: list[Any]) -> object:
-    members: list[Any] = list(value)
-    return value.__qualname__, [(each.name, _told(each.value, ahead)) for each in members]
+def _(value: EnumType, called: _Called) -> object:
+    members: dict[str, Any] = dict(value.__members__)  # other names of one included
+    return value.__qualname__, [(each, _told(members[each], called)) for each in members]
+
+
+@_told.register
+def _(value: Enum, called: _Called) -> object:
+    return type(value).__qualname__, value.name, _told(value.value, called)
 
 
 def _names(code: CodeType) -> set[str]:
@@ -210,15 +222,19 @@ def _cells(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(kinds: Iterable[Any]) -> tuple[Any, ...]:
-    """Names of the fields of tuples among the compiler's types, which its own names leave out."""
-    from numba.core.types import BaseTuple, Optional  # noqa: PLC0415
+    """Names of the fields of tuples in the compiler's types, which its own names leave out."""
+    from numba.core.types import BaseTuple, Type  # noqa: PLC0415
 
     told = []
     for kind in kinds:
-        tupled = isinstance(kind, BaseTuple)
-        held = kind if tupled else [kind.type] if isinstance(kind, Optional) else []
-        told.append((getattr(kind, "fields", ()) if tupled else (), _fields(held)))
+        parts = [each for value in vars(kind).values() for each in _several(value)]
+        fields = getattr(kind, "fields", ()) if isinstance(kind, BaseTuple) else ()
+        told.append((fields, _fields(each for each in parts if isinstance(each, Type))))
     return tuple(told)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 @cache
@@ -257,15 +273,44 @@ def clock_without_compiling() -> Iterator[Callable[[], float]]:
         event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
 
 
+def _cache_file(kept: Any, stamp: str) -> Any:
+    """Files of a loop's code: of other names for another stamp, and for every signature.
+
+    The compiler numbers its files, so that two processes, or one that is killed, could put the code
+    of one stamp or signature under the name of another. Code is written before it is listed.
+    """
+    from numba import __version__  # noqa: PLC0415
+    from numba.core.caching import IndexDataCacheFile  # noqa: PLC0415
+
+    class CacheFile(IndexDataCacheFile):
+        """Its parts are the compiler's."""
+
+        def save(self, key: Any, data: Any) -> None:
+            files: Any = self
+            name = files._data_name(int(sha256(repr(key).encode()).hexdigest()[:16], 16))
+            files._save_data(name, data)
+            listed = files._load_index()
+            if listed.get(key) != name:
+                files._save_index({**listed, key: name})
+            for other in folder.glob(f"{escape(base)}-*.nb?"):
+                if not other.name.startswith(f"{own}."):
+                    other.unlink(missing_ok=True)
+
+    folder, base = Path(kept.cache_path), kept._impl.filename_base
+    own = f"{base}-{sha256(f'{__version__} {stamp}'.encode()).hexdigest()[:16]}"
+    made: Any = CacheFile
+    return made(cache_path=kept.cache_path, filename_base=own, source_stamp=stamp)
+
+
 def _forgiving(compiled: Any, stamp: str) -> Any:
     """A compiled loop that does without a cache that cannot be written, or read.
 
     Args:
         compiled: the loop.
-        stamp: what the cache must have been written under, beside the stamp of the loop's file.
+        stamp: what its code follows from.
     """
-    kept = compiled._cache
-    kept._cache_file._source_stamp = (kept._cache_file._source_stamp, stamp)
+    kept, loop = compiled._cache, compiled.py_func
+    kept._cache_file = _cache_file(kept, stamp)
     save, load, index_key = kept.save_overload, kept.load_overload, kept._index_key
 
     def with_fields(signature: Any, codegen: Any) -> tuple[Any, ...]:
@@ -274,13 +319,14 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
 
     def save_overload(signature: Any, data: Any) -> None:
         try:
-            save(signature, data)
+            if follows_from(loop) == stamp:  # no array was written to since
+                save(signature, data)
         except Exception as refused:
             _tell_unused(kept.cache_path, refused)
 
     def load_overload(signature: Any, context: Any) -> Any:
         try:
-            return load(signature, context)
+            return load(signature, context) if follows_from(loop) == stamp else None
         except OSError as refused:
             _tell_unused(kept.cache_path, refused)
         except Exception:

@@ -80,7 +80,7 @@ def _digests_of(report: Mapping[str, Any], arrays: str | None) -> dict[str, str 
 
 def _require_as_written(path: Path, report: Mapping[str, Any], stated: Any) -> None:
     """Refuse a report, or arrays where they are there, that is not what was written."""
-    beside, arrays = arrays_beside(path), stated["arrays"] if isinstance(stated, dict) else None
+    beside, arrays = arrays_beside(path), stated.get("arrays") if isinstance(stated, dict) else None
     same = stated == _digests_of(report, arrays)
     if not same or (beside.exists() and arrays != file_digest(beside)):
         problem = "was changed after it was written, or the array file beside it was; remove both"

@@ -89,6 +89,8 @@ def finished(
         raise DataError(path, "is of a study with other settings")
     if data is not None and report.get(FINGERPRINT, data) != data:
         raise DataError(path, "is of other data of that name; remove it, or use another folder")
+    if any(each.exists() for each in _beside(path)):
+        _tidy(path)
     return report
 
 
@@ -123,12 +125,21 @@ def once(path: Path, read: Callable[[], Made | None], make: Callable[[], Made]) 
     """
     found = read()
     if found is not None:
-        if any(each.exists() for each in _beside(path)):  # its maker was killed at the very end
-            with suppress(DataError), _alone(path):
-                forget(path)
         return found
     with _alone(path):
         return read() or make()
+
+
+def _tidy(path: Path) -> None:
+    """Take away what the maker of a study left that was killed at its very end; no other's."""
+    from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it
+
+    _, beside = _beside(path)
+    with suppress(OSError), beside.open("ab") as lock:
+        flock(lock, LOCK_EX | LOCK_NB)
+        if _names(beside, lock.fileno()):
+            forget(path)
+            beside.unlink()
 
 
 @contextmanager
@@ -140,10 +151,10 @@ def _alone(path: Path) -> Iterator[None]:
     with _folder_made(path.parent) as make_folder:
         try:
             for attempt in count():
-                make_folder()
                 try:
+                    make_folder()
                     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
-                except FileNotFoundError:
+                except (FileNotFoundError, FileExistsError):
                     if attempt > _PATIENCE:
                         raise
                     continue  # who could not begin has just taken the folder away

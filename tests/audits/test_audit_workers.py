@@ -105,7 +105,7 @@ with tqdm(total=9, initial=3, desc="items", mininterval=0) as bar:
         [sys.executable, "-c", program], capture_output=True, check=True, timeout=60
     )
     shown = ended.stderr.decode()
-    lines = [line.split("\r")[-1] for line in shown.split("\n")]
+    lines = [line.split("\r")[-1].rstrip() for line in shown.split("\n")]
     told = {line for line in lines if "secure" in line}
     assert told == {f"secure-fedrec: item {number}" for number in range(6)}
     counts = [int(each) for each in re.findall(r"(\d)/9", shown)]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core import types
 
 from secure_fedrec.algorithms.item_tables.fed3cr_consensus import complementarity
 from secure_fedrec.core import machine_code
@@ -176,9 +177,22 @@ def remade(value: str) -> object:
 @pytest.mark.parametrize(
     "values",
     [
-        ("0.0", "-0.0", "0", "False", "None", "''", "0j", "np.float64(0)", "np.float32(0)"),
+        (
+            "float('nan')",
+            "-float('nan')",
+            "0.0",
+            "-0.0",
+            "0",
+            "False",
+            "None",
+            "''",
+            "0j",
+            "np.float64(0)",
+            "np.float32(0)",
+        ),
         ("IntEnum('M', {'A': 1})", "IntEnum('M', {'A': 2})", "IntEnum('M', {'B': 1})"),
         ("IntEnum('M', {'A': 1}).A", "IntEnum('M', {'A': 2}).A", "1"),
+        ("IntEnum('M', {'A': 1, 'B': 2, 'C': 1})", "IntEnum('M', {'A': 1, 'B': 2, 'C': 2})"),
         ("np.float64", "np.float32", "np.dtype('f8')", "np.dtype('f4')", "float"),
         ("np.dtype([('a', 'i8')])", "np.dtype([('b', 'i8')])"),
         ("(np.array([0.1]),)", "(np.array([0.1 + 1e-12]),)", "np.array([0.1])"),
@@ -207,6 +221,46 @@ def test_loops_whose_code_follows_from_something_unknown_are_not_kept(kept: str)
     loop: Any = names["loop"]
     assert machine_code.follows_from(loop) is None
     assert not hasattr(machine_code.compile_cached(loop)._cache, "_cache_file")
+
+
+def test_fields_of_tuples_are_told_wherever_a_type_holds_them() -> None:
+    """Found by attacking: those of tuples in lists were not."""
+    kinds: list[set[object]] = []
+    made: Any = types
+    for fields in ("a b", "b a"):
+        pair = made.NamedTuple((made.int64,) * 2, namedtuple("P", fields))
+        holders = (pair, made.List(pair), made.ListType(pair), made.Set(pair))
+        more = (made.Optional(pair), made.UniTuple(pair, 2), made.DictType(made.int64, pair))
+        kinds.append({repr(machine_code._fields([each])) for each in (*holders, *more)})
+    assert not set.intersection(*kinds)
+
+
+def test_code_of_two_stamps_or_signatures_never_shares_a_file(tmp_path: Path) -> None:
+    """Found by attacking: one that was killed between two files gave others its new code as old."""
+    later = LOW.replace("number - 1", "number - 2")
+    run = "from low import less\nprint(less({}), less.made.stats.cache_path)"
+    names: list[set[str]] = []
+    for text, number in ((LOW, 1), (LOW, 1.5), (later, 1)):
+        (tmp_path / "low.py").write_text(text)
+        ran(run.format(number), tmp_path / "cache", tmp_path)
+        names.append({each.name for each in (tmp_path / "cache").rglob("*.nb?")})
+    assert [len(each) for each in names] == [2, 3, 2]  # an index, and a file for each signature
+    assert names[0] < names[1]
+    assert not names[1] & names[2]  # those of the old code are gone
+
+
+def test_an_array_that_was_written_to_is_not_kept_as_it_was(tmp_path: Path) -> None:
+    """Found by attacking: what was compiled later stood under the stamp of what was there first."""
+    (tmp_path / "low.py").write_text(
+        "import numpy as np\nfrom secure_fedrec.core.compiled import compiled_loop\n"
+        "STEPS = np.ones(1)\n@compiled_loop\ndef less(number):\n    return number - STEPS[0]\n"
+    )
+    first = "import low\nlow.less(1)\nlow.STEPS[0] = 7\nprint(low.less(1.5))"
+    told = [
+        ran(run, tmp_path / "cache", tmp_path)[0]
+        for run in (first, "from low import less\nprint(less(1.5))")
+    ]
+    assert told == [["-5.5"], ["0.5"]]
 
 
 def test_all_loops_are_kept() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -24,7 +25,7 @@ from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, read_study, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, once, require_one_source
@@ -118,7 +119,7 @@ def test_a_file_of_other_settings_is_refused(tmp_path: Path) -> None:
             run_study(DATA, other, path)
 
 
-@pytest.mark.parametrize("which", ["report", "arrays", "foreign", "no digest"])
+@pytest.mark.parametrize("which", ["report", "arrays", "foreign", "no digest", "odd digest"])
 def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None:
     """Found by attacking: arrays of one method stood beside the report of another."""
     path, other = tmp_path / "study.json", tmp_path / "other.json"
@@ -127,9 +128,9 @@ def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None
     if which == "report":
         report = json.loads(path.read_text())
         path.write_text(json.dumps({**report, "rounds": report["rounds"][:1]}))
-    elif which == "no digest":
+    elif which.endswith("digest"):
         report = json.loads(path.read_text())
-        del report["sha256"]
+        report["sha256"] = {"odd digest": {"report": 1}, "no digest": None}[which]
         path.write_text(json.dumps(report))
     elif which == "arrays":
         whole = bytearray(arrays.read_bytes())
@@ -157,9 +158,18 @@ def test_what_a_kill_at_the_very_end_left_is_taken_away(left: str, tmp_path: Pat
     """Found by attacking: the report was written, and nobody looked beside it any more."""
     path = tmp_path / "study.json"
     report = run_study(DATA, config("pfedrec"), path)
-    path.with_suffix(left).write_bytes(b"rest")
-    assert run_study(DATA, config("pfedrec"), path) == report
+    beside = path.with_suffix(left)
+    beside.write_bytes(b"rest")
+    assert read_study(path, config("pfedrec")) == report
     assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+    beside.write_bytes(b"of one at work")
+    with path.with_suffix(".lock").open("ab") as lock:
+        flock(lock, LOCK_EX)
+        assert read_study(path, config("pfedrec")) == report
+        assert beside.exists()
+    beside.unlink(missing_ok=True)
+    beside.mkdir()  # whoever made that
+    assert read_study(path, config("pfedrec")) == report
 
 
 def test_warm_figures_are_of_items_that_somebody_trains_on(tmp_path: Path) -> None:
