@@ -27,7 +27,7 @@ from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from time import process_time
-from types import CodeType, EllipsisType, ModuleType
+from types import CodeType, EllipsisType, ModuleType, NoneType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -155,8 +155,13 @@ def _(value: CodeType, called: _Called) -> object:
     return *parts, value.co_exceptiontable, _told(value.co_consts, called)
 
 
-@_told.register
-def _(value: bool | int | str | bytes | None, _: _Called) -> object:
+@_told.register(int)
+@_told.register(str)
+@_told.register(bytes)
+@_told.register(NoneType)
+def _(value: Any, called: _Called) -> object:
+    if isinstance(value, Enum):  # an integer before it is a member, to Python
+        return _told.dispatch(Enum)(value, called)
     return type(value).__name__, repr(value)
 
 

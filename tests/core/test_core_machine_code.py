@@ -169,8 +169,15 @@ def test_code_of_what_was_imported_is_kept_as_that(tmp_path: Path) -> None:
     assert told == [["9", "0"], ["8", "0"], ["8", "1"]]
 
 
+class Loud(IntEnum):
+    """Its members all look alike."""
+
+    def __repr__(self) -> str:
+        return "loud"
+
+
 def remade(value: str) -> object:
-    names = {"np": np, "math": math, "IntEnum": IntEnum, "namedtuple": namedtuple}
+    names = {"np": np, "math": math, "IntEnum": IntEnum, "namedtuple": namedtuple, "Loud": Loud}
     return eval(value, names)  # noqa: S307 - texts of this file
 
 
@@ -192,6 +199,7 @@ def remade(value: str) -> object:
         ),
         ("IntEnum('M', {'A': 1})", "IntEnum('M', {'A': 2})", "IntEnum('M', {'B': 1})"),
         ("IntEnum('M', {'A': 1}).A", "IntEnum('M', {'A': 2}).A", "1"),
+        ("Loud('M', {'A': 1}).A", "Loud('M', {'A': 2}).A", "Loud('M', {'B': 1}).B"),
         ("IntEnum('M', {'A': 1, 'B': 2, 'C': 1})", "IntEnum('M', {'A': 1, 'B': 2, 'C': 2})"),
         ("np.float64", "np.float32", "np.dtype('f8')", "np.dtype('f4')", "float"),
         ("np.dtype([('a', 'i8')])", "np.dtype([('b', 'i8')])"),
