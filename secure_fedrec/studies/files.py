@@ -53,11 +53,12 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
 
     Args:
         path: of the report.
-        version: of the files.
+        version: of the files; a report that names none is taken for it.
         paper: what it is a study of, for the message.
 
     Raises:
         DataError: it is damaged, of another version, or not as it was written: it or its arrays.
+            One without digest and format is of a release that knew neither, and taken as it is.
     """
     try:
         report = read_json(path)
@@ -65,9 +66,11 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
         raise DataError(path, f"is no study ({damage})") from damage
     if not isinstance(report, dict):
         raise DataError(path, f"is no study of {paper}")
-    if report.get("format") != version:
+    if report.get("format", version) != version:
         raise DataError(path, f"is no study of format {version}")
-    _require_as_written(path, report, report.pop(_DIGEST, None))
+    stated = report.pop(_DIGEST, None)
+    if stated is not None or "format" in report:
+        _require_as_written(path, report, stated)
     return report
 
 

@@ -87,6 +87,8 @@ def finished(
     report = read_report(path, version, paper=paper)
     if report.get("study") != study:
         raise DataError(path, "is of a study with other settings")
+    if "format" not in report:  # no release wrote such, and who knows what it lacks
+        raise DataError(path, f"is no study of format {version}")
     if data is not None and report.get(FINGERPRINT, data) != data:
         raise DataError(path, "is of other data of that name; remove it, or use another folder")
     if any(each.exists() for each in _beside(path)):
