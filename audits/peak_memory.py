@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, thread_time
 
 _KIB = 1024
-_LOOK_EVERY, _LOOK_SHARE = 0.5, 50
+LOOK_EVERY, _LOOK_SHARE = 0.5, 50
 """From one look to the next: seconds, at least, and times what the last one cost, as the system
 goes through every page."""
 
@@ -39,7 +39,7 @@ def look_at(workers: Iterable[int]) -> None:
     begun, ours = thread_time(), os.getpid()
     held = sum(_held(str(each)) for each in ("self", *workers))
     _LARGEST_TOGETHER[ours] = max(_LARGEST_TOGETHER.get(ours, 0), held)
-    _due = monotonic() + max(_LOOK_EVERY, _LOOK_SHARE * (thread_time() - begun))
+    _due = monotonic() + max(LOOK_EVERY, _LOOK_SHARE * (thread_time() - begun))
 
 
 def _held(process: str) -> int:

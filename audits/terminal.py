@@ -6,7 +6,7 @@ that no ``print`` has to think of it.
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from shutil import get_terminal_size
 from threading import RLock
 from typing import Any, Final
@@ -53,19 +53,19 @@ def spoken_streams() -> Iterator[None]:
         yield
 
 
+_LEFT: Final[list[bool]] = []
+"""Whether the bars are another process's."""
+
+
 def say(line: str) -> None:
     """Print a line on standard error, above the progress bars that are shown there."""
-    bars = _bars()
-    with suppress(OSError):
-        if bars is None:
-            sys.stderr.write(f"{line}\n")
-        elif not _LEFT:
-            with bars.external_write_mode(sys.stderr):
-                sys.stderr.write(f"{line}\n")
-        elif all(bar.disable for bar in list(bars._instances)):
-            sys.stderr.write(f"{line}\n")
-        else:  # over the bar, in one piece: whose it is draws it again, at any moment
-            sys.stderr.write(f"\r{line.ljust(get_terminal_size().columns - 1)}\n")
+    bars, text = _bars(), f"{line}\n"
+    above = nullcontext() if bars is None or _LEFT else bars.external_write_mode(sys.stderr)
+    if bars is not None and _LEFT and not all(bar.disable for bar in list(bars._instances)):
+        # Over the bar, in one piece: whose it is draws it again, at any moment.
+        text = f"\r{line.ljust(get_terminal_size().columns - 1)}\n"
+    with suppress(OSError), above:
+        sys.stderr.write(text)
 
 
 def leave_bars() -> None:
@@ -76,10 +76,6 @@ def leave_bars() -> None:
     _LEFT.append(True)
     if (bars := _bars()) is not None:
         bars.set_lock(RLock())
-
-
-_LEFT: Final[list[bool]] = []
-"""Whether the bars are another process's."""
 
 
 def _bars() -> Any:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from audits.peak_memory import look_at
+from audits.peak_memory import LOOK_EVERY, look_at
 from audits.terminal import leave_bars
 from secure_fedrec.core.allocator import return_freed_memory
 from secure_fedrec.errors import HostError
@@ -25,8 +25,6 @@ Result = TypeVar("Result")
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
-_LOOK_EVERY = 0.5
-"""Seconds from one look at the memory of all to the next, at most, unless they cost too much."""
 
 
 def shared_out(
@@ -142,7 +140,7 @@ def _collected(
     for worker, number in zip(crew, ungiven, strict=False):
         worker.give(number)
     while len(found) < len(order):
-        ready = wait([worker.pipe for worker in crew], timeout=_LOOK_EVERY)
+        ready = wait([worker.pipe for worker in crew], timeout=LOOK_EVERY)
         look_at(worker.pid for worker in crew)
         for worker in (each for each in crew if each.pipe in ready):
             number, found[number], error = worker.received()

@@ -140,8 +140,8 @@ def _tidy(path: Path) -> None:
     with suppress(OSError), beside.open("ab") as lock:
         flock(lock, LOCK_EX | LOCK_NB)
         if _names(beside, lock.fileno()):
-            forget(path)
             beside.unlink()
+            forget(path)
 
 
 @contextmanager
