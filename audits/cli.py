@@ -68,6 +68,9 @@ def _main(arguments: Sequence[str] | None) -> int:
             gc.enable()
         if ours:
             sys.unraisablehook = interrupts.unraised
+        from secure_fedrec.core.compiler import after_compiling  # noqa: PLC0415
+
+        interrupts.later = after_compiling
         interrupts.handle(interrupts.raised)
         hint = partial(command_line.resumption, parsed)
         code = command_line.run(parsed)
@@ -96,6 +99,8 @@ class _Interrupts:
     def __init__(self, numbers: Sequence[int] = ()) -> None:
         self._numbers = numbers
         self.seen: int | None = None
+        self.later: Callable[[Callable[[], None]], bool] = _never
+        """Has something done later, where an error would do harm now; tells whether it will be."""
 
     def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
         """Let a function handle them, or nobody."""
@@ -105,7 +110,8 @@ class _Interrupts:
     def raised(self, number: int, _frame: FrameType | None) -> None:
         """Handle a signal."""
         self.seen = number
-        raise KeyboardInterrupt
+        if not self.later(_interrupt):
+            _interrupt()
 
     def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
         """End the process on an interrupt that came where nothing can be raised.
@@ -116,6 +122,14 @@ class _Interrupts:
             _leave(self.seen or signal.SIGINT, None)
         else:
             sys.__unraisablehook__(unraisable)
+
+
+def _never(_: Callable[[], None]) -> bool:
+    return False
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _interrupted(interrupts: _Interrupts, hint: Callable[[], str]) -> int:

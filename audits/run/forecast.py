@@ -28,7 +28,7 @@ from audits.run.training import projection, twin_engine
 from audits.run.truth import ground_truth
 from audits.system import Dataset, Task
 from secure_fedrec.blocks import BlockLayout
-from secure_fedrec.core.machine_code import clock_without_compiling
+from secure_fedrec.core.compiler import clock_without_compiling
 from secure_fedrec.engines import RecordedRun, projected_own_bytes, table_digest
 from secure_fedrec.engines.problem import blocks_of, state_bytes
 

@@ -21,7 +21,8 @@ from secure_fedrec.core.arrays import (
     IntArray,
     RingArray,
 )
-from secure_fedrec.core.machine_code import Late, compile_cached
+from secure_fedrec.core.compiler import Late
+from secure_fedrec.core.machine_code import compile_cached
 
 _Loop = TypeVar("_Loop", bound=Callable[..., object])
 

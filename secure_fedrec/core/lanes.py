@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.core.machine_code import Late
+from secure_fedrec.core.compiler import Late
 
 
 @compiled_loop

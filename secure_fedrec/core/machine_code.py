@@ -1,76 +1,28 @@
 """Machine code of loops: made when it is first wanted, kept on disk where that is possible.
 
-Importing the compiler takes longer than most commands need, so a loop is a ``Late`` until it is
-called, by Python or by another loop that is being compiled.
-
 What was compiled lies beside the source, else in the user's cache folder; where neither can be
 written, as in a read-only image without a home, in a folder of this user's own among the temporary
 files. Code that is loaded is run: a folder that anybody else may write is never used.
 
-The compiler takes its cache of a loop for good as long as the loop's own file is as it was. But the
-code of a loop holds that of the loops it calls and the constants it names, wherever these stand, so
-that all of them are asked here: after an update, old code would give old bits without a word. What
-this process has imported is asked, not the files, which may have been updated since.
+The compiler takes its cache of a loop for good as long as the loop's own file is as it was. After
+an update elsewhere, old code would give old bits without a word: all that the code follows from is
+asked here (``code_stamp``).
 """
 
 import contextlib
 import mmap
 import os
 import stat
-import struct
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, EnumType
-from functools import cache, cached_property, singledispatch, update_wrapper
+from collections.abc import Callable
+from functools import cache
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
-from time import process_time
-from types import CodeType, EllipsisType, ModuleType, NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any
 
-import numpy as np
-
-_ROOT: Final = Path(__file__).parents[2]
-_KNOWN: Final = frozenset(("builtins", "cmath", "math", "numba", "numpy", "operator", "typing"))
-"""Packages whose functions are what their names and versions say."""
-
-
-class Late:
-    """Something that compiled code may call, made when it is first called.
-
-    Args:
-        like: a function with its name and its docstring.
-        make: makes it: a compiled function, or what the compiler has for a part of one.
-    """
-
-    def __init__(self, like: Callable[..., object], make: Callable[[], Any]) -> None:
-        update_wrapper(self, like)
-        self.like, self._make = like, make
-
-    @cached_property
-    def made(self) -> Any:
-        """What it stands for."""
-        _teach_compiler()
-        return self._make()
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run it."""
-        return self.made(*arguments)
-
-
-@cache
-def _teach_compiler() -> None:
-    """Let loops that are being compiled call what is made late."""
-    from numba.core.registry import cpu_target  # noqa: PLC0415
-    from numba.core.typing.typeof import typeof_impl  # noqa: PLC0415
-
-    @typeof_impl.register(Late)
-    def _(late: Late, _context: Any) -> Any:
-        made, known = late.made, cpu_target.typing_context
-        known.refresh()  # what has just been made
-        return known.resolve_value_type(made)
+from secure_fedrec.core.code_stamp import fields_of, follows_from
 
 
 def compile_cached(loop: Callable[..., object]) -> Any:
@@ -90,192 +42,6 @@ def compile_cached(loop: Callable[..., object]) -> Any:
             with contextlib.suppress(RuntimeError):  # nor the loop's file
                 return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
     return njit(nogil=True)(loop)
-
-
-def follows_from(loop: Callable[..., object]) -> str | None:
-    """Digest of what the machine code of a loop follows from; None where that cannot be told.
-
-    That is its bytecode, and that of all loops that it calls, and all that they name: constants,
-    arrays, fields of tuples that they make. (What is given to a loop is part of the name of its
-    code: ``_fields``.) Of other packages it takes NumPy's and the compiler's functions for what
-    their versions say; a loop that names anything else, as an object or a module of this package,
-    is compiled anew in every process.
-    """
-    digest, called = sha256(np.__version__.encode()), [loop]
-    for each in called:  # which grows
-        function: Any = each
-        named = {name: function.__globals__.get(name) for name in sorted(_names(function.__code__))}
-        held = {name: cell.cell_contents for name, cell in _cells(function)}
-        defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
-        try:
-            digest.update(repr(_told(function.__code__, called)).encode())
-            digest.update(repr(_told(defaults, called)).encode())
-            for name, value in (*named.items(), *held.items()):
-                digest.update(repr((name, _told(value, called))).encode())
-                if value is None and name.startswith("secure_fedrec."):  # imported inside
-                    digest.update(_source(_ROOT.joinpath(*name.split(".")).with_suffix(".py")))
-        except _UntoldError:
-            return None
-    return digest.hexdigest()
-
-
-class _UntoldError(Exception):
-    """Nothing is known that a value's part in machine code follows from."""
-
-
-_Called: TypeAlias = list[Callable[..., object]]
-"""Loops whose code is part of that of another, each once."""
-
-
-@singledispatch
-def _told(value: Any, _: _Called) -> object:
-    """What stands for a value in a digest: equal for values that compile to equal code.
-
-    Args:
-        value: a global of a loop, or a part of one.
-        called: gets the loops that it calls.
-    """
-    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    name = home if isinstance(value, ModuleType) else getattr(value, "__qualname__", None)
-    if str(home).split(".")[0] not in _KNOWN or name is None:
-        raise _UntoldError
-    return home, name
-
-
-@_told.register
-def _(value: Late, called: _Called) -> object:
-    if value.like not in called:
-        called.append(value.like)
-    return "loop", called.index(value.like)
-
-
-@_told.register
-def _(value: CodeType, called: _Called) -> object:
-    parts = value.co_code, value.co_names, value.co_varnames, value.co_flags, value.co_argcount
-    return *parts, value.co_exceptiontable, _told(value.co_consts, called)
-
-
-@_told.register(int)
-@_told.register(str)
-@_told.register(bytes)
-@_told.register(NoneType)
-def _(value: Any, called: _Called) -> object:
-    if isinstance(value, Enum):  # an integer before it is a member, to Python
-        return _told.dispatch(Enum)(value, called)
-    return type(value).__name__, repr(value)
-
-
-@_told.register
-def _(value: float | complex, _: _Called) -> object:  # not all that are none look alike
-    return type(value).__name__, struct.pack("<2d", value.real, value.imag)
-
-
-@_told.register
-def _(value: slice | range | EllipsisType | np.ufunc, _: _Called) -> object:
-    return type(value).__name__, repr(value)
-
-
-@_told.register
-def _(value: tuple, called: _Called) -> object:  # type: ignore[type-arg]
-    held = [_told(each, called) for each in value]
-    return type(value).__name__, getattr(value, "_fields", ()), held
-
-
-@_told.register
-def _(value: frozenset, called: _Called) -> object:  # type: ignore[type-arg]
-    return sorted(repr(_told(each, called)) for each in value)
-
-
-@_told.register
-def _(value: np.ndarray | np.generic, _: _Called) -> object:
-    if value.dtype.hasobject:
-        raise _UntoldError
-    layout = str(value.dtype), value.shape, value.strides
-    return type(value).__name__, layout, value.tobytes()
-
-
-@_told.register
-def _(value: np.dtype, _: _Called) -> object:
-    return type(value).__name__, str(value)
-
-
-@_told.register
-def _(value: type, called: _Called) -> object:
-    if issubclass(value, tuple) and hasattr(value, "_fields"):
-        return value.__qualname__, value._fields
-    return _told.dispatch(object)(value, called)
-
-
-@_told.register
-def _(value: EnumType, called: _Called) -> object:
-    members: dict[str, Any] = dict(value.__members__)  # other names of one included
-    return value.__qualname__, [(each, _told(members[each], called)) for each in members]
-
-
-@_told.register
-def _(value: Enum, called: _Called) -> object:
-    return type(value).__qualname__, value.name, _told(value.value, called)
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def _cells(function: Any) -> Iterator[tuple[str, Any]]:
-    return zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-
-
-def _fields(kinds: Iterable[Any]) -> tuple[Any, ...]:
-    """Names of the fields of tuples in the compiler's types, which its own names leave out."""
-    from numba.core.types import BaseTuple, Type  # noqa: PLC0415
-
-    told = []
-    for kind in kinds:
-        parts = [each for value in vars(kind).values() for each in _several(value)]
-        fields = getattr(kind, "fields", ()) if isinstance(kind, BaseTuple) else ()
-        told.append((fields, _fields(each for each in parts if isinstance(each, Type))))
-    return tuple(told)
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-@cache
-def _source(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # of an archive, say: it is as its release
-        return b""
-
-
-@contextlib.contextmanager
-def clock_without_compiling() -> Iterator[Callable[[], float]]:
-    """A clock of this process's CPU seconds, which stands still while loops are compiled."""
-    from numba.core import event  # noqa: PLC0415
-
-    class Listener(event.Listener):
-        """One loop that is compiled may compile others."""
-
-        spent, depth, began = 0.0, 0, 0.0
-
-        def on_start(self, event: Any) -> None:
-            if not self.depth:
-                self.began = process_time()
-            self.depth += 1
-
-        def on_end(self, event: Any) -> None:
-            self.depth -= 1
-            if not self.depth:
-                self.spent += process_time() - self.began
-
-    listener = Listener()
-    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
-    try:
-        yield lambda: process_time() - listener.spent
-    finally:
-        event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
 
 
 def _cache_file(kept: Any, stamp: str) -> Any:
@@ -319,7 +85,7 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
     save, load, index_key = kept.save_overload, kept.load_overload, kept._index_key
 
     def with_fields(signature: Any, codegen: Any) -> tuple[Any, ...]:
-        fields = _fields(getattr(signature, "args", signature))
+        fields = fields_of(getattr(signature, "args", signature))
         return *index_key(signature, codegen), fields
 
     def save_overload(signature: Any, data: Any) -> None:

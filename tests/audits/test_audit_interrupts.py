@@ -71,6 +71,42 @@ sys.exit(cli.main())
     assert (ended.returncode, ended.stderr) == (7, "")
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_compiler_is_left_first(ending: int) -> None:
+    """Found by interrupting: what it had freed already it freed again (-6, of forty once)."""
+    program = f"""
+import sys
+from numba.core import event
+from audits import cli, command_line
+from secure_fedrec.core.compiled import compiled_loop
+import signal
+
+class Ended(event.Listener):
+    def on_start(self, _):
+        signal.raise_signal({int(ending)})
+    def on_end(self, _):
+        print("compiled")
+
+def run(_):
+    event.register("numba:compile", Ended())
+    loop(3)
+    print("went on")
+
+@compiled_loop
+def loop(number):
+    return 2 * number
+
+sys.argv = ["secure-fedrec", "explain"]
+command_line.run = run
+sys.exit(cli.main())
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (128 + ending, "compiled\n")
+    assert ended.stderr == "secure-fedrec: interrupted\n"
+
+
 @pytest.mark.parametrize("module", ["argparse", "numpy._core", "scipy", "numba"])
 def test_while_modules_are_imported(module: str) -> None:
     """The interpreter says what it has imported; the interrupt comes in the middle of the rest."""

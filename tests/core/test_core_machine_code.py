@@ -1,24 +1,16 @@
-"""Compiled loops: late, and from a cache wherever there is a folder of one's own."""
+"""Machine code of loops: from a cache wherever there is a folder of one's own."""
 
-import math
 import os
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
-from collections import namedtuple
 from collections.abc import Callable
-from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from numba.core import types
 
-from secure_fedrec.algorithms.item_tables.fed3cr_consensus import complementarity
-from secure_fedrec.core import machine_code
 from secure_fedrec.core.machine_code import _own_folder
 
 LOOP = """
@@ -141,21 +133,6 @@ def test_old_code_is_not_run_where_something_elsewhere_has_changed(
     assert told(lambda text: text.replace(before, after)) == finds
 
 
-def test_every_part_of_a_loop_s_code_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in other files of this package, imports inside of functions included."""
-    loop: Any = complementarity
-    before, read = machine_code.follows_from(loop.like), list[str]()
-
-    def other(path: Path) -> bytes:
-        read.append(path.name)
-        return b"other"
-
-    assert before == machine_code.follows_from(loop.like) != None  # noqa: E711 - and is told
-    monkeypatch.setattr(machine_code, "_source", other)
-    assert machine_code.follows_from(loop.like) != before
-    assert read == ["lane_sums.py"]
-
-
 def test_code_of_what_was_imported_is_kept_as_that(tmp_path: Path) -> None:
     """Found by attacking: a file that changed before the first call got the code of the old one."""
     (tmp_path / "low.py").write_text(LOW)
@@ -167,80 +144,6 @@ def test_code_of_what_was_imported_is_kept_as_that(tmp_path: Path) -> None:
         for text in (update.format(later), "", "")
     ]
     assert told == [["9", "0"], ["-10", "0"], ["-10", "1"]]
-
-
-class Loud(IntEnum):
-    """Its members all look alike."""
-
-    def __repr__(self) -> str:
-        return "loud"
-
-
-def remade(value: str) -> object:
-    names = {"np": np, "math": math, "IntEnum": IntEnum, "namedtuple": namedtuple, "Loud": Loud}
-    return eval(value, names)  # noqa: S307 - texts of this file
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        (
-            "float('nan')",
-            "-float('nan')",
-            "0.0",
-            "-0.0",
-            "0",
-            "False",
-            "None",
-            "''",
-            "0j",
-            "np.float64(0)",
-            "np.float32(0)",
-        ),
-        ("IntEnum('M', {'A': 1})", "IntEnum('M', {'A': 2})", "IntEnum('M', {'B': 1})"),
-        ("IntEnum('M', {'A': 1}).A", "IntEnum('M', {'A': 2}).A", "1"),
-        ("Loud('M', {'A': 1}).A", "Loud('M', {'A': 2}).A", "Loud('M', {'B': 1}).B"),
-        ("IntEnum('M', {'A': 1, 'B': 2, 'C': 1})", "IntEnum('M', {'A': 1, 'B': 2, 'C': 2})"),
-        ("np.float64", "np.float32", "np.dtype('f8')", "np.dtype('f4')", "float"),
-        ("np.dtype([('a', 'i8')])", "np.dtype([('b', 'i8')])"),
-        ("(np.array([0.1]),)", "(np.array([0.1 + 1e-12]),)", "np.array([0.1])"),
-        ("(np.arange(5000),)", "(np.where(np.arange(5000) == 2500, 0, np.arange(5000)),)"),
-        ("np.arange(4).reshape(2, 2)", "np.arange(4).reshape(1, 4)", "np.arange(4)"),
-        ("np.ones((2, 2), order='C')", "np.ones((2, 2), order='F')"),
-        ("np.timedelta64(1, 's')", "np.timedelta64(1, 'm')"),
-        ("slice(0, 2)", "slice(0, 3)", "range(0, 2)", "range(0, 3)"),
-        ("frozenset(('a', 'b'))", "frozenset(('a', 'c'))", "('a', 'b')"),
-        ("math.sin", "math.cos", "np.sin", "np.cos", "np.sum", "np.max", "math", "np"),
-        ("namedtuple('P', 'a b')", "namedtuple('P', 'b a')", "namedtuple('Q', 'a b')"),
-        ("namedtuple('P', 'a b')(1, 2)", "namedtuple('P', 'b a')(1, 2)", "(1, 2)"),
-    ],
-)
-def test_other_values_are_told_apart_and_equal_ones_are_not(values: tuple[str, ...]) -> None:
-    """Found by attacking: of half of these a loop went on with the old one."""
-    told = [{repr(machine_code._told(remade(each), [])) for _ in range(2)} for each in values]
-    assert all(len(each) == 1 for each in told)
-    assert len(set.union(*told)) == len(values)
-
-
-@pytest.mark.parametrize("kept", ["object()", "__import__('secure_fedrec')", "{}", "(object(),)"])
-def test_loops_whose_code_follows_from_something_unknown_are_not_kept(kept: str) -> None:
-    names = {"held": eval(kept)}  # noqa: S307 - texts of this file
-    exec("def loop(number):\n    return held", names)  # noqa: S102 - likewise
-    loop: Any = names["loop"]
-    assert machine_code.follows_from(loop) is None
-    assert not hasattr(machine_code.compile_cached(loop)._cache, "_cache_file")
-
-
-def test_fields_of_tuples_are_told_wherever_a_type_holds_them() -> None:
-    """Found by attacking: those of tuples in lists were not."""
-    kinds: list[set[object]] = []
-    made: Any = types
-    for fields in ("a b", "b a"):
-        pair = made.NamedTuple((made.int64,) * 2, namedtuple("P", fields))
-        holders = (pair, made.List(pair), made.ListType(pair), made.Set(pair))
-        more = (made.Optional(pair), made.UniTuple(pair, 2), made.DictType(made.int64, pair))
-        kinds.append({repr(machine_code._fields([each])) for each in (*holders, *more)})
-    assert not set.intersection(*kinds)
 
 
 def test_code_of_two_stamps_or_signatures_never_shares_a_file(tmp_path: Path) -> None:
@@ -269,30 +172,6 @@ def test_an_array_that_was_written_to_is_not_kept_as_it_was(tmp_path: Path) -> N
         for run in (first, "from low import less\nprint(less(1.5))")
     ]
     assert told == [["-5.5"], ["0.5"]]
-
-
-def test_all_loops_are_kept() -> None:
-    """One that named anything else would be compiled anew in every process."""
-    program = """
-import importlib, pkgutil
-import attacks, audits, secure_fedrec
-from secure_fedrec.core.machine_code import Late, follows_from
-found = {}
-for package in (secure_fedrec, attacks, audits):
-    for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        try:
-            held = vars(importlib.import_module(each.name)).values()
-        except ImportError:  # of an extra
-            continue
-        found |= {id(value): value for value in held if isinstance(value, Late)}
-print(len(found), sum(follows_from(each.like) is None for each in found.values()))
-"""
-    ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    count, unknown = map(int, ended.stdout.split())
-    assert count >= 130
-    assert unknown == 0
 
 
 @pytest.mark.parametrize("state", ["shared", "link", "file"])
@@ -413,19 +292,3 @@ def refusing(file, *more, **named):
     return genuine(file, *more, **named)
 builtins.open = refusing
 """
-
-
-def test_a_clock_stands_still_while_loops_are_compiled(tmp_path: Path) -> None:
-    (tmp_path / "loop.py").write_text(LOOP)
-    run = """
-from time import process_time
-from secure_fedrec.core.machine_code import clock_without_compiling
-from loop import four_times, twice
-twice(1.5)  # brings the compiler
-with clock_without_compiling() as clock:
-    began, all_began = clock(), process_time()
-    four_times(3)
-    print(clock() - began, process_time() - all_began)
-"""
-    (told, spent), _ = ran(run, tmp_path / "cache", tmp_path)
-    assert 0 <= float(told) < 0.5 * float(spent)
