@@ -84,8 +84,8 @@ import signal
 class Ended(event.Listener):
     def on_start(self, _):
         signal.raise_signal({int(ending)})
-    def on_end(self, _):
-        print("compiled")
+    def on_end(self, end):
+        print("failed" if end.is_failed else "compiled")
 
 def run(_):
     event.register("numba:compile", Ended())

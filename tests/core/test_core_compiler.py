@@ -31,8 +31,8 @@ def handle(*_):
 class Interrupted(event.Listener):
     def on_start(self, _):
         signal.raise_signal(signal.SIGINT)
-    def on_end(self, _):
-        print("compiled")
+    def on_end(self, end):
+        print("failed" if end.is_failed else "compiled")
 
 signal.signal(signal.SIGINT, handle)
 """
