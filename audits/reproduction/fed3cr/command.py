@@ -31,8 +31,9 @@ from audits.reproduction.fed3cr.tables import (
     transfer_table,
 )
 from audits.reproduction.parts import Parts, wanted_parts
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.studies.fed3cr.methods import METHODS, PLUG_IN
+from secure_fedrec.studies.fed3cr.methods import METHODS
 
 _STAND_IN = "NOT ITS DATA: generated interactions in their place, a few rounds"
 

@@ -16,7 +16,7 @@ from audits.reproduction.fed3cr.drawing import (
 from audits.reproduction.fed3cr.paper import VARIED, Needed, Place, ordered
 from audits.reproduction.fed3cr.tables import stacked
 from audits.reproduction.files import write_drawing
-from secure_fedrec.studies.fed3cr.methods import PLUG_IN
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.studies.fed3cr.views import SHOWN
 
 _MEASURES = ("hit_rate_at_10", "ndcg_at_10")

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from audits.reproduction.files import read_paper
 from audits.reproduction.seeds import require_reproduced
-from secure_fedrec.algorithms.item_tables.fed3cr_generator import TRANSFERS
+from secure_fedrec.algorithms.item_tables.fed3cr_generator import ADAPTIVE
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation.protocols import PROTOCOLS
-from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, PLUG_IN
+from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES
 from secure_fedrec.studies.fed3cr.study import StudyConfig
 
 Setting: TypeAlias = tuple[tuple[str, Any], ...]
@@ -174,7 +175,7 @@ class Paper:
     def with_transfer(self, setting: Setting, row: str) -> Setting:
         """Fed3CR's settings with the transfer of a row of table 4, and without the losses."""
         transfer = self.transfers[row]
-        own = {} if transfer == TRANSFERS[0] else {"enhancement.transfer": transfer}
+        own = {} if transfer == ADAPTIVE else {"enhancement.transfer": transfer}
         return ordered({**dict(setting), **_without(_PARTS[1:]), **own})
 
     def config(self, needed: Needed) -> StudyConfig:

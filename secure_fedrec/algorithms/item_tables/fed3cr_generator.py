@@ -21,7 +21,7 @@ from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.streams import Stream, uniform_reals
 
 SCALES = ("width", "matrix")
-TRANSFERS = ("adaptive", "consensus", "unified")
+ADAPTIVE, CONSENSUS, UNIFIED = TRANSFERS = ("adaptive", "consensus", "unified")
 
 
 def generator_sizes(

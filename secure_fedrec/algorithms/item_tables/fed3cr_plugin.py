@@ -24,8 +24,10 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work, work_for
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import (
+    ADAPTIVE,
     SCALES,
     TRANSFERS,
+    UNIFIED,
     generator_sizes,
     generator_start,
     n_parameters,
@@ -86,10 +88,10 @@ class Enhancement(Settings, section="enhancement"):
     generator_rate: StepSize = 0.5
     item_rate: StepSize | None = None
     weight_decay: NonNegative = 0.0
-    transfer: Annotated[str, OneOf(TRANSFERS)] = TRANSFERS[0]
+    transfer: Annotated[str, OneOf(TRANSFERS)] = ADAPTIVE
 
     def _agree(self) -> None:
-        if self.transfer != TRANSFERS[0] and not self.adaptive:
+        if self.transfer != ADAPTIVE and not self.adaptive:
             raise self.refusal("transfer", "there is none without adaptive = true")
         if self.unified and (self.consistency or self.complementarity):
             problem = (
@@ -100,13 +102,16 @@ class Enhancement(Settings, section="enhancement"):
     @property
     def unified(self) -> bool:
         """Whether both tables are mapped."""
-        return self.transfer == TRANSFERS[2]
+        return self.transfer == UNIFIED
 
     @property
     def reads(self) -> bool:
         """Whether the matrix is a function of a client's prototypes."""
-        return self.transfer == TRANSFERS[0]
+        return self.transfer == ADAPTIVE
 
+
+PLUG_IN = "fed3cr-over-"
+"""Before the name of a method: that method with the plug-in."""
 
 _FIRST = np.zeros(1, dtype=np.int64)
 _EMPTY = np.empty(0, dtype=np.float32)
@@ -147,7 +152,7 @@ class Enhanced:
             problem = f"must be set: {name} tells no step size of its item table"
             raise ConfigError("enhancement.item_rate", None, problem)
         self.below, self.enhancement = below, config
-        self.name = f"fed3cr-over-{name}"
+        self.name = f"{PLUG_IN}{name}"
         sizes = generator_sizes(
             below.config.rank,
             layers=config.layers,

@@ -19,6 +19,7 @@ from secure_fedrec.algorithms.item_tables import (
     PFedRec,
     PFedRecConfig,
 )
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.perfedrec import PerFedRec, PerFedRecConfig
@@ -36,9 +37,6 @@ FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
     }
 )
 """Method and settings by name."""
-
-PLUG_IN: Final = "fed3cr-over-"
-"""Before the name of a method: that method with Fed3CR as a plug-in."""
 
 CENTRAL: Final = ("neumf", "lightgcn")
 """Models of one party that has everybody's data; a round is an epoch of theirs."""
