@@ -8,6 +8,7 @@ the halves' messages is no matter here: ``engines.distributed.mean_site`` is one
 """
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -125,6 +126,32 @@ class _UnderMasks(Settings, section="protection"):
             cohort="roster" if self.adversary == "active" else "server",
         )
 
+    def require(self, roster: Roster) -> None:
+        """Check that rounds of everybody on a roster are possible.
+
+        Raises:
+            ConfigError: they are not; names the setting.
+        """
+        if self.adversary == "active" and roster.server == roster.operator:
+            raise ConfigError("roster.operator", "(the server)", "must not be the server")
+        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
+
+    def config(self, at: Standing, length: int) -> MaskingConfig:
+        """Settings of one sum.
+
+        Args:
+            at: the attempt.
+            length: values per vector, d.
+
+        Raises:
+            ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
+        """
+        return self._config(len(at.clients), at.state, length)
+
+    @abstractmethod
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        """Settings of a sum of so many clients, in a round that goes on from ``state``."""
+
     def _masks(
         self, clients: int, state: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
     ) -> MaskingConfig:
@@ -148,10 +175,6 @@ class _UnderMasks(Settings, section="protection"):
             )
             raise ConfigError("protection.adversary", self.adversary, problem, ("curious",))
         return found
-
-    def _require(self, roster: Roster) -> None:
-        if self.adversary == "active" and roster.server == roster.operator:
-            raise ConfigError("roster.operator", "(the server)", "must not be the server")
 
     def _named(self, layout: MeanLayout | SumLayout) -> bytes:
         return sha256(_LABEL + self.digest + layout.hash).digest()
@@ -187,27 +210,6 @@ class MaskedMean(_UnderMasks):
         for name, limit in self.metrics.items():
             if limit <= 0:
                 raise ConfigError(f"protection.metrics.{name}", limit, "must be above 0")
-
-    def require(self, roster: Roster) -> None:
-        """Check that rounds of everybody on a roster are possible.
-
-        Raises:
-            ConfigError: they are not; names the setting.
-        """
-        self._require(roster)
-        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
-
-    def config(self, at: Standing, length: int) -> MaskingConfig:
-        """Settings of one sum.
-
-        Args:
-            at: the attempt.
-            length: values per vector, d.
-
-        Raises:
-            ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
-        """
-        return self._config(len(at.clients), at.state, length)
 
     def encode(self, update: Update, at: Standing) -> EncodedVector:
         """A client's words, to be masked.
@@ -302,27 +304,6 @@ class NoisedMean(_UnderMasks):
     def metrics(self) -> Mapping[str, float]:
         """None: each would take noise of its own."""
         return {}
-
-    def require(self, roster: Roster) -> None:
-        """Check that rounds of everybody on a roster are possible.
-
-        Raises:
-            ConfigError: they are not; names the setting.
-        """
-        self._require(roster)
-        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
-
-    def config(self, at: Standing, length: int) -> MaskingConfig:
-        """Settings of one sum.
-
-        Args:
-            at: the attempt.
-            length: values per vector, d.
-
-        Raises:
-            ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
-        """
-        return self._config(len(at.clients), at.state, length)
 
     def encode(self, update: Update, at: Standing) -> EncodedVector:
         """A client's words, to be masked: clipped, rotated, rounded and noised.
