@@ -82,6 +82,28 @@ def test_the_ablations_of_fed3cr_are_those_of_its_records(tmp_path: Path) -> Non
     assert found >= 8
 
 
+def transfer_of(row: Mapping[str, Any]) -> str:
+    """A line of the tables of transfers."""
+    ours, over = row["ours"], row["over_ace"]
+    cells = [row["row"], percent(ours[HIT]), percent(ours[NDCG]), span(over["hit"]) if over else ""]
+    cells += [percent(ours["full_hit_rate_at_10"]), percent(row["last"][HIT])]
+    return f"| {' | '.join([*cells, '/'.join(map(str, row['chosen']))])} |"
+
+
+def test_the_transfers_and_views_of_fed3cr_are_those_of_its_records(tmp_path: Path) -> None:
+    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
+    words = ("--protocol", "published", "--data", "ml-100k", "--table", "4", "--seeds", "1")
+    result = told(tmp_path, "fed3cr", *words, "--figure", "6", "--figure", "7")
+    (table,) = result["tables"]
+    for row in table["rows"]:
+        assert transfer_of(row) in page, row["row"]
+    assert len(table["rows"]) == 3
+    overlap, correlation = result["figures"]
+    assert f"{overlap['FedRAP']:.4f} in FedRAP, {overlap['Fed3CR']:.4f} in Fed3CR" in page
+    both = f"{correlation['FedRAP']:.4f} and {correlation['Fed3CR']:.4f}"
+    assert f"two tables of client 22: {both}" in page
+
+
 def bar_of(point: Mapping[str, Any], against: Mapping[str, Any], varied: str | None) -> str:
     """A method's line in the tables of FedDMF's page."""
     name = point["method"] if varied is None else f"{point['at']:g}, {point['method']}"
