@@ -2,8 +2,8 @@
 
 The command line itself is ``audits.command_line``, which imports what the command needs. That may
 take seconds, so nothing is imported here that an interrupt could hit before it is taken care of:
-Ctrl-C at any moment, imports included, ends with one line and exit code 130; so does being
-terminated (143), or left by the terminal (129).
+Ctrl-C at any moment from then on, imports included, ends with one line and exit code 130; so does
+being terminated (143), or left by the terminal (129).
 """
 
 import atexit
@@ -16,15 +16,10 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 
-from audits.terminal import say, spoken_streams
+from audits.interrupts import Interrupts
 
 EXIT_INTERNAL = 4
-_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
-_KILLED = 128
-"""What shells add to the number of a signal that ended a process, for its exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,23 +32,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    interrupts = Interrupts(whole=arguments is None)
+    interrupts.handle(interrupts.leave)
     if arguments is None:
         gc.disable()  # imports leave no garbage, only much to look through
         warnings.showwarning = _warn
         _open_streams()
+    from audits.terminal import spoken_streams  # noqa: PLC0415 - after the handler
+
     with spoken_streams():
-        return _main(arguments)
+        return _main(arguments, interrupts)
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    # What somebody else handles, or has made this process deaf to, stays so.
-    whole = _ENDINGS if arguments is None else ()
-    ours = [number for number in whole if signal.getsignal(number) in _UNHANDLED]
-    interrupts = _Interrupts(ours)
+def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
     hint: Callable[[], str] = str
     try:
-        interrupts.handle(_leave)
-        if ours:  # of what is done, and its exit code, the last third of a second takes nothing
+        if interrupts.numbers:  # of what is done, and its exit code, the end takes nothing
             atexit.register(interrupts.handle, signal.SIG_IGN)
         from audits import command_line  # noqa: PLC0415 - after the handler
 
@@ -66,80 +60,39 @@ def _main(arguments: Sequence[str] | None) -> int:
             allocator.reuse_freed_memory(allocator.KEPT_BY_SERVERS if serves else allocator.KEPT)
             gc.freeze()
             gc.enable()
-        if ours:
-            sys.unraisablehook = interrupts.unraised
         from secure_fedrec.core.compiler import after_compiling  # noqa: PLC0415
 
+        if interrupts.numbers:
+            sys.unraisablehook = interrupts.unraised
         interrupts.later = after_compiling
-        interrupts.handle(interrupts.raised)
         hint = partial(command_line.resumption, parsed)
+        interrupts.handle(interrupts.raised)
         code = command_line.run(parsed)
-        interrupts.handle(_leave)  # the interpreter takes a while to end
-        return code
-    except KeyboardInterrupt:
-        return _interrupted(interrupts, hint)
-    except Exception:
-        if interrupts.seen:  # a library has made another error of it
-            return _interrupted(interrupts, hint)
+        interrupts.handle(interrupts.leave)  # the interpreter takes a while to end
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or interrupts.heard is not None:
+            return _interrupted(interrupts, hint)  # of which a library may have made another error
+        if isinstance(error, SystemExit):
+            raise
         import traceback  # noqa: PLC0415 - slower to import than an interrupt may take
 
         with contextlib.suppress(OSError):
             traceback.print_exc()
             print("secure-fedrec: internal error; please report it", file=sys.stderr)
         return EXIT_INTERNAL
+    # A library that swallowed an interrupt may have left out what it was about to do.
+    return code if interrupts.heard is None else _interrupted(interrupts, hint)
 
 
-class _Interrupts:
-    """Interrupts of a running command, those that a library has swallowed included.
-
-    Args:
-        numbers: signals that are taken care of.
-    """
-
-    def __init__(self, numbers: Sequence[int] = ()) -> None:
-        self._numbers = numbers
-        self.seen: int | None = None
-        self.later: Callable[[Callable[[], None]], bool] = _never
-        """Has something done later, where an error would do harm now; tells whether it will be."""
-
-    def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-        """Let a function handle them, or nobody."""
-        for number in self._numbers:
-            signal.signal(number, handler)
-
-    def raised(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal."""
-        self.seen = number
-        if not self.later(_interrupt):
-            _interrupt()
-
-    def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """End the process on an interrupt that came where nothing can be raised.
-
-        It is as safe as a kill, which every file of a run withstands.
-        """
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            _leave(self.seen or signal.SIGINT, None)
-        else:
-            sys.__unraisablehook__(unraisable)
-
-
-def _never(_: Callable[[], None]) -> bool:
-    return False
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-def _interrupted(interrupts: _Interrupts, hint: Callable[[], str]) -> int:
-    interrupts.handle(_leave)
+def _interrupted(interrupts: Interrupts, hint: Callable[[], str]) -> int:
+    interrupts.handle(interrupts.leave)
     # An interrupt that passed through a string of code, as compilers make them, would have CPython
     # end `python -m` by SIGINT whatever the exit code; it forgets that with the next string.
     exec("")  # noqa: S102
     with contextlib.suppress(OSError):
         print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
-    return _KILLED + (interrupts.seen or signal.SIGINT)
+    interrupts.said = True
+    return interrupts.code
 
 
 def _open_streams() -> None:
@@ -159,14 +112,9 @@ def _open_streams() -> None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in a line: where in the code it arose helps no user."""
+    from audits.terminal import say  # noqa: PLC0415 - likewise
+
     say(f"secure-fedrec: {' '.join(str(message).split())}")
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    """End the process at once, whatever it is importing."""
-    with contextlib.suppress(OSError):
-        os.write(2, b"secure-fedrec: interrupted\n")
-    os._exit(_KILLED + number)
 
 
 if __name__ == "__main__":

@@ -91,10 +91,11 @@ def after_compiling(act: Callable[[], None]) -> bool:
 
     Returns:
         Whether the calling thread, the main one, is in the compiler. Where it is not, nothing is
-        done, now or later.
+        done, now or later, nor is what was asked for before.
     """
     lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     if lock is None or not lock.is_locked():
+        _AFTERWARDS.clear()
         return False
     awaited = bool(_AFTERWARDS)
     _AFTERWARDS[:] = [act]

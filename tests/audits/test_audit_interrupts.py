@@ -234,27 +234,126 @@ def test_an_interrupt_that_a_library_turns_into_another_error(
     assert capsys.readouterr().err == "secure-fedrec: interrupted\n"
 
 
-def test_an_interrupt_where_nothing_can_be_raised_ends_the_process() -> None:
-    program = """
-import signal, sys
-from audits.cli import _Interrupts
+BODIES = {
+    "two that are pending": """
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    sum(range(9))
+""",
+    "a second one while files are taken away": """
+    os.mkdir(folder + "/more")
+    os.rmdir = rmdir
+    signal.raise_signal(signal.SIGINT)
+""",
+    "where nothing can be raised": """
+    last = Last()
+    del last
+    time.sleep(60)
+""",
+    "where nothing can be raised, at the end": """
+    last = Last()
+    del last
+""",
+    "made another error": """
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        raise OSError(2, "half read") from None
+""",
+    "made an exit": """
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        raise SystemExit(5) from None
+""",
+    "swallowed": """
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        pass
+""",
+    "swallowed, and another one": """
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        pass
+    signal.raise_signal(signal.SIGINT)
+    print("went on")
+""",
+    "while the compiler is left, and more is compiled": """
+    event.register("numba:compile", Ended())
+    try:
+        loop(3)
+    finally:
+        print(loop(1.5))
+""",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_interrupts_come_in_odd_moments_and_more_than_once(body: str, tmp_path: Path) -> None:
+    """Found by attacking: each left scratch files, a traceback, another exit code or no word."""
+    program = f"""
+import os, signal, sys, tempfile, time
+from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock as lock
+from audits import cli, command_line
+from secure_fedrec.core.compiled import compiled_loop
+
+genuine = os.rmdir
+
+def rmdir(*words, **named):
+    os.rmdir = genuine
+    signal.raise_signal(signal.SIGINT)
+    genuine(*words, **named)
 
 class Last:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
 
-interrupts = _Interrupts()
-sys.unraisablehook = interrupts.unraised
-signal.signal(signal.SIGINT, interrupts.raised)
-last = Last()
-del last
-print("went on")
+class Ended(event.Listener):
+    def on_start(self, _):
+        event.unregister("numba:compile", self)
+        lock._lock = Released(lock._lock)
+        signal.raise_signal(signal.SIGINT)
+    def on_end(self, _):
+        pass
+
+class Released:
+    def __init__(self, held):
+        self.held, self.acquire, self._is_owned = held, held.acquire, held._is_owned
+    def release(self):
+        self.held.release()
+        if not self._is_owned():
+            lock._lock = self.held
+            signal.raise_signal(signal.SIGINT)
+
+@compiled_loop
+def loop(number):
+    return 2 * number
+
+def run(_):
+    with tempfile.TemporaryDirectory(prefix="secure-fedrec-") as folder:
+        {BODIES[body].strip().replace(chr(10), chr(10) + " " * 4)}
+
+sys.argv = ["secure-fedrec", "explain"]
+command_line.run = lambda parsed: run(parsed) or 0
+sys.exit(cli.main())
 """
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=50,
+        preexec_fn=hear_all,
     )
-    expected = (130, "", "secure-fedrec: interrupted\n")
-    assert (ended.returncode, ended.stdout, ended.stderr) == expected
+    assert (ended.returncode, ended.stderr) == (130, "secure-fedrec: interrupted\n")
+    assert ended.stdout == ("3.0\n" if "compiler" in body else "")
+    assert not list(tmp_path.glob("secure-fedrec-[!0-9]*"))
 
 
 def test_an_interrupt_that_passes_through_a_string_of_code_ends_a_module_with_its_code(

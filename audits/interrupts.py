@@ -1,0 +1,96 @@
+"""Ends of a command from outside: Ctrl-C, being terminated, being left by the terminal.
+
+An interrupt is raised where it comes, and what is cleaned up upon it is not interrupted once more.
+Where it would do harm, or could not be raised, it is raised a little later. (Little is imported
+here: the console script hears nothing before.)
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KILLED = 128
+"""What shells add to the number of a signal that ended a process, for its exit code."""
+
+_UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
+_SOON = 0.01
+
+
+class Interrupts:
+    """Interrupts of a command, those that a library has swallowed included.
+
+    What somebody else handles, or has made this process deaf to, stays so.
+
+    Args:
+        whole: whether the process is the command's alone; else nothing is handled.
+    """
+
+    def __init__(self, *, whole: bool) -> None:
+        self.numbers = [
+            number for number in ENDINGS if whole and signal.getsignal(number) in _UNHANDLED
+        ]
+        """Signals that are taken care of."""
+        self.heard: int | None = None
+        self.said = False
+        """Whether a line has been said of it."""
+        self.later: Callable[[Callable[[], None]], bool] = _never
+        """Has something done later, where an error would do harm now; tells whether it will be."""
+
+    @property
+    def code(self) -> int:
+        """Exit code of a command that was interrupted."""
+        return KILLED + (self.heard or signal.SIGINT)
+
+    def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+        """Let a function handle them, or nobody."""
+        for number in self.numbers:
+            signal.signal(number, handler)
+
+    def leave(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal: end the process at once, whatever it is importing."""
+        self.heard = self.heard or number
+        try:
+            if not self.said:
+                os.write(2, b"secure-fedrec: interrupted\n")
+        except OSError:
+            pass
+        finally:
+            os._exit(self.code)
+
+    def raised(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal: raise an interrupt, unless one is on its way."""
+        error = sys.exception()
+        while error is not None and not isinstance(error, KeyboardInterrupt):
+            error = error.__context__
+        if error is None:
+            self.heard = number
+            if not self.later(_interrupt):
+                _interrupt()
+
+    def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """Hear an interrupt again that came where nothing can be raised."""
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(unraisable)
+            return
+        from threading import Timer  # noqa: PLC0415
+
+        again = self.heard or signal.SIGINT
+        try:
+            Timer(_SOON, self._repeat, (again,)).start()
+        except RuntimeError:  # the interpreter is ending
+            self.leave(again, None)
+
+    def _repeat(self, number: int) -> None:
+        if not self.said:
+            os.kill(os.getpid(), number)
+
+
+def _never(_: Callable[[], None]) -> bool:
+    return False
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
