@@ -72,7 +72,7 @@ def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or interrupts.heard is not None:
             return _interrupted(interrupts, hint)  # of which a library may have made another error
-        if isinstance(error, SystemExit):
+        if not isinstance(error, Exception):
             raise
         import traceback  # noqa: PLC0415 - slower to import than an interrupt may take
 

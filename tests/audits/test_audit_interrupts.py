@@ -101,7 +101,11 @@ command_line.run = run
 sys.exit(cli.main())
 """
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=hear_all,
     )
     assert (ended.returncode, ended.stdout) == (128 + ending, "compiled: 1\n")
     assert ended.stderr == "secure-fedrec: interrupted\n"
