@@ -112,7 +112,7 @@ def _open_streams() -> None:
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Say a warning in a line: where in the code it arose helps no user."""
-    from audits.terminal import say  # noqa: PLC0415 - likewise
+    from audits.terminal import say  # noqa: PLC0415 - after the handler
 
     say(f"secure-fedrec: {' '.join(str(message).split())}")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-KILLED = 128
+_KILLED = 128
 """What shells add to the number of a signal that ended a process, for its exit code."""
 
 _UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
@@ -42,7 +42,7 @@ class Interrupts:
     @property
     def code(self) -> int:
         """Exit code of a command that was interrupted."""
-        return KILLED + (self.heard or signal.SIGINT)
+        return _KILLED + (self.heard or signal.SIGINT)
 
     def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
         """Let a function handle them, or nobody."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from audits.interrupts import ENDINGS
 from audits.peak_memory import LOOK_EVERY, look_at
 from audits.terminal import leave_bars
 from secure_fedrec.core.allocator import return_freed_memory
@@ -23,7 +24,6 @@ from secure_fedrec.errors import HostError
 
 Result = TypeVar("Result")
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 
@@ -72,7 +72,7 @@ class _Worker(Generic[Result]):
             target=_serve, args=(work, far, ours, os.getpid()), daemon=True
         )
         # A signal to all of the terminal's processes waits until each has said what it does then.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         try:
             self.process.start()
         finally:
@@ -159,7 +159,7 @@ def _serve(
     for number in (signal.SIGINT, signal.SIGHUP):  # who forked it takes care of interrupts
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
         if os.getppid() != parent:

@@ -241,8 +241,8 @@ def test_an_interrupt_that_a_library_turns_into_another_error(
 BODIES = {
     "two that are pending": """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     sum(range(9))
 """,
@@ -300,7 +300,7 @@ BODIES = {
 def test_interrupts_come_in_odd_moments_and_more_than_once(body: str, tmp_path: Path) -> None:
     """Found by attacking: each left scratch files, a traceback, another exit code or no word."""
     program = f"""
-import os, signal, sys, tempfile, time
+import os, signal, sys, tempfile, threading, time
 from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock as lock
 from audits import cli, command_line
