@@ -51,7 +51,7 @@ class Work(NamedTuple):
         places: int64[batch], row of ``seen`` of each example.
         seen: [2, m, d], what the score sees and moves; then what it pulls on rows of C and P.
         tiles: [3, t, d], pulls on a tile of C, P and G; before, squares of a tile.
-        pairs: [2 t], two numbers for each row of a tile.
+        column: [t], a number for each row of a tile.
         squares: [7, d, d], by ``W`` and those behind it: W, the correlation, what pulls on either,
             a product; W^T, and the pull on the correlation turned: products with them take less
             time.
@@ -69,7 +69,7 @@ class Work(NamedTuple):
     seen: SingleArray
     scores: SingleArray
     tiles: SingleArray
-    pairs: SingleArray
+    column: SingleArray
     squares: SingleArray
     lines: SingleArray
     units: SingleArray
@@ -86,7 +86,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
         "seen": (2, n_items, rank),
         "scores": (2, n_items),
         "tiles": (3, tile, rank),
-        "pairs": (2 * tile,),
+        "column": (tile,),
         "squares": (PULL_TURNED + 1, rank, rank),
         "lines": (PULL_U + 1, rank),
         "units": layers,
@@ -129,7 +129,8 @@ def _similar(
     cosines: SingleArray,
     inverses: SingleArray,
 ) -> None:
-    """From products with a centre to cosines with it, and one over the rows' lengths."""
+    """Cosines with a centre, and one over the rows' lengths."""
+    np.dot(rows, centre, cosines)
     one, square = np.float32(1), np.float32(0)
     for value in centre:
         square += value * value
@@ -161,16 +162,14 @@ def look(
         rows, mine = common[first:last], own[first:last]
         if transfer:
             np.dot(table[first:last], squares[W], rows)
-        pairs = work.pairs[: 2 * (last - first)].reshape(2, last - first)
-        np.dot(lines[U : GW + 1], rows.T, pairs)
-        scores[0, first:last] = pairs[0]
-        cosines[0, first:last] = pairs[1]
-        np.dot(lines[P : U + 1], mine.T, pairs)
-        scores[0, first:last] += pairs[1]
-        cosines[1, first:last] = pairs[0]
+        of_own = work.column[: last - first]
+        np.dot(rows, lines[U], scores[0, first:last])
+        np.dot(mine, lines[U], of_own)
+        scores[0, first:last] += of_own
         squared, own_squared = work.tiles[0, : last - first], work.tiles[1, : last - first]
-        _squares(rows, squared)
-        _squares(mine, own_squared)
+        if consistent or complementary:
+            _squares(rows, squared)
+            _squares(mine, own_squared)
         if consistent:
             c, a = cosines[0, first:last], cosines[1, first:last]
             _similar(rows, squared, lines[ONES], lines[GW], c, cosines[2, first:last])
@@ -178,7 +177,7 @@ def look(
         if complementary:
             np.dot(rows.T, mine, squares[PRODUCT])
             _add_up(squares[CORRELATION], squares[PRODUCT])
-            ones = work.pairs[: last - first]
+            ones = of_own
             ones[:] = 1
             lines[NORMS_C] += np.dot(ones, squared)
             lines[NORMS_P] += np.dot(ones, own_squared)
@@ -311,23 +310,11 @@ def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32
 
 
 @compiled_loop
-def _add_sums(
-    found: _Pulls, rows: SingleArray, centre: SingleArray, vector: SingleArray, pairs: SingleArray
-) -> None:
-    """Sums of rows times slopes and times errors, added to a centre's and a vector's."""
-    both = pairs[: 2 * len(rows)].reshape(2, len(rows))
-    both[0] = found.slopes
-    both[1] = found.errors
-    sums = np.dot(both, rows)
-    centre += sums[0]
-    vector += sums[1]
-
-
-@compiled_loop
 def _pull_tile(
     common: SingleArray,
     own: SingleArray,
     first: int,
+    consistent: Any,
     complementary: Any,
     rate: np.float32,
     work: Work,
@@ -347,11 +334,17 @@ def _pull_tile(
             for factor in range(width):
                 pulls[row, factor] += work.seen[0, slot, factor]
                 own_pulls[row, factor] += work.seen[1, slot, factor]
-    cosines, errors = work.cosines[:4, first : first + count], work.scores[1, first : first + count]
-    ours = _Pulls(cosines[1], cosines[3], errors, lines[UNIT_P], lines[U], lines[NORMS_P])
-    shared = _Pulls(cosines[0], cosines[2], errors, lines[GW], lines[U], lines[NORMS_C])
-    _add_sums(ours, own, lines[PULL_P], lines[PULL_U], work.pairs)
-    _add_sums(shared, common, lines[PULL_GW], lines[PULL_U], work.pairs)
+    slopes = work.cosines[0, first : first + count]
+    own_slopes = work.cosines[1, first : first + count]
+    shrinks = work.cosines[2, first : first + count]
+    own_shrinks = work.cosines[3, first : first + count]
+    errors = work.scores[1, first : first + count]
+    lines[PULL_U] += np.dot(errors, own) + np.dot(errors, common)
+    if consistent:
+        lines[PULL_P] += np.dot(own_slopes, own)
+        lines[PULL_GW] += np.dot(slopes, common)
+    ours = _Pulls(own_slopes, own_shrinks, errors, lines[UNIT_P], lines[U], lines[NORMS_P])
+    shared = _Pulls(slopes, shrinks, errors, lines[GW], lines[U], lines[NORMS_C])
     _add(shared, common, pulls)
     _move(ours, own, own_pulls, rate)
 
@@ -369,6 +362,7 @@ def pull(
     table: SingleArray,
     own: SingleArray,
     transfer: bool,
+    consistent: Any,
     complementary: Any,
     rate: np.float32,
     decay: np.float32,
@@ -387,7 +381,7 @@ def pull(
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = table[first:last], own[first:last]
-        _pull_tile(common[first:last], mine, first, complementary, rate, work)
+        _pull_tile(common[first:last], mine, first, consistent, complementary, rate, work)
         pulls = work.tiles[0, : last - first]
         if transfer:
             np.dot(rows.T, pulls, squares[PRODUCT])

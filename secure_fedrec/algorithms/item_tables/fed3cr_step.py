@@ -200,7 +200,16 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
         loss += complementarity(form.beta, work.squares, lines)
     lines[UNIT_P] = lines[P]
     own_length, length = _unit_length(lines[UNIT_P]), _unit_length(lines[GW])
-    pull(part.table, part.own, transfer, complementary, rates.tables, rates.decay, work)
+    pull(
+        part.table,
+        part.own,
+        transfer,
+        consistent,
+        complementary,
+        rates.tables,
+        rates.decay,
+        work,
+    )
     _of_direction(lines[UNIT_P], own_length, lines[PULL_P])
     _of_direction(lines[GW], length, lines[PULL_GW])
     if transfer:
