@@ -34,7 +34,7 @@ TINY = np.float32(1e-12)
 """Added to squared lengths, so that a row of zeros has a direction, 0."""
 
 G, P, U, GW, PULL_P, PULL_GW, NORMS_C, NORMS_P, UNIT_P, ONES, PULL_U = range(11)
-"""Lines of the scratch. Products are of several at once, so some stand beside others."""
+"""Lines of the scratch."""
 W, CORRELATION, PULL_W, PULL_CORRELATION, PRODUCT, W_TURNED, PULL_TURNED = range(7)
 """Its squares."""
 
