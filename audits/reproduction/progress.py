@@ -2,21 +2,23 @@
 
 import argparse
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tqdm import tqdm
 
 from secure_fedrec.errors import DivergedError
+from secure_fedrec.studies.resumed import being_made
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFolder:
+class StudyFolder(ABC, Generic[Wanted]):
     """Where studies are, and whether more are made.
 
     Args:
@@ -30,6 +32,10 @@ class StudyFolder:
     data_dir: Path | None = None
     run: bool = True
     progress: bool = True
+
+    @abstractmethod
+    def path(self, needed: Wanted) -> Path:
+        """Of the report of a study."""
 
     @staticmethod
     def options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -49,9 +55,10 @@ class StudyFolder:
         needed: Iterable[Wanted],
         make: Callable[[Wanted, "tqdm[Any]"], Made],
     ) -> dict[Wanted, Made]:
-        """What was found and, where that is wanted, what is missing, run now and in order.
+        """What was found and, where that is wanted, what is missing, run now.
 
-        A study that diverges with all of its settings is left out, and said so.
+        In order, but for those that other processes are making: they come last, to be read. A study
+        that diverges with all of its settings is left out, and said so.
 
         Args:
             found: studies that there are.
@@ -61,7 +68,10 @@ class StudyFolder:
         missing = [each for each in needed if each not in found] if self.run else []
         hidden = not self.progress or None
         with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
-            for each in missing:
+            while missing:
+                free = (each for each in missing if not being_made(self.path(each)))
+                each = next(free, missing[0])
+                missing.remove(each)
                 bar.set_description(str(each))
                 try:
                     found[each] = make(each, bar)

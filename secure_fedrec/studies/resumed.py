@@ -132,6 +132,21 @@ def once(path: Path, read: Callable[[], Made | None], make: Callable[[], Made]) 
         return read() or make()
 
 
+def being_made(path: Path) -> bool:
+    """Whether another process is making the study at ``path``."""
+    from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - POSIX alone has it
+
+    _, beside = _beside(path)
+    try:
+        with beside.open("rb") as lock:
+            flock(lock, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # most often there is no such file; what else is wrong, its maker will say
+        return False
+    return False
+
+
 def _tidy(path: Path) -> None:
     """Take away what the maker of a study left that was killed at its very end; no other's."""
     from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it

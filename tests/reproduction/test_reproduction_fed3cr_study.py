@@ -2,12 +2,8 @@
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from fcntl import LOCK_EX, flock
 from pathlib import Path
-from threading import Event
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -18,17 +14,17 @@ from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.engines import vault_of
-from secure_fedrec.errors import CheckpointError, ConfigError, DataError, MissingExtraError
+from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.evaluation import leaks
 from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, read_study, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import FINGERPRINT, once, require_one_source
+from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
@@ -153,25 +149,6 @@ def test_a_report_without_format_is_refused(tmp_path: Path) -> None:
             run_study(DATA, config("pfedrec"), path)
 
 
-@pytest.mark.parametrize("left", [".checkpoint", ".lock"])
-def test_what_a_kill_at_the_very_end_left_is_taken_away(left: str, tmp_path: Path) -> None:
-    """Found by attacking: the report was written, and nobody looked beside it any more."""
-    path = tmp_path / "study.json"
-    report = run_study(DATA, config("pfedrec"), path)
-    beside = path.with_suffix(left)
-    beside.write_bytes(b"rest")
-    assert read_study(path, config("pfedrec")) == report
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
-    beside.write_bytes(b"of one at work")
-    with path.with_suffix(".lock").open("ab") as lock:
-        flock(lock, LOCK_EX)
-        assert read_study(path, config("pfedrec")) == report
-        assert beside.exists()
-    beside.unlink(missing_ok=True)
-    beside.mkdir()  # whoever made that
-    assert read_study(path, config("pfedrec")) == report
-
-
 def test_warm_figures_are_of_items_that_somebody_trains_on(tmp_path: Path) -> None:
     sparse = generate(SyntheticConfig(clients=20, items=150, mean_ratings=8.0, seed=2))
     case = ranking_case(sparse, seed=1)
@@ -223,69 +200,6 @@ def test_studies_of_two_sources_are_no_table() -> None:
     require_one_source({Path("1"): one, Path("2"): nameless, Path("3"): elsewhere, Path("4"): one})
     with pytest.raises(DataError, match="2: and 1 are of different data, both named made up"):
         require_one_source({Path("1"): one, Path("2"): other})
-
-
-def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:
-    """Found by attacking: both wrote the same unfinished file, and one of them ended there."""
-    path, made = tmp_path / "study.json", []
-    settings = config("pfedrec", rounds=11)
-
-    def one(_: int) -> dict[str, Any]:
-        return run_study(DATA, settings, path, on_round=lambda: made.append(1))
-
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(one, range(3)))
-    assert found[0] == found[1] == found[2]
-    assert len(made) == 11
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
-
-
-def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
-    """As without a package that it needs; a folder that was there stays."""
-
-    def refuse() -> None:
-        raise MissingExtraError("torch", "torch")
-
-    for folder in (tmp_path / "new", tmp_path / "new" / "within", tmp_path):
-        with pytest.raises(MissingExtraError):
-            once(folder / "study.json", lambda: None, refuse)
-        assert not any(tmp_path.iterdir())
-    with pytest.raises(DataError, match="cannot be written"):  # a name that no file can have
-        once(tmp_path / "new" / "within" / f"{'s' * 300}.json", lambda: None, refuse)
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_study_that_cannot_begin_takes_no_folder_from_another(tmp_path: Path) -> None:
-    """Found by attacking: another process that waited for it ended for want of the folder."""
-    path, waits, made = tmp_path / "new" / "study.json", Event(), []
-
-    def refuse() -> None:
-        assert waits.wait(10)
-        sleep(0.2)  # until the other waits for the lock
-        raise MissingExtraError("torch", "torch")
-
-    def first() -> None:
-        with pytest.raises(MissingExtraError):
-            once(path, lambda: None, refuse)
-
-    def second() -> None:
-        def make() -> str:
-            made.append(path.parent.exists())
-            path.write_text("{}")
-            return "made"
-
-        assert once(path, lambda: None, make) == "made"
-
-    with ThreadPoolExecutor(2) as pool:
-        one = pool.submit(first)
-        while not path.with_suffix(".lock").exists():
-            sleep(0.01)
-        other = pool.submit(second)
-        waits.set()
-        one.result()
-        other.result()
-    assert made == [True]
-    assert [each.name for each in path.parent.iterdir()] == ["study.json"]
 
 
 def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ Studies: TypeAlias = Mapping[Needed, Found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder):
+class StudySource(StudyFolder[Needed]):
     """How studies are found or made.
 
     Args:

@@ -19,7 +19,7 @@ Studies: TypeAlias = Mapping[StudyConfig, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder):
+class StudySource(StudyFolder[StudyConfig]):
     """How studies are found or made.
 
     Args:

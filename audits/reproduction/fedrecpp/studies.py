@@ -18,7 +18,7 @@ Studies: TypeAlias = Mapping[Needed, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder):
+class StudySource(StudyFolder[Needed]):
     """How studies are found or made.
 
     Args:

@@ -67,7 +67,7 @@ Studies: TypeAlias = Mapping[Needed, Stored]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder):
+class StudySource(StudyFolder[Needed]):
     """How studies are found or made.
 
     Args:
@@ -75,6 +75,10 @@ class StudySource(StudyFolder):
     """
 
     paper: FURLPaper
+
+    def path(self, needed: Needed) -> Path:
+        """Of the report of a study that is run here; others may have other names."""
+        return self.folder / f"{needed.task}-{needed.configuration}-{needed.seed}.json"
 
 
 def needed_studies(
@@ -171,7 +175,7 @@ def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> St
     """Run one study under its pinned settings and put it into the folder."""
     task = source.paper.tasks[each.task]
     texts, config = task.texts_of(each.seed), task.settings[each.configuration]
-    path = source.folder / f"{each.task}-{each.configuration}-{each.seed}.json"
+    path = source.path(each)
 
     def report(point: Mapping[str, float]) -> None:
         tell(f"epoch {point['epoch']:.0f} of {config.epochs}")

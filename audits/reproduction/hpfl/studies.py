@@ -66,7 +66,7 @@ def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder):
+class StudySource(StudyFolder[Needed]):
     """How studies are found or made.
 
     Args:
@@ -77,6 +77,11 @@ class StudySource(StudyFolder):
 
     form: str = "paper"
     quick: bool = False
+
+    def path(self, needed: Needed) -> Path:
+        """Of the report of a study that is run here; others may have other names."""
+        named = [needed.data, self.form, needed.start, needed.method, needed.grid, str(needed.seed)]
+        return self.folder / f"{'-'.join(filter(None, named))}.json"
 
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
@@ -153,8 +158,7 @@ def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
 
 
 def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
-    named = [each.data, source.form, each.start, each.method, each.grid or "", str(each.seed)]
-    path, config = source.folder / f"{'-'.join(filter(None, named))}.json", source.config(each)
+    path, config = source.path(each), source.config(each)
 
     def read() -> Found | None:
         """What another process has made since the folder was read."""

@@ -1,0 +1,149 @@
+"""Studies of a folder that several processes share, or that one of them left in the middle."""
+
+from concurrent.futures import ThreadPoolExecutor
+from fcntl import LOCK_EX, flock
+from pathlib import Path
+from threading import Event
+from time import sleep
+from typing import Any
+
+import pytest
+
+from audits.reproduction.progress import StudyFolder
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data.top_n import TopN
+from secure_fedrec.errors import DataError, MissingExtraError
+from secure_fedrec.studies.fed3cr.study import StudyConfig, read_study, run_study
+from secure_fedrec.studies.resumed import once
+
+DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
+
+
+def config(rounds: int = 2) -> StudyConfig:
+    return StudyConfig(
+        data="made up",
+        protocol="clean",
+        method="pfedrec",
+        seed=1,
+        rounds=rounds,
+        settings={"rank": 8},
+    )
+
+
+@pytest.mark.parametrize("left", [".checkpoint", ".lock"])
+def test_what_a_kill_at_the_very_end_left_is_taken_away(left: str, tmp_path: Path) -> None:
+    """Found by attacking: the report was written, and nobody looked beside it any more."""
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config(), path)
+    beside = path.with_suffix(left)
+    beside.write_bytes(b"rest")
+    assert read_study(path, config()) == report
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+    beside.write_bytes(b"of one at work")
+    with path.with_suffix(".lock").open("ab") as lock:
+        flock(lock, LOCK_EX)
+        assert read_study(path, config()) == report
+        assert beside.exists()
+    beside.unlink(missing_ok=True)
+    beside.mkdir()  # whoever made that
+    assert read_study(path, config()) == report
+
+
+def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:
+    """Found by attacking: both wrote the same unfinished file, and one of them ended there."""
+    path, made = tmp_path / "study.json", []
+    settings = config(rounds=11)
+
+    def one(_: int) -> dict[str, Any]:
+        return run_study(DATA, settings, path, on_round=lambda: made.append(1))
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(one, range(3)))
+    assert found[0] == found[1] == found[2]
+    assert len(made) == 11
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+
+
+class Numbers(StudyFolder[int]):
+    def path(self, needed: int) -> Path:
+        return self.folder / f"{needed}.json"
+
+
+def test_runs_that_share_a_folder_make_what_nobody_makes(tmp_path: Path) -> None:
+    """What another one makes comes last, and is read then."""
+    source, begun, others, ours = Numbers(folder=tmp_path, progress=False), Event(), Event(), []
+
+    def made(who: str, number: int) -> str:
+        source.path(number).write_text(who)
+        return who
+
+    def read(number: int) -> str | None:
+        path = source.path(number)
+        return path.read_text() if path.exists() else None
+
+    def another() -> str:
+        begun.set()
+        assert others.wait(10)
+        return made("another", 1)
+
+    def make(number: int, _: object) -> str:
+        ours.append(number)
+        if number == 1:
+            others.set()
+        return once(source.path(number), lambda: read(number), lambda: made("us", number))
+
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(once, source.path(1), lambda: read(1), another)
+        assert begun.wait(10)
+        found = source.completed({0: "before"}, [0, 1, 2, 3], make)
+        assert beside.result() == "another"
+    assert ours == [2, 3, 1]
+    assert found == {0: "before", 1: "another", 2: "us", 3: "us"}
+
+
+def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
+    """As without a package that it needs; a folder that was there stays."""
+
+    def refuse() -> None:
+        raise MissingExtraError("torch", "torch")
+
+    for folder in (tmp_path / "new", tmp_path / "new" / "within", tmp_path):
+        with pytest.raises(MissingExtraError):
+            once(folder / "study.json", lambda: None, refuse)
+        assert not any(tmp_path.iterdir())
+    with pytest.raises(DataError, match="cannot be written"):  # a name that no file can have
+        once(tmp_path / "new" / "within" / f"{'s' * 300}.json", lambda: None, refuse)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_study_that_cannot_begin_takes_no_folder_from_another(tmp_path: Path) -> None:
+    """Found by attacking: another process that waited for it ended for want of the folder."""
+    path, waits, made = tmp_path / "new" / "study.json", Event(), []
+
+    def refuse() -> None:
+        assert waits.wait(10)
+        sleep(0.2)  # until the other waits for the lock
+        raise MissingExtraError("torch", "torch")
+
+    def first() -> None:
+        with pytest.raises(MissingExtraError):
+            once(path, lambda: None, refuse)
+
+    def second() -> None:
+        def make() -> str:
+            made.append(path.parent.exists())
+            path.write_text("{}")
+            return "made"
+
+        assert once(path, lambda: None, make) == "made"
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first)
+        while not path.with_suffix(".lock").exists():
+            sleep(0.01)
+        other = pool.submit(second)
+        waits.set()
+        one.result()
+        other.result()
+    assert made == [True]
+    assert [each.name for each in path.parent.iterdir()] == ["study.json"]
