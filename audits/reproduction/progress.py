@@ -6,15 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from time import sleep
+from typing import Any, Final, Generic, TypeVar
 
 from tqdm import tqdm
 
 from secure_fedrec.errors import DivergedError
-from secure_fedrec.studies.resumed import being_made
+from secure_fedrec.studies.resumed import BeingMadeError, being_made
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
+
+_LOOK_SECONDS: Final = 1.0
+"""From one look at what others are making to the next, where there is nothing else to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +61,40 @@ class StudyFolder(ABC, Generic[Wanted]):
     ) -> dict[Wanted, Made]:
         """What was found and, where that is wanted, what is missing, run now.
 
-        In order, but for those that other processes are making: they come last, to be read. A study
-        that diverges with all of its settings is left out, and said so.
+        In order, but for those that other processes are making: they come last, to be read, and
+        whichever of them is let go first is gone on with. A study that diverges with all of its
+        settings is left out, and said so.
 
         Args:
             found: studies that there are.
             needed: all of them.
-            make: runs one of them; may refresh the bar and add to it.
+            make: runs one of them, or raises ``BeingMadeError`` where another process does; may
+                refresh the bar and add to it.
+
+        Returns:
+            Those that there are then, in the order of ``needed``.
         """
-        missing = [each for each in needed if each not in found] if self.run else []
-        hidden = not self.progress or None
+        wanted = list(needed)
+        missing = [each for each in wanted if each not in found] if self.run else []
+        hidden, waits = not self.progress or None, False
         with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
             while missing:
                 free = (each for each in missing if not being_made(self.path(each)))
-                each = next(free, missing[0])
-                missing.remove(each)
+                each = next(free, None)
+                if each is None:
+                    if self.progress and not waits:
+                        told = f"others make all that is left, first {self.path(missing[0])}: waits"
+                        bar.write(told, file=sys.stderr)
+                    waits = True
+                    sleep(_LOOK_SECONDS)
+                    continue
                 bar.set_description(str(each))
                 try:
                     found[each] = make(each, bar)
+                except BeingMadeError:  # another was faster, since the look
+                    continue
                 except DivergedError as diverged:
                     bar.write(f"left out, {each}: {diverged.problem}", file=sys.stderr)
+                missing.remove(each)
                 bar.update()
-        return found
+        return {each: found[each] for each in wanted if each in found}

@@ -4,8 +4,8 @@ Until a study is complete a checkpoint lies beside its report, with the suffix `
 engine's whole state and what was seen so far. The report carries all settings under ``study``, and
 a file of other settings is refused in place of being taken for what was asked for; so is one that
 was made of other data, as the fingerprint under ``data_fingerprint`` says (reports of an earlier
-release have none). A study is made by one process at a time: another that needs it waits, and reads
-it.
+release have none). A study is made by one process at a time: another that needs it makes something
+else meanwhile, or waits, and reads it.
 """
 
 import json
@@ -50,6 +50,10 @@ class Record:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     kept: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     seconds: float = 0.0
+
+
+class BeingMadeError(DataError):
+    """Another process is making the study."""
 
 
 See: TypeAlias = Callable[[RoundReport, Record], object]
@@ -114,36 +118,47 @@ def require_one_source(reports: Mapping[Path, Mapping[str, Any]]) -> None:
                 raise DataError(path, f"and {other} are of different data, both named {name}")
 
 
-def once(path: Path, read: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
+def once(
+    path: Path,
+    read: Callable[[], Made | None],
+    make: Callable[[], Made],
+    *,
+    wait: bool = True,
+) -> Made:
     """The study at ``path``, or where there is none one made now, by no other process meanwhile.
 
     Args:
         path: of the report.
         read: reads it; None where there is none.
         make: makes and writes it.
+        wait: for another process that is making it.
 
     Raises:
+        BeingMadeError: another process is making it, and is not waited for.
         DataError: the folder cannot be written or locked; or as ``read`` and ``make``.
     """
     found = read()
     if found is not None:
         return found
-    with _alone(path):
+    with _alone(path, wait=wait):
         return read() or make()
 
 
 def being_made(path: Path) -> bool:
-    """Whether another process is making the study at ``path``."""
+    """Whether another process is making the study at ``path``; a look, and soon out of date."""
     from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - POSIX alone has it
 
     _, beside = _beside(path)
     try:
-        with beside.open("rb") as lock:
-            flock(lock, LOCK_SH | LOCK_NB)
-    except BlockingIOError:
-        return True
+        descriptor = os.open(beside, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:  # most often there is no such file; what else is wrong, its maker will say
         return False
+    try:
+        flock(descriptor, LOCK_SH | LOCK_NB)
+    except OSError as refused:
+        return isinstance(refused, BlockingIOError)
+    finally:
+        os.close(descriptor)
     return False
 
 
@@ -160,9 +175,9 @@ def _tidy(path: Path) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, *, wait: bool) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
-    from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
+    from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it
 
     _, beside = _beside(path)
     with _folder_made(path.parent) as make_folder:
@@ -170,12 +185,17 @@ def _alone(path: Path) -> Iterator[None]:
             for attempt in count():
                 try:
                     make_folder()
-                    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+                    # To read, as another user's lock may be no more; at once, whatever it is.
+                    descriptor = os.open(beside, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
                 except (FileNotFoundError, FileExistsError):
                     if attempt > _PATIENCE:
                         raise
                     continue  # who could not begin has just taken the folder away
-                flock(descriptor, LOCK_EX)
+                try:
+                    flock(descriptor, LOCK_EX if wait else LOCK_EX | LOCK_NB)
+                except BlockingIOError:
+                    os.close(descriptor)
+                    raise BeingMadeError(path, "is being made by another process") from None
                 if _names(beside, descriptor):
                     break
                 os.close(descriptor)  # who held it took the file away

@@ -1,11 +1,13 @@
 """Studies of a folder that several processes share, or that one of them left in the middle."""
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 from threading import Event
 from time import sleep
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import pytest
 
@@ -65,40 +67,117 @@ def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:
 
 
 class Numbers(StudyFolder[int]):
+    """Studies that are a word: who made them."""
+
     def path(self, needed: int) -> Path:
         return self.folder / f"{needed}.json"
 
+    def once(self, number: int, who: str, begin: Callable[[], object], *, wait: bool) -> str:
+        path = self.path(number)
 
-def test_runs_that_share_a_folder_make_what_nobody_makes(tmp_path: Path) -> None:
-    """What another one makes comes last, and is read then."""
-    source, begun, others, ours = Numbers(folder=tmp_path, progress=False), Event(), Event(), []
+        def read() -> str | None:
+            return path.read_text() if path.exists() else None
 
-    def made(who: str, number: int) -> str:
-        source.path(number).write_text(who)
-        return who
+        def make() -> str:
+            begin()
+            path.write_text(who)
+            return who
 
-    def read(number: int) -> str | None:
-        path = source.path(number)
-        return path.read_text() if path.exists() else None
+        return once(path, read, make, wait=wait)
 
-    def another() -> str:
-        begun.set()
-        assert others.wait(10)
-        return made("another", 1)
 
-    def make(number: int, _: object) -> str:
-        ours.append(number)
-        if number == 1:
-            others.set()
-        return once(source.path(number), lambda: read(number), lambda: made("us", number))
+class Another(NamedTuple):
+    """Another process that makes a study: it ends when it is let."""
+
+    let: Event
+    result: "Future[str]"
+
+    @classmethod
+    def at(
+        cls, source: Numbers, number: int, pool: ThreadPoolExecutor, fails: bool = False
+    ) -> Self:
+        begun, let = Event(), Event()
+
+        def begin() -> None:
+            begun.set()
+            assert let.wait(10)
+            if fails:
+                raise InterruptedError
+
+        result = pool.submit(source.once, number, "another", begin, wait=True)
+        assert begun.wait(10)
+        return cls(let, result)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before our look", "between look and lock"])
+def test_runs_that_share_a_folder_make_what_nobody_makes(late: bool, tmp_path: Path) -> None:
+    """What another one makes comes last, and is read then.
+
+    Found by attacking: runs that looked at once went for the same study; one waited for the other,
+    and then both went for the next.
+    """
+    source, ours, others = Numbers(folder=tmp_path, progress=False), [], list[Another]()
 
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(once, source.path(1), lambda: read(1), another)
-        assert begun.wait(10)
+
+        def make(number: int, _: object) -> str:
+            ours.append(number)
+            if not others:
+                others.append(Another.at(source, 1, pool))
+            if number == 3:
+                others[0].let.set()
+            return source.once(number, "us", lambda: None, wait=False)
+
+        if not late:
+            others.append(Another.at(source, 1, pool))
         found = source.completed({0: "before"}, [0, 1, 2, 3], make)
-        assert beside.result() == "another"
-    assert ours == [2, 3, 1]
+        assert others[0].result.result() == "another"
+    assert ours == ([1] if late else []) + [2, 3, 1]
     assert found == {0: "before", 1: "another", 2: "us", 3: "us"}
+    assert list(found) == [0, 1, 2, 3]
+
+
+def test_whatever_is_let_go_first_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by attacking: a run that waited for one study saw no other that was let go."""
+    source, ours = Numbers(folder=tmp_path), []
+
+    with ThreadPoolExecutor(2) as pool:
+        long, killed = Another.at(source, 0, pool), Another.at(source, 1, pool, fails=True)
+
+        def looks(_: float) -> None:
+            if not killed.let.is_set():
+                killed.let.set()
+                assert killed.result.exception()
+            sleep(0.01)
+
+        def make(number: int, _: object) -> str:
+            ours.append(number)
+            long.let.set()
+            return source.once(number, "us", lambda: None, wait=False)
+
+        monkeypatch.setattr("audits.reproduction.progress.sleep", looks)
+        found = source.completed({}, [0, 1], make)
+    assert ours == [1, 0]
+    assert found == {0: "another", 1: "us"}
+    told = [line for line in capsys.readouterr().err.splitlines() if "others make" in line]
+    assert len(told) == 1
+    assert str(source.path(0)) in told[0]
+
+
+def test_a_lock_that_is_no_file_holds_nobody_up(tmp_path: Path) -> None:
+    """Found by attacking: a named pipe in its place was opened until somebody wrote to it."""
+    source = Numbers(folder=tmp_path, progress=False)
+
+    def make(number: int, _: object) -> str:
+        return source.once(number, "us", lambda: None, wait=False)
+
+    os.mkfifo(source.path(0).with_suffix(".lock"))
+    assert source.completed({}, [0], make) == {0: "us"}
+    source.path(1).with_suffix(".lock").mkdir()
+    with pytest.raises(DataError, match="cannot be written"):
+        source.completed({}, [1], make)
 
 
 def test_a_study_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:

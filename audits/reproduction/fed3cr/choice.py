@@ -62,8 +62,8 @@ class Library:
             for place, home in zip(others, tuned, strict=True)
             for name in methods[place]
         ]
-        self.fetch(self._oracles(places))
-        self.fetch(each for place, name in due for each in self._of(place, name))
+        tried = (each for place, name in due for each in self._of(place, name))
+        self.fetch([*self._oracles(places), *tried])
         self.fetch(each for place, name in due for each in self._of_finalists(place, name))
         known = -1
         while known < len(self.studies):  # one that has diverged calls for another

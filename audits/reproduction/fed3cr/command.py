@@ -1,8 +1,8 @@
 """Fed3CR's reproduction from first study to last drawing."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from audits.reproduction.fed3cr.choice import Chosen, Library
 from audits.reproduction.fed3cr.figures import (
@@ -35,6 +35,9 @@ from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.fed3cr.methods import METHODS
 
+Variants: TypeAlias = Mapping[int, Mapping[str, Setting]]
+"""By table, the settings of its rows."""
+
 _STAND_IN = "NOT ITS DATA: generated interactions in their place, a few rounds"
 
 
@@ -61,12 +64,18 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
         if not any(name in each for each in methods.values()):
             raise ConfigError("--method", name, "is in none of the tables and figures asked for")
     library.fetch_methods(places, methods)
+    variants = {place: _variants(library, parts, place, methods[place]) for place in places}
+    library.fetch(
+        each for place in places for each in _needed(library, parts, place, variants[place])
+    )
     if not library.studies:
         raise DataError(library.source.folder, "holds no study of Fed3CR that is needed")
     result: dict[str, Any] = {"paper": paper.title, "quick": arguments.quick, "tables": []}
     lines = [_STAND_IN, ""] if arguments.quick else []
     for place in places:
-        for table, told in _tables(library, parts, place, methods[place], arguments.method):
+        for table, told in _tables(
+            library, parts, place, methods[place], arguments.method, variants[place]
+        ):
             result["tables"].append(table)
             lines += [*told, ""]
     drawn = [each for place in places for each in _figures(library, parts, place, arguments)]
@@ -100,6 +109,7 @@ def _tables(
     place: Place,
     methods: Sequence[str],
     asked: Sequence[str] | None,
+    variants: Variants,
 ) -> list[tuple[dict[str, Any], list[str]]]:
     """Tables 2 to 4 of one place, and what figure 8 shows in numbers."""
     paper, found = library.paper, []
@@ -117,37 +127,58 @@ def _tables(
         rows = [name for name in both if name in methods]
         table = methods_table(library, place, rows, number_="Figure 8")
         found.append((table, methods_lines(table)))
-    rounds, there = paper.rounds(place, ABLATION), "fed3cr" in methods
-    if 3 in parts.tables and place.data in paper.ablation and there:
-        variants = _variants(library, place, paper.parts, paper.with_parts)
-        table = ablation_table(library, place, variants, rounds)
+    rounds = paper.rounds(place, ABLATION)
+    if 3 in variants:
+        table = ablation_table(library, place, _found(library, place, variants[3]), rounds)
         found.append((table, ablation_lines(table)))
-    if 4 in parts.tables and place.data in paper.transferred and there:
-        variants = _variants(library, place, paper.transfers, paper.with_transfer)
-        table = transfer_table(library, place, variants, rounds)
+    if 4 in variants:
+        table = transfer_table(library, place, _found(library, place, variants[4]), rounds)
         found.append((table, transfer_lines(table)))
     return found
 
 
-def _variants(
-    library: Library, place: Place, rows: Iterable[str], vary: Callable[[Setting, str], Setting]
-) -> dict[str, Chosen]:
-    """Studies of the rows of table 3 or 4, made from Fed3CR's own setting."""
-    paper, chosen = library.paper, library.best(place, "fed3cr")
-    if chosen is None:
+def _variants(library: Library, parts: Parts, place: Place, methods: Sequence[str]) -> Variants:
+    """Of tables 3 and 4, where a place has them: made from Fed3CR's own setting, if there is."""
+    paper = library.paper
+    shown = {
+        3: (paper.ablation, paper.parts, paper.with_parts),
+        4: (paper.transferred, paper.transfers, paper.with_transfer),
+    }
+    if "fed3cr" not in methods:
         return {}
-    settings = {row: vary(chosen.setting, row) for row in rows}
-    rounds, seeds = paper.rounds(place, ABLATION), library.seeds(place, ABLATION)
-    library.fetch(
+    chosen = library.best(place, "fed3cr")
+    return {
+        table: {} if chosen is None else {row: vary(chosen.setting, row) for row in rows}
+        for table, (sets, rows, vary) in shown.items()
+        if table in parts.tables and place.data in sets
+    }
+
+
+def _needed(library: Library, parts: Parts, place: Place, variants: Variants) -> list[Needed]:
+    """What varies Fed3CR's own setting: tables 3 and 4, figure 9."""
+    rounds, seeds = library.paper.rounds(place, ABLATION), library.seeds(place, ABLATION)
+    needed = [
         Needed(place, "fed3cr", setting, seed, rounds)
+        for rows in variants.values()
         for seed in seeds
-        for setting in settings.values()
-    )
+        for setting in rows.values()
+    ]
+    return needed + (needed_varied(library, place) if "9" in _drawn(library, parts, place) else [])
+
+
+def _found(library: Library, place: Place, settings: Mapping[str, Setting]) -> dict[str, Chosen]:
+    """Studies of the rows of table 3 or 4; those that there are."""
     found = {
         row: Chosen(setting, library.of_setting(place, "fed3cr", setting, ABLATION))
         for row, setting in settings.items()
     }
     return {row: each for row, each in found.items() if each.found}
+
+
+def _drawn(library: Library, parts: Parts, place: Place) -> list[str]:
+    """The wanted figures that a place has."""
+    limits = {"8": library.paper.plugged["data"], "9": library.paper.varied["data"]}
+    return [name for name in parts.figures if place.data in limits.get(name, [place.data])]
 
 
 def _figures(
@@ -160,8 +191,4 @@ def _figures(
         "8": plugged_figure,
         "9": varied_figure,
     }
-    limits = {"8": library.paper.plugged["data"], "9": library.paper.varied["data"]}
-    wanted = [name for name in parts.figures if place.data in limits.get(name, [place.data])]
-    if "9" in wanted:
-        library.fetch(needed_varied(library, place))
-    return [makers[name](library, place, arguments.out) for name in wanted]
+    return [makers[name](library, place, arguments.out) for name in _drawn(library, parts, place)]

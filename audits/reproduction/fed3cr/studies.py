@@ -77,8 +77,8 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
 
     def make(each: Needed, bar: Any) -> Found:
         data, config = _data(each.place.data, source), source.paper.config(each)
-        tell = _teller(bar, each.rounds)
-        return Found(run_study(data, config, source.path(each), on_round=tell), source.path(each))
+        path, tell = source.path(each), _teller(bar, each.rounds)
+        return Found(run_study(data, config, path, on_round=tell, wait=False), path)
 
     found = source.completed(there, wanted, make)
     require_one_source({each.path: each.report for each in found.values()})

@@ -53,6 +53,7 @@ def find_studies(needed: Iterable[StudyConfig], source: StudySource) -> dict[Stu
             each,
             source.path(each),
             on_epoch=lambda epoch: bar.set_postfix_str(f"epoch {epoch.epoch}"),
+            wait=False,
         )
 
     found = source.completed(there, wanted, make)

@@ -52,7 +52,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         refresh: Callable[[], object] = bar.refresh
         table = _table(each.entry.data, source)
         config = source.paper.config(each)
-        return run_study(table, config, source.path(each), on_round=refresh)
+        return run_study(table, config, source.path(each), on_round=refresh, wait=False)
 
     found = source.completed(there, wanted, make)
     require_one_source({source.path(each): report for each, report in found.items()})

@@ -193,7 +193,7 @@ def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> St
         write_study(path, texts=texts, data=data, config=config, result=result)
         return Stored(path=path, place=each, texts=texts, config=config, summary=result.summary)
 
-    return once(path, read, make)
+    return once(path, read, make, wait=False)
 
 
 def _settings(texts: StudyTexts, config: FURLStudyConfig) -> dict[str, Any]:

@@ -174,4 +174,4 @@ def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> F
         write_study(study, path)
         return Found(study.report, path)
 
-    return once(path, read, make)
+    return once(path, read, make, wait=False)

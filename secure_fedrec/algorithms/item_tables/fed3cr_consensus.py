@@ -3,9 +3,10 @@
 With G the client's copy of the global table, P its own, W = W_n and C = G W, a step on batch loss
 + alpha L_con + beta L_com takes six products of m d^2: C, the correlation C^T P, its pull on both
 tables, and the way back to W and G. They run tile by tile, so that a tile stays in the cache, and a
-tile is small enough that a linear algebra library never takes threads for it: a client's numbers
-are the same alone, in any batch and on any number of threads. Weighted sums over rows are products
-with a vector, tile by tile as well; all else is loops over rows.
+tile is small enough that a linear algebra library takes no threads for it (up to d = 512, where it
+is one row): a client's numbers are the same alone, in any batch and on any number of threads.
+Weighted sums over rows are products with a vector, tile by tile as well; all else is loops over
+rows.
 
 The regularisers follow the paper's prose (eq. 15 to 18), with cosines and columns of length 1,
 without which gradient steps at the rates of the tables diverge:

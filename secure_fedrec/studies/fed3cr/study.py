@@ -139,6 +139,7 @@ def run_study(
     *,
     on_round: Callable[[], object] | None = None,
     threads: int | None = None,
+    wait: bool = True,
 ) -> dict[str, Any]:
     """Run a study, or go on with it, or read it if it is complete.
 
@@ -150,8 +151,10 @@ def run_study(
         path: of the report; arrays per client lie beside.
         on_round: called after every round.
         threads: most threads of training; the result does not depend on it.
+        wait: for another process that is making it.
 
     Raises:
+        BeingMadeError: another process is making it, and is not waited for.
         ConfigError: a setting does not fit the method.
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
@@ -160,6 +163,7 @@ def run_study(
         path,
         partial(read_study, path, config, data=data.table.fingerprint()),
         partial(_run, data, config, path, on_round, threads),
+        wait=wait,
     )
 
 

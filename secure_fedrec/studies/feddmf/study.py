@@ -82,6 +82,7 @@ def run_study(
     path: Path,
     *,
     on_epoch: Callable[[Epoch], object] | None = None,
+    wait: bool = True,
 ) -> dict[str, Any]:
     """Run a study, or go on with it, or read it if it is complete.
 
@@ -93,8 +94,10 @@ def run_study(
         config: what is studied.
         path: of the report.
         on_epoch: called after every epoch.
+        wait: for another process that is making it.
 
     Raises:
+        BeingMadeError: another process is making it, and is not waited for.
         ConfigError: an organisation is left without items to measure on.
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
@@ -111,6 +114,7 @@ def run_study(
             data=table.fingerprint(),
         ),
         partial(_run, table, config, path, on_epoch),
+        wait=wait,
     )
 
 

@@ -122,6 +122,7 @@ def run_study(
     path: Path,
     *,
     on_round: Callable[[], object] | None = None,
+    wait: bool = True,
 ) -> dict[str, Any]:
     """Run a study, or go on with it, or read it if it is complete.
 
@@ -130,8 +131,10 @@ def run_study(
         config: what is studied.
         path: of the report.
         on_round: called after every round.
+        wait: for another process that is making it.
 
     Raises:
+        BeingMadeError: another process is making it, and is not waited for.
         ConfigError: the ratings have no such fold, or too few clients for the denoisers.
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
@@ -148,6 +151,7 @@ def run_study(
             data=table.fingerprint(),
         ),
         partial(_run, table, config, path, on_round),
+        wait=wait,
     )
 
 
