@@ -61,9 +61,9 @@ class StudyFolder(ABC, Generic[Wanted]):
     ) -> dict[Wanted, Made]:
         """What was found and, where that is wanted, what is missing, run now.
 
-        In order, but for those that other processes are making: they come last, to be read, and
-        whichever of them is let go first is gone on with. A study that diverges with all of its
-        settings is left out, and said so.
+        In order, but for those that other processes have made or are making: they come last, to be
+        read, and whichever of them is let go first is gone on with. A study that diverges with all
+        of its settings is left out, and said so.
 
         Args:
             found: studies that there are.
@@ -80,10 +80,10 @@ class StudyFolder(ABC, Generic[Wanted]):
         with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
             while missing:
                 free = (each for each in missing if not being_made(self.path(each)))
-                each = next(free, None)
+                each = min(free, key=lambda each: self.path(each).exists(), default=None)
                 if each is None:
                     if self.progress and not waits:
-                        told = f"others make all that is left, first {self.path(missing[0])}: waits"
+                        told = f"waits: others make all that is asked for, {self.path(missing[0])}"
                         bar.write(told, file=sys.stderr)
                     waits = True
                     sleep(_LOOK_SECONDS)

@@ -167,11 +167,17 @@ def _tidy(path: Path) -> None:
     from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it
 
     _, beside = _beside(path)
-    with suppress(OSError), beside.open("ab") as lock:
+    with suppress(OSError), os.fdopen(_opened(beside), "rb", buffering=0) as lock:
         flock(lock, LOCK_EX | LOCK_NB)
         if _names(beside, lock.fileno()):
             beside.unlink()
             forget(path)
+
+
+def _opened(lock: Path) -> int:
+    """A lock, made where there is none; at once, whatever stands in its place."""
+    # To be written: network file systems lock no other file for one process alone.
+    return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
 
 
 @contextmanager
@@ -185,8 +191,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
             for attempt in count():
                 try:
                     make_folder()
-                    # To read, as another user's lock may be no more; at once, whatever it is.
-                    descriptor = os.open(beside, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
+                    descriptor = _opened(beside)
                 except (FileNotFoundError, FileExistsError):
                     if attempt > _PATIENCE:
                         raise

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from fcntl import LOCK_EX, flock
+from fcntl import LOCK_EX, flock, lockf
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -16,7 +16,7 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.errors import DataError, MissingExtraError
 from secure_fedrec.studies.fed3cr.study import StudyConfig, read_study, run_study
-from secure_fedrec.studies.resumed import once
+from secure_fedrec.studies.resumed import being_made, once
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 
@@ -30,6 +30,28 @@ def config(rounds: int = 2) -> StudyConfig:
         rounds=rounds,
         settings={"rank": 8},
     )
+
+
+def test_a_lock_that_is_no_file_is_left_as_a_kill_leaves_one(tmp_path: Path) -> None:
+    """Found by attacking: a named pipe beside a report was opened until somebody read from it."""
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config(), path)
+    os.mkfifo(path.with_suffix(".lock"))
+    assert read_study(path, config()) == report
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+
+
+def test_folders_of_network_file_systems_are_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by attacking: they lock records in the place of files, for writers alone."""
+    monkeypatch.setattr("fcntl.flock", lockf)
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config(), path, wait=False)
+    path.with_suffix(".lock").touch()
+    assert not being_made(path)
+    assert read_study(path, config()) == report
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
 
 
 @pytest.mark.parametrize("left", [".checkpoint", ".lock"])
@@ -161,9 +183,22 @@ def test_whatever_is_let_go_first_is_gone_on_with(
         found = source.completed({}, [0, 1], make)
     assert ours == [1, 0]
     assert found == {0: "another", 1: "us"}
-    told = [line for line in capsys.readouterr().err.splitlines() if "others make" in line]
+    told = [line for line in capsys.readouterr().err.splitlines() if "waits: others make" in line]
     assert len(told) == 1
     assert str(source.path(0)) in told[0]
+
+
+def test_what_others_have_made_is_read_last(tmp_path: Path) -> None:
+    """To read it takes time as well, of its data, in which something else can be made."""
+    source, ours = Numbers(folder=tmp_path, progress=False), []
+
+    def make(number: int, _: object) -> str:
+        ours.append(number)
+        return source.once(number, "us", lambda: None, wait=False)
+
+    source.path(0).write_text("another")
+    assert source.completed({}, [0, 1, 2], make) == {0: "another", 1: "us", 2: "us"}
+    assert ours == [1, 2, 0]
 
 
 def test_a_lock_that_is_no_file_holds_nobody_up(tmp_path: Path) -> None:
