@@ -176,7 +176,7 @@ def _tidy(path: Path) -> None:
 
 def _opened(lock: Path) -> int:
     """A lock, made where there is none; at once, whatever stands in its place."""
-    # To be written: network file systems lock no other file for one process alone.
+    # Writable, as network file systems grant an exclusive lock on no other.
     return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
 
 
