@@ -32,7 +32,7 @@ def config(rounds: int = 2) -> StudyConfig:
     )
 
 
-def test_a_lock_that_is_no_file_is_left_as_a_kill_leaves_one(tmp_path: Path) -> None:
+def test_a_named_pipe_beside_a_report_is_taken_away(tmp_path: Path) -> None:
     """Found by attacking: a named pipe beside a report was opened until somebody read from it."""
     path = tmp_path / "study.json"
     report = run_study(DATA, config(), path)
