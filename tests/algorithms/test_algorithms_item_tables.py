@@ -392,6 +392,31 @@ def test_a_step_size_that_single_precision_would_lose_is_refused(
         assert np.float32(getattr(least, name)) * np.float32(1e-30) > 0
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_between_rounds_clients_have_what_the_next_round_begins_with(name: str) -> None:
+    algorithm: Any = ranked(METHODS[name](), CASE)
+    engine, streams = engine_of(algorithm), Streams.from_seed(3)
+    engine.run_round()
+    clients, table = np.array([1, 4, 5]), engine.public.table.astype(np.float32)
+    found = algorithm.between_rounds(clients, engine.public, engine.vault)
+    begun, _ = algorithm._prepared(clients, engine.public, engine.vault, streams, table)
+    for place in range(len(clients)):
+        rows = place * M + begun.items[begun.indptr[place] : begun.indptr[place + 1]]
+        assert np.array_equal(found.items[rows], rows - place * M)
+        assert np.array_equal(
+            found.table[rows], begun.table[begun.indptr[place] : begun.indptr[place + 1]]
+        )
+    assert np.array_equal(found.positives % M, begun.items[begun.positives])
+    assert np.array_equal(
+        found.positives // M, np.repeat([0, 1, 2], np.diff(begun.positives_indptr))
+    )
+    for part in ("personal", "positives_indptr", "shared", "own"):
+        assert np.array_equal(getattr(found, part), getattr(begun, part)), part
+    alone = [algorithm.between_rounds(one[None], engine.public, engine.vault) for one in clients]
+    scores = [algorithm.method.scores(models, table) for models in alone]
+    assert np.array_equal(algorithm.method.scores(found, table), np.concatenate(scores))
+
+
 def test_a_client_without_a_training_item_is_refused() -> None:
     empty = Vault(
         indptr=np.array([0, 2, 2]), items=np.array([0, 1], dtype=np.int32), ratings=np.ones(2)

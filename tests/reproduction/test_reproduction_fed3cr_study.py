@@ -9,22 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms.item_tables import ranked
+from secure_fedrec.algorithms.item_tables import ranked, ranked_between_rounds
+from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
 from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
-from secure_fedrec.engines import vault_of
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.evaluation import leaks
 from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
-from secure_fedrec.evaluation.protocols import ranking_case
+from secure_fedrec.evaluation.protocols import PROTOCOLS, ranking_case
+from secure_fedrec.evaluation.ranks import client_figures, client_ranks, quality
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
+from secure_fedrec.wire import Meter, Wire
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
@@ -208,6 +213,57 @@ def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> No
     assert report["diverged"]
     assert "chosen" not in report
     assert run_study(DATA, wanted, tmp_path / "study.json") == report
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", ["fedrap", "fed3cr-over-fedrap", "fed3cr"])
+def test_fedrap_ranks_by_the_averaged_table_where_its_code_is_followed(
+    method: str, protocol: str, tmp_path: Path
+) -> None:
+    """Found beside the public code: its clients rank after the server has averaged."""
+    wanted = config(method, protocol=protocol)
+    report = run_study(DATA, wanted, tmp_path / "study.json")
+    averaged = protocol == "published" and method != "fed3cr"
+    assert ("ranked_by" in report["study"]) == averaged == wanted.averaged
+    case = ranking_case(DATA.table, protocol=protocol, seed=1)
+    built = build_method(method, wanted.settings, rounds=2, n_items=case.n_items)
+    algorithm, streams = ranked(built, case), Streams.from_seed(1)
+    problem = Problem(vault=vault_of(case.train), n_rows=case.n_items)
+    stack = build_stack({}, sizes=sizes_of(algorithm, problem), codec=FixedPoint(), streams=streams)
+    engine = LocalEngine(
+        algorithm=algorithm,
+        stack=stack,
+        vault=problem.vault,
+        n_rows=case.n_items,
+        streams=streams,
+        wire=Wire(meter=Meter(case.n_clients)),
+    )
+    for told in report["rounds"]:
+        trained = dict(engine.run_round().of_clients)
+        del trained["training_loss"]
+        between = ranked_between_rounds(algorithm, case, engine.public, engine.vault)
+        own, other = (between, trained) if averaged else (trained, between)
+        assert told["quality"] == quality(own) != quality(other)
+    arrays = read_npz(tmp_path / "study.npz")
+    assert np.array_equal(
+        arrays["last.full_ndcg_at_10"], own["full_ndcg_at_10"].astype(np.float32), equal_nan=True
+    )
+
+
+def test_scores_of_fedrap_between_rounds_are_of_the_averaged_table() -> None:
+    case = ranking_case(DATA.table, protocol="published", seed=1)
+    algorithm = ranked(build_method("fedrap", SMALL, rounds=1, n_items=case.n_items), case)
+    vault, streams = vault_of(case.train), Streams.from_seed(1)
+    algorithm.initialise(vault, streams)
+    public = algorithm.initial_public(case.n_items, streams)
+    clients, personal = np.arange(case.n_clients), vault.read(PERSONAL, np.arange(case.n_clients))
+    own = np.asarray(vault.read(OWN, clients))[:, :-1]
+    scores = np.einsum("nid,nd->ni", personal + public.table, own)
+    found = ranked_between_rounds(algorithm, case, public, vault)
+    expected = client_figures(case, clients, client_ranks(case, clients, scores))
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert np.array_equal(found[name], values, equal_nan=True), name
 
 
 def test_settings_by_dotted_keys() -> None:

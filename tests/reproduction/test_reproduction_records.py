@@ -1,6 +1,7 @@
 """The pages of reproductions say what the studies in ``docs/records`` say, to the last digit."""
 
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,6 +106,24 @@ def test_the_transfers_and_views_of_fed3cr_are_those_of_its_records(tmp_path: Pa
     assert f"{overlap['FedRAP']:.4f} in FedRAP, {overlap['Fed3CR']:.4f} in Fed3CR" in page
     both = f"{correlation['FedRAP']:.4f} and {correlation['Fed3CR']:.4f}"
     assert f"two tables of client 22: {both}" in page
+
+
+def test_the_curves_beside_public_codes_are_those_of_the_records() -> None:
+    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
+    with zipfile.ZipFile(DOCS / "records" / "fed3cr.zip") as packed:
+        for method, seeds, shown in (
+            ("pfedrec", (1, 2, 3, 4, 5), (5, 10, 20, 50, 100)),
+            ("fedrap", (1,), (1, 2, 30, 40, 100)),
+        ):
+            names = [f"ml-100k-published-{method}-rounds100-seed{seed}.json" for seed in seeds]
+            studies = [json.loads(packed.read(name))["rounds"] for name in names]
+            for round_ in shown:
+                each = [rounds[round_ - 1]["quality"] for rounds in studies]
+                hit, ndcg = (
+                    percent(sum(one[name] for one in each) / len(each)) for name in (HIT, NDCG)
+                )
+                row = rf"^\| {round_} \| [\d.-]+ \| {hit} \| [\d.-]+ \| {ndcg} \|$"
+                assert re.search(row, page, re.MULTILINE), (method, round_, hit, ndcg)
 
 
 def bar_of(point: Mapping[str, Any], against: Mapping[str, Any], varied: str | None) -> str:

@@ -11,7 +11,7 @@ from secure_fedrec.algorithms.item_tables.fedncf import FedNCF, FedNCFConfig
 from secure_fedrec.algorithms.item_tables.fedrap import FedRAP, FedRAPConfig
 from secure_fedrec.algorithms.item_tables.local import ItemTableTraining
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
-from secure_fedrec.algorithms.item_tables.ranked import ranked
+from secure_fedrec.algorithms.item_tables.ranked import ranked, ranked_between_rounds
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "PFedRec",
     "PFedRecConfig",
     "ranked",
+    "ranked_between_rounds",
 ]

@@ -236,6 +236,26 @@ class ItemTables:
         keys = stream.words_at(round_, clients, np.zeros_like(clients), width=1)
         return drawn, keys[:, 0].copy()
 
+    def between_rounds(self, clients: IntArray, public: PublicState, vault: Vault) -> Models:
+        """What some clients have between two rounds: the shared part averaged, theirs as trained.
+
+        Raises:
+            ConfigError: as ``client_step``.
+        """
+        self._require(public)
+        table, size, rated = public.table.astype(np.float32), len(clients), vault.rated(clients)
+        indptr = np.arange(size + 1, dtype=np.int64) * self.n_items
+        return Models(
+            indptr=indptr,
+            items=np.tile(np.arange(self.n_items, dtype=np.int32), size),
+            table=np.tile(table, (size, 1)),
+            personal=self._personal(clients, vault, table),
+            positives_indptr=rated.indptr,
+            positives=np.repeat(indptr[:-1], np.diff(rated.indptr)) + rated.items,
+            shared=self._copies_of_shared(public, size),
+            own=np.asarray(vault.read(OWN, clients), dtype=np.float32),
+        )
+
     def _prepared(
         self,
         clients: IntArray,

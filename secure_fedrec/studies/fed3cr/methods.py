@@ -52,6 +52,10 @@ METHODS: Final = (
 )
 """All that can be studied."""
 
+RANKED_AVERAGED: Final = ("fedrap", f"{PLUG_IN}fedrap")
+"""Whose public code ranks by the table as the server averaged it; all others' by what a client
+trained."""
+
 _ENHANCEMENT: Final = "enhancement"
 
 

@@ -1,9 +1,10 @@
 """One run of Fed3CR's tables: a method on a data set under a protocol, one seed, one setting.
 
 The seed decides what is held out, where training starts and what is drawn. After each round every
-client's model is measured as trained, before anything is averaged. The round that is reported is
-the one with the largest validation HR@10; figures of the last are kept beside. Test items choose
-nothing. A study of the method "oracles" has rules without a model in its place.
+client's model is measured as trained, before anything is averaged; under ``published``, of a method
+of ``RANKED_AVERAGED``, with what is shared as averaged. The round that is reported is the one with
+the largest validation HR@10; figures of the last are kept beside. Test items choose nothing. A
+study of the method "oracles" has rules without a model in its place.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.item_tables import ItemTables, ranked
+from secure_fedrec.algorithms.item_tables import ItemTables, ranked, ranked_between_rounds
 from secure_fedrec.algorithms.item_tables.local import ItemTableTraining
 from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
 from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
@@ -43,6 +44,7 @@ from secure_fedrec.studies.fed3cr.methods import (
     CENTRAL,
     METHODS,
     ORACLES,
+    RANKED_AVERAGED,
     build_method,
     with_settings,
 )
@@ -105,7 +107,13 @@ class StudyConfig(Settings, section="study"):
         if self.method in CENTRAL:
             return {**as_json(self), "algorithm": as_json(self.central())}
         method = build_method(self.method, self.settings, rounds=self.rounds, n_items=1)
-        return {**as_json(self), "algorithm": plain(method.knowledge())}
+        ranked_by = {"ranked_by": "averaged table"} if self.averaged else {}
+        return {**as_json(self), **ranked_by, "algorithm": plain(method.knowledge())}
+
+    @property
+    def averaged(self) -> bool:
+        """Whether clients rank with what is shared as averaged, not as they trained it."""
+        return self.protocol == "published" and self.method in RANKED_AVERAGED
 
     def central(self) -> Any:
         """Settings of a central model."""
@@ -258,10 +266,19 @@ def _trained(
     method = build_method(
         config.method, config.settings, rounds=config.rounds, n_items=case.n_items
     )
-    engine = _engine(ranked(method, case, threads=threads), case, config)
+    algorithm = ranked(method, case, threads=threads)
+    engine = _engine(algorithm, case, config)
     record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
+
+    def see(report: RoundReport, record: Record) -> None:
+        own = dict(report.of_clients)
+        loss = float(np.nanmean(own.pop("training_loss")))
+        if config.averaged:
+            own = ranked_between_rounds(algorithm, case, engine.public, engine.vault)
+        _write_down(record, report.round, own, loss=loss)
+
     try:
-        train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
+        train(engine, path, record, run_id=run_id, see=see, every=_EVERY, on_round=on_round)
     except (DivergedError, EncodingError) as diverged:
         told = {"diverged": str(diverged), "seconds": record.seconds}
         return {**told, "rounds": record.rounds}, {}
@@ -273,12 +290,6 @@ def _trained(
     chosen = chosen_round([each["quality"] for each in record.rounds])
     known |= {"chosen": record.rounds[chosen]["round"], "seconds": record.seconds}
     return {**known, "rounds": record.rounds}, arrays
-
-
-def _see(report: RoundReport, record: Record) -> None:
-    own = dict(report.of_clients)
-    loss = float(np.nanmean(own.pop("training_loss")))
-    _write_down(record, report.round, own, loss=loss)
 
 
 def _write_down(record: Record, round_: int, own: Mapping[str, FloatArray], **more: float) -> None:

@@ -11,9 +11,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables import Enhanced, ItemTables
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
-from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
-from secure_fedrec.algorithms.item_tables.trainer import SHARED
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.evaluation.overlap import DEPTH, rank_biased_overlap, top_items
 
@@ -47,7 +45,7 @@ def compare_views(engine: LocalEngine) -> Views | None:
     overlap, shown = np.empty(n_clients), min(SHOWN, n_clients - 1)
     correlation = np.empty(0)
     for client in range(n_clients):
-        models = _models(engine, algorithm, np.array([client]))
+        models = algorithm.between_rounds(np.array([client]), engine.public, engine.vault)
         views = _views(algorithm, models)
         tops = [top_items(_scores(algorithm, models, table), depth) for table in views]
         overlap[client] = rank_biased_overlap(*tops)[0]
@@ -63,22 +61,6 @@ def correlated(common: SingleArray, own: SingleArray) -> FloatArray:
     one /= np.maximum(np.sqrt((one * one).sum(axis=0)), tiny)
     other /= np.maximum(np.sqrt((other * other).sum(axis=0)), tiny)
     return np.asarray(one.T @ other)
-
-
-def _models(engine: LocalEngine, algorithm: ItemTables, client: IntArray) -> Models:
-    vault, n_items = engine.vault, algorithm.n_items
-    rated: Any = vault.rated(client)
-    shared = engine.public.extras.get(SHARED, np.empty(0))
-    return Models(
-        indptr=np.array([0, n_items]),
-        items=np.arange(n_items, dtype=np.int32),
-        table=engine.public.table.astype(np.float32),
-        personal=np.asarray(vault.read(PERSONAL, client)[0], dtype=np.float32),
-        positives_indptr=rated.indptr,
-        positives=rated.items.astype(np.int64),
-        shared=shared[None].astype(np.float32),
-        own=np.asarray(vault.read(OWN, client), dtype=np.float32),
-    )
 
 
 def _views(algorithm: ItemTables, models: Models) -> tuple[SingleArray, SingleArray]:
