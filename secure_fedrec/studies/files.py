@@ -5,7 +5,9 @@ together from two studies is not taken for one. It is no signature: who wants to
 """
 
 import json
+import stat
 from collections.abc import Mapping
+from errno import ELOOP
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +27,27 @@ def arrays_beside(path: Path) -> Path:
     return path.with_suffix(".npz")
 
 
+def require_files(*places: Path, written: bool = False) -> None:
+    """Refuse what is no file where a study has one: who opens a pipe waits for its other end.
+
+    Args:
+        places: of files that are there or not yet.
+        written: they are to be; then what is written before it takes such a place is looked at too.
+
+    Raises:
+        DataError: a pipe, a folder, a device, or a link to itself is there.
+    """
+    for place in places:
+        parts = [place.with_name(f"{place.name}.part")] if written else []
+        for name in (place, *parts):
+            try:
+                fits = stat.S_ISREG(name.stat().st_mode)
+            except OSError as refused:  # most often there is nothing; who reads or writes says more
+                fits = refused.errno != ELOOP
+            if not fits:
+                raise DataError(name, "is no file, where a study has one; remove it")
+
+
 def write_files(
     path: Path, report: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> None:
@@ -35,6 +58,7 @@ def write_files(
     Raises:
         DataError: a file cannot be written.
     """
+    require_files(path, arrays_beside(path), written=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if arrays:
@@ -60,6 +84,7 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
         DataError: it is damaged, of another version, or not as it was written: it or its arrays.
             One without digest and format is of a release that knew neither, and taken as it is.
     """
+    require_files(path, arrays_beside(path))
     try:
         report = read_json(path)
     except (OSError, ValueError) as damage:

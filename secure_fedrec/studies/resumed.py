@@ -25,7 +25,7 @@ from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import RoundReport
 from secure_fedrec.errors import DataError
-from secure_fedrec.studies.files import read_report
+from secure_fedrec.studies.files import arrays_beside, read_report, require_files
 
 FINGERPRINT: Final = "data_fingerprint"
 """In a report, the data that it was made of."""
@@ -87,10 +87,11 @@ def finished(
         DataError: it is damaged, of another version, of other settings or of other data.
     """
     if not path.exists():
+        require_files(path, arrays_beside(path), _beside(path)[0], written=True)
         return None
     report = read_report(path, version, paper=paper)
     if report.get("study") != study:
-        raise DataError(path, "is of a study with other settings")
+        raise DataError(path, "is of a study with other settings; remove it, or use another folder")
     if "format" not in report:  # no release wrote such, and who knows what it lacks
         raise DataError(path, f"is no study of format {version}")
     if data is not None and report.get(FINGERPRINT, data) != data:

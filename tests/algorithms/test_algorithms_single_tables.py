@@ -101,6 +101,21 @@ def test_a_client_is_sent_the_mixture_of_single_tables_that_its_method_names(nam
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_between_rounds_clients_have_the_tables_that_were_mixed_for_them(name: str) -> None:
+    """Found in a review: all had the mean."""
+    engine, streams, clients = engine_of(name), Streams.from_seed(3), np.array([4, 1])
+    algorithm: Any = engine.algorithm
+    for _ in range(2):
+        table = engine.public.table.astype(np.float32)
+        found = algorithm.between_rounds(clients, engine.public, engine.vault)
+        begun, _ = algorithm._prepared(clients, engine.public, engine.vault, streams, table)
+        for part in ("indptr", "items", "table", "personal", "shared", "own"):
+            assert np.array_equal(getattr(found, part), getattr(begun, part)), part
+        assert np.array_equal(found.table[:M], table) == (engine.public.round == 0)
+        engine.run_round()
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_the_order_of_a_bag_is_nobodys(name: str) -> None:
     """And what is not one table of every client is refused."""
     algorithm, streams = SingleTables(METHODS[name](), N), Streams.from_seed(3)

@@ -6,8 +6,8 @@ all of that is drawn as github.com/mtics/FedRAP (commit d6ee2ac) draws it under 
 that only the order of examples, and the negatives that are trained on, are ours.
 
 ``python -m tests.reproduction.fedrap_public_run FILE [--seeds N]`` prints our curves. FILE holds
-"user item rating time" per line, apart by tabs or commas, a user's lines together: ml-100k in the
-order that a run of the public code read it in.
+"user item rating time" per line, apart by tabs or commas. A user's lines are put together and stay
+in their order: the public code does that too, but by a sort that leaves equal ones in any order.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
+from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
 from secure_fedrec.evaluation.ranks import quality
 from secure_fedrec.fixedpoint import FixedPoint
@@ -45,7 +46,7 @@ PUBLIC_SEED: Final = 0
 ROUNDS: Final = 8
 
 PUBLIC: Final = (0.1357, 0.1771, 0.2280, 0.2853, 0.3457, 0.3913, 0.4719, 0.5196)
-"""HR@10 after rounds 1 to 8 of the public code on ml-100k in its own order, grouped by user."""
+"""HR@10 after rounds 1 to 8 of the public code on ml-100k, each user's lines put together."""
 
 
 class FirstValues(NamedTuple):
@@ -74,9 +75,19 @@ class StartsThere(FedRAP):
 
 
 def read_rows(path: Path) -> IntArray:
-    """int64[N, 4] of a file, users one after the other."""
-    with path.open(encoding="ascii") as lines:
-        rows = np.array([line.replace(",", "\t").split("\t") for line in lines], dtype=np.int64)
+    """int64[N, 4] of a file, users one after the other.
+
+    Raises:
+        DataError: it cannot be read, or holds anything else.
+    """
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+        cells = [line.replace(",", "\t").split("\t") for line in lines if line.strip()]
+        rows = np.array(cells, dtype=np.int64)
+        if rows.shape != (len(cells), 4):
+            raise ValueError(f"shape {rows.shape}")
+    except (OSError, ValueError) as refused:
+        raise DataError(path, f"is no file of four whole numbers per line ({refused})") from refused
     return np.asarray(rows[np.argsort(rows[:, 0], kind="stable")])
 
 
@@ -102,12 +113,18 @@ def numbered(rows: IntArray) -> RatingTable:
 
 
 def public_case(table: RatingTable) -> RankingCase:
-    """What the public code holds out, and what it ranks it among: 99 for both items of a client."""
+    """What the public code holds out, and what it ranks it among: 99 for both items of a client.
+
+    Raises:
+        DataError: a client has rated all but fewer than 99 items; or as ``ranking_case``.
+    """
     draw, indptr = random.Random(PUBLIC_SEED), table.indptr()
     negatives = np.empty((table.n_clients, 99), dtype=np.int32)
     for client in range(table.n_clients):
         rated = table.items[indptr[client] : indptr[client + 1]]
         unrated = np.setdiff1d(np.arange(table.n_items), rated).tolist()
+        if len(unrated) < 99:
+            raise DataError(table.name, f"client {client} has no 99 unrated items")
         negatives[client] = draw.sample(unrated, 99)
     case = ranking_case(table, protocol="published", seed=PUBLIC_SEED)
     return replace(case, validation_negatives=negatives, test_negatives=negatives)
@@ -156,7 +173,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=2)
     given = parser.parse_args(arguments)
-    case = public_case(numbered(read_rows(given.file)))
+    try:
+        case = public_case(numbered(read_rows(given.file)))
+    except DataError as refused:
+        parser.error(str(refused))
     with tqdm(total=given.seeds * ROUNDS, unit="round") as bar:
         ours = [curve(case, seed, ROUNDS, bar.update) for seed in range(given.seeds)]
     mean: FloatArray = np.mean(ours, axis=0)

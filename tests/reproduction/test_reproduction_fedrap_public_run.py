@@ -11,6 +11,7 @@ from tests.reproduction.conftest import data_dir
 from tests.reproduction.fedrap_public_run import (
     PUBLIC,
     curve,
+    main,
     numbered,
     public_case,
     public_values,
@@ -45,10 +46,32 @@ def test_a_run_from_there_finds_what_the_public_code_finds(case: RankingCase) ->
 
 def test_a_file_with_commas_is_the_same_table(tmp_path: Path) -> None:
     lines = ["7,5,3,11", "2,9,4,12", "7,9,1,13"]
-    (tmp_path / "commas").write_text("\n".join(lines))
+    (tmp_path / "commas").write_text("\r\n".join([*lines, "", ""]))
     (tmp_path / "tabs").write_text("\n".join(line.replace(",", "\t") for line in lines))
     commas, tabs = (read_rows(tmp_path / name) for name in ("commas", "tabs"))
     assert commas.tolist() == tabs.tolist() == [[2, 9, 4, 12], [7, 5, 3, 11], [7, 9, 1, 13]]
     table = numbered(commas)
     assert (table.clients.tolist(), table.items.tolist()) == ([0, 1, 1], [0, 0, 1])
     assert np.asarray(table.item_labels).tolist() == [9, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "four whole numbers"),
+        ("1,2,3", "four whole numbers"),
+        ("1,2,3,4\n1,2,3", "four whole numbers"),
+        ("user,item,rating,time", "four whole numbers"),
+        ("\ufeff1,2,3,4", "four whole numbers"),
+        ("1,2,3,4\n1,2,3,5", "already rated"),
+        ("1,2,3,4\n1,3,3,5", "no 99 unrated items"),
+    ],
+)
+def test_other_files_are_refused(
+    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path / "file")])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err

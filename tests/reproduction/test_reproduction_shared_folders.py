@@ -1,6 +1,7 @@
 """Studies of a folder that several processes share, or that one of them left in the middle."""
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from fcntl import LOCK_EX, flock, lockf
@@ -39,6 +40,34 @@ def test_a_named_pipe_beside_a_report_is_taken_away(tmp_path: Path) -> None:
     os.mkfifo(path.with_suffix(".lock"))
     assert read_study(path, config()) == report
     assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+@pytest.mark.parametrize("suffix", [".json", ".npz", ".checkpoint"])
+@pytest.mark.parametrize("part", ["", ".part"])
+def test_what_is_no_file_is_refused_before_anything_is_made(
+    put: Callable[[Path], None], suffix: str, part: str, tmp_path: Path
+) -> None:
+    """Found by attacking: a named pipe was opened until somebody wrote to it, by all runs."""
+    path = tmp_path / "study.json"
+    odd = path.with_suffix(suffix + part)
+    put(odd)
+    for wait in (True, False):
+        with pytest.raises(DataError, match=f"{re.escape(odd.name)}: is no file, where a study"):
+            run_study(DATA, config(), path, on_round=pytest.fail, wait=wait)
+    with pytest.raises(DataError, match="is no file"):
+        read_study(path, config())
+    assert [each.name for each in tmp_path.iterdir()] == [odd.name]
+
+
+def test_links_to_files_elsewhere_are_followed(tmp_path: Path) -> None:
+    path, there = tmp_path / "study.json", tmp_path / "there"
+    there.mkdir()
+    for suffix in (".json", ".npz"):
+        path.with_suffix(suffix).symlink_to(there / f"study{suffix}")
+    report = run_study(DATA, config(), path)
+    assert sorted(each.name for each in there.iterdir()) == ["study.json", "study.npz"]
+    assert read_study(path, config()) == read_study(there / path.name, config()) == report
 
 
 def test_folders_of_network_file_systems_are_locked(

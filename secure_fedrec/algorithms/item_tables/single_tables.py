@@ -139,6 +139,10 @@ class SingleTables(ItemTables):
         names = [name for name in public.extras if name.startswith(_OF)]
         return {name: np.array([int(name.removeprefix(_OF))]) for name in names}
 
+    def between_rounds(self, clients: IntArray, public: PublicState, vault: Vault) -> Models:
+        """As of ``ItemTables``, each client with the table that the server mixed for it."""
+        return _with_mixed(super().between_rounds(clients, public, vault), clients, public)
+
     def _prepared(
         self,
         clients: IntArray,
@@ -148,11 +152,7 @@ class SingleTables(ItemTables):
         table: SingleArray,
     ) -> tuple[Models, LocalExamples]:
         models, examples = super()._prepared(clients, public, vault, streams, table)
-        for place, client in enumerate(clients.tolist()):
-            given = public.extras.get(f"{_OF}{client}")
-            if given is not None:
-                models.table[models.indptr[place] : models.indptr[place + 1]] = given
-        return models._replace(personal=models.table.copy()), examples
+        return _with_mixed(models, clients, public), examples
 
     def _upload(
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
@@ -166,6 +166,15 @@ class SingleTables(ItemTables):
         starts = np.arange(len(clients) + 1) * each
         bag = SetBlock(indptr=starts, values=values.reshape(-1, width))
         return replace(super()._upload(clients, public, models, table), bags={SINGLES: bag})
+
+
+def _with_mixed(models: Models, clients: IntArray, public: PublicState) -> Models:
+    """The models with each client's own mixed table, which it is held to as well."""
+    for place, client in enumerate(clients.tolist()):
+        given = public.extras.get(f"{_OF}{client}")
+        if given is not None:
+            models.table[models.indptr[place] : models.indptr[place + 1]] = given
+    return models._replace(personal=models.table.copy())
 
 
 def _packed(found: FloatArray, width: int) -> FloatArray:
