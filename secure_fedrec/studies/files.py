@@ -32,20 +32,28 @@ def require_files(*places: Path, written: bool = False) -> None:
 
     Args:
         places: of files that are there or not yet.
-        written: they are to be; then what is written before it takes such a place is looked at too.
+        written: they are to be; then it is also looked where ``replace_file`` writes before it
+            takes a place, and whether a link leads into a folder.
 
     Raises:
-        DataError: a pipe, a folder, a device, or a link to itself is there.
+        DataError: a pipe, a folder, a device, or a link to itself or to nowhere is there.
     """
     for place in places:
-        parts = [place.with_name(f"{place.name}.part")] if written else []
-        for name in (place, *parts):
-            try:
-                fits = stat.S_ISREG(name.stat().st_mode)
-            except OSError as refused:  # most often there is nothing; who reads or writes says more
-                fits = refused.errno != ELOOP
-            if not fits:
-                raise DataError(name, "is no file, where a study has one; remove it")
+        _require_file(place)
+        if written:
+            target = place.resolve()
+            _require_file(target.with_name(f"{target.name}.part"))
+            if place.is_symlink() and not target.parent.is_dir():
+                raise DataError(place, f"links into {target.parent}, which is no folder; remove it")
+
+
+def _require_file(path: Path) -> None:
+    try:
+        fits = stat.S_ISREG(path.stat().st_mode)
+    except OSError as refused:  # most often there is nothing; who reads or writes says more
+        fits = refused.errno != ELOOP
+    if not fits:
+        raise DataError(path, "is no file, where a study has one; remove it")
 
 
 def write_files(
@@ -126,6 +134,7 @@ def read_arrays(path: Path, *names: str) -> dict[str, npt.NDArray[np.generic]]:
         DataError: the array file is missing or damaged.
     """
     beside = arrays_beside(path)
+    require_files(beside)
     try:
         arrays = read_npz(beside)
     except (OSError, ValueError) as damage:

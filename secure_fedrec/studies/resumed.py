@@ -87,7 +87,6 @@ def finished(
         DataError: it is damaged, of another version, of other settings or of other data.
     """
     if not path.exists():
-        require_files(path, arrays_beside(path), _beside(path)[0], written=True)
         return None
     report = read_report(path, version, paper=paper)
     if report.get("study") != study:
@@ -136,11 +135,13 @@ def once(
 
     Raises:
         BeingMadeError: another process is making it, and is not waited for.
-        DataError: the folder cannot be written or locked; or as ``read`` and ``make``.
+        DataError: the folder cannot be written or locked, or what is no file is in a place of the
+            study's; or as ``read`` and ``make``.
     """
     found = read()
     if found is not None:
         return found
+    require_files(path, arrays_beside(path), _beside(path)[0], written=True)
     with _alone(path, wait=wait):
         return read() or make()
 

@@ -34,7 +34,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
-from secure_fedrec.errors import DataError
+from secure_fedrec.errors import DataError, DivergedError, EncodingError
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
 from secure_fedrec.evaluation.ranks import quality
 from secure_fedrec.fixedpoint import FixedPoint
@@ -86,7 +86,7 @@ def read_rows(path: Path) -> IntArray:
         rows = np.array(cells, dtype=np.int64)
         if rows.shape != (len(cells), 4):
             raise ValueError(f"shape {rows.shape}")
-    except (OSError, ValueError) as refused:
+    except (OSError, ValueError, OverflowError) as refused:
         raise DataError(path, f"is no file of four whole numbers per line ({refused})") from refused
     return np.asarray(rows[np.argsort(rows[:, 0], kind="stable")])
 
@@ -173,12 +173,14 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=2)
     given = parser.parse_args(arguments)
+    if given.seeds < 1:
+        parser.error("--seeds must be at least 1")
     try:
         case = public_case(numbered(read_rows(given.file)))
-    except DataError as refused:
+        with tqdm(total=given.seeds * ROUNDS, unit="round") as bar:
+            ours = [curve(case, seed, ROUNDS, bar.update) for seed in range(given.seeds)]
+    except (DataError, DivergedError, EncodingError) as refused:
         parser.error(str(refused))
-    with tqdm(total=given.seeds * ROUNDS, unit="round") as bar:
-        ours = [curve(case, seed, ROUNDS, bar.update) for seed in range(given.seeds)]
     mean: FloatArray = np.mean(ours, axis=0)
     return {"ours": np.round(ours, 4).tolist(), "mean": np.round(mean, 4).tolist()}
 

@@ -63,6 +63,7 @@ def test_a_file_with_commas_is_the_same_table(tmp_path: Path) -> None:
         ("1,2,3,4\n1,2,3", "four whole numbers"),
         ("user,item,rating,time", "four whole numbers"),
         ("\ufeff1,2,3,4", "four whole numbers"),
+        (f"1,2,3,{2**63}", "four whole numbers"),
         ("1,2,3,4\n1,2,3,5", "already rated"),
         ("1,2,3,4\n1,3,3,5", "no 99 unrated items"),
     ],
@@ -75,3 +76,10 @@ def test_other_files_are_refused(
         main([str(tmp_path / "file")])
     assert ended.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+def test_no_seed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["file", "--seeds", "0"])
+    assert ended.value.code == 2
+    assert "--seeds must be at least 1" in capsys.readouterr().err

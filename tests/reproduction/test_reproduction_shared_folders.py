@@ -17,6 +17,7 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.errors import DataError, MissingExtraError
 from secure_fedrec.studies.fed3cr.study import StudyConfig, read_study, run_study
+from secure_fedrec.studies.files import read_arrays
 from secure_fedrec.studies.resumed import being_made, once
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
@@ -55,9 +56,43 @@ def test_what_is_no_file_is_refused_before_anything_is_made(
     for wait in (True, False):
         with pytest.raises(DataError, match=f"{re.escape(odd.name)}: is no file, where a study"):
             run_study(DATA, config(), path, on_round=pytest.fail, wait=wait)
-    with pytest.raises(DataError, match="is no file"):
-        read_study(path, config())
+    if odd.exists() and odd == path:
+        with pytest.raises(DataError, match="is no file"):
+            read_study(path, config())
+    else:
+        assert read_study(path, config()) is None
     assert [each.name for each in tmp_path.iterdir()] == [odd.name]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz", ".checkpoint"])
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir])
+def test_what_is_written_behind_a_link_is_looked_at_there(
+    put: Callable[[Path], None], suffix: str, tmp_path: Path
+) -> None:
+    """Found by attacking: it was looked at beside the link, and then written beside its target."""
+    path, there = tmp_path / "study.json", tmp_path / "there"
+    there.mkdir()
+    path.with_suffix(suffix).symlink_to(there / "file")
+    put(there / "file.part")
+    with pytest.raises(DataError, match=r"file\.part: is no file, where a study"):
+        run_study(DATA, config(), path, on_round=pytest.fail)
+    path.with_suffix(suffix).unlink()
+    path.with_suffix(suffix).symlink_to(tmp_path / "nowhere" / "file")
+    with pytest.raises(DataError, match="nowhere, which is no folder"):
+        run_study(DATA, config(), path, on_round=pytest.fail)
+
+
+def test_arrays_are_read_from_files_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "study.npz")
+    with pytest.raises(DataError, match="is no file"):
+        read_arrays(tmp_path / "study.json")
+
+
+def test_nothing_is_made_where_it_cannot_be_written(tmp_path: Path) -> None:
+    """As studies of all papers ask for it; found by attacking: two had no look before training."""
+    (tmp_path / "study.npz").mkdir()
+    with pytest.raises(DataError, match=r"study\.npz: is no file"):
+        once(tmp_path / "study.json", lambda: None, pytest.fail)
 
 
 def test_links_to_files_elsewhere_are_followed(tmp_path: Path) -> None:
