@@ -33,14 +33,11 @@ from secure_fedrec.algorithms.item_tables.method import Start
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.ratings import RatingScale
-from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
 from secure_fedrec.errors import DataError, DivergedError, EncodingError
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
 from secure_fedrec.evaluation.ranks import quality
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import Meter, Wire
+from secure_fedrec.studies.fed3cr.study import plain_engine
 
 PUBLIC_SEED: Final = 0
 ROUNDS: Final = 8
@@ -147,17 +144,8 @@ def curve(
 ) -> list[float]:
     """HR@10 after each of the first rounds of ours."""
     method = StartsThere(public_values(case.n_items, FedRAPConfig().rank))
-    algorithm, streams = ranked(method, case), Streams.from_seed(seed)
-    problem = Problem(vault=vault_of(case.train), n_rows=case.n_items)
-    sizes = sizes_of(algorithm, problem)
-    engine = LocalEngine(
-        algorithm=algorithm,
-        stack=build_stack({}, sizes=sizes, codec=FixedPoint(), streams=streams),
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=streams,
-        wire=Wire(meter=Meter(case.n_clients)),
-    )
+    algorithm = ranked(method, case)
+    engine = plain_engine(algorithm, case, seed)
     found = []
     for _ in range(rounds):
         engine.run_round()

@@ -14,22 +14,19 @@ from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
 from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
-from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
+from secure_fedrec.engines import vault_of
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.evaluation import leaks
 from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import PROTOCOLS, ranking_case
 from secure_fedrec.evaluation.ranks import client_figures, client_ranks, quality
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, plain_engine, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
-from secure_fedrec.wire import Meter, Wire
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
@@ -227,17 +224,8 @@ def test_fedrap_ranks_by_the_averaged_table_where_its_code_is_followed(
     assert ("ranked_by" in report["study"]) == averaged == wanted.averaged
     case = ranking_case(DATA.table, protocol=protocol, seed=1)
     built = build_method(method, wanted.settings, rounds=2, n_items=case.n_items)
-    algorithm, streams = ranked(built, case), Streams.from_seed(1)
-    problem = Problem(vault=vault_of(case.train), n_rows=case.n_items)
-    stack = build_stack({}, sizes=sizes_of(algorithm, problem), codec=FixedPoint(), streams=streams)
-    engine = LocalEngine(
-        algorithm=algorithm,
-        stack=stack,
-        vault=problem.vault,
-        n_rows=case.n_items,
-        streams=streams,
-        wire=Wire(meter=Meter(case.n_clients)),
-    )
+    algorithm = ranked(built, case)
+    engine = plain_engine(algorithm, case, 1)
     for told in report["rounds"]:
         trained = dict(engine.run_round().of_clients)
         del trained["training_loss"]

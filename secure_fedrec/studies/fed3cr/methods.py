@@ -53,8 +53,8 @@ METHODS: Final = (
 """All that can be studied."""
 
 RANKED_AVERAGED: Final = ("fedrap", f"{PLUG_IN}fedrap")
-"""Whose public code ranks by the table as the server averaged it; all others' by what a client
-trained."""
+"""Ranked by the table as the server averaged it, as FedRAP's public code does. Those of PFedRec and
+GPFedRec rank by what a client trained, and so are all others here."""
 
 _ENHANCEMENT: Final = "enhancement"
 

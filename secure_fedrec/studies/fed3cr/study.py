@@ -267,7 +267,7 @@ def _trained(
         config.method, config.settings, rounds=config.rounds, n_items=case.n_items
     )
     algorithm = ranked(method, case, threads=threads)
-    engine = _engine(algorithm, case, config)
+    engine = plain_engine(algorithm, case, config.seed)
     record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
 
     def see(report: RoundReport, record: Record) -> None:
@@ -301,8 +301,15 @@ def _write_down(record: Record, round_: int, own: Mapping[str, FloatArray], **mo
         record.kept |= {f"chosen.{name}": values for name, values in kept.items()}
 
 
-def _engine(algorithm: ItemTables, case: RankingCase, config: StudyConfig) -> LocalEngine:
-    streams = Streams.from_seed(config.seed)
+def plain_engine(algorithm: ItemTables, case: RankingCase, seed: int) -> LocalEngine:
+    """A federation of everybody in a case, without protection.
+
+    Args:
+        algorithm: made by ``ranked`` for the case.
+        case: what clients train on.
+        seed: of where training starts and what is drawn.
+    """
+    streams = Streams.from_seed(seed)
     problem = Problem(
         vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
     )
