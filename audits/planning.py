@@ -29,7 +29,7 @@ from secure_fedrec.protection.dp import (
     SkellamConfig,
 )
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
+from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.settings import Positive, Settings, Share, Within
 
 AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]

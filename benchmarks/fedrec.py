@@ -30,7 +30,7 @@ from secure_fedrec.algorithms import PMF
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import LocalEngine
-from secure_fedrec.protection.virtual_ratings import draw_unrated, merge_virtual
+from secure_fedrec.protection.cloaks.virtual_ratings import draw_unrated, merge_virtual
 from secure_fedrec.uploads import RowBlock
 
 __all__ = ["run"]

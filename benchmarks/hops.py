@@ -16,7 +16,7 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import RecordingPolicy
 

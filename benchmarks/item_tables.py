@@ -41,7 +41,7 @@ from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire

@@ -27,8 +27,8 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     run_round,
 )
-from secure_fedrec.protection.masking.agreed.committee import overlap_of, smallest_committee
-from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.masking.config.committee import overlap_of, smallest_committee
+from secure_fedrec.protection.session.parties import Parcel
 
 __all__ = ["config_of", "masked_round"]
 

@@ -40,8 +40,8 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     SitePolicy,
 )
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
-from secure_fedrec.protection.masking.round.saved import AWAITED
+from secure_fedrec.protection.masking.client.sealed_state import AWAITED
+from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.protection.routing import (
     KEMS,
     Directory,

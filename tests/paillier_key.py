@@ -8,8 +8,10 @@ from functools import cache
 
 import pytest
 
-from secure_fedrec.protection.hidden_sums import encrypted, encrypted_hosted
-from secure_fedrec.protection.paillier import Encryptor, generate_key, rounds
+from secure_fedrec.protection.paillier import Encryptor, generate_key
+from secure_fedrec.protection.paillier import embedded as encrypted
+from secure_fedrec.protection.paillier import federation as rounds
+from secure_fedrec.protection.paillier import hosted as encrypted_hosted
 
 _KEY, _TABLE = cache(generate_key), cache(Encryptor)
 

@@ -20,7 +20,7 @@ from secure_fedrec.engines import sizes_of
 from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection import BagShape, Sizes, build_stack
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
 
 _VERSION = 1

@@ -41,12 +41,12 @@ from secure_fedrec.engines.distributed.carried import require_carried
 from secure_fedrec.engines.distributed.home import KEY_BYTES
 from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.protection.hosting import hosting_of
-from secure_fedrec.protection.masking import FileJournal
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
 from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import load_operator, save_operator
 from secure_fedrec.vault import Vault
 

@@ -20,7 +20,7 @@ from audits.deploy.blueprint import Blueprint
 from audits.deploy.homes import load_agreement
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.hosting import hosting_of
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon, publish
 from secure_fedrec.protection.session.operator import (

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from audits.config.audit import LAYER_TABLES
 from secure_fedrec.protection import BAG_STACKS, STACKS
-from secure_fedrec.protection.compatibility import BAG_RECORDS, RECORDS
-from secure_fedrec.protection.layer import Layer
+from secure_fedrec.protection.base.record import Layer
+from secure_fedrec.protection.layers import BAG_RECORDS, RECORDS
 
 TABLES: Mapping[str, Mapping[str, Layer]] = {"protection": RECORDS, "bag_protection": BAG_RECORDS}
 """Records of layers by the table of a configuration that names them."""

@@ -11,7 +11,7 @@ from audits.gates.gate import EVERYTHING
 from secure_fedrec.accounting import PrivacyStatement, claim, find_noise_multiplier
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.protection import RECORDS, Released, Sizes, Stack
-from secure_fedrec.protection.dp.events import Adversary as Reader
+from secure_fedrec.protection.base.events import Adversary as Reader
 from secure_fedrec.wire import Adversary
 
 

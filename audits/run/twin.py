@@ -10,8 +10,8 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.protection import Sizes
-from secure_fedrec.protection.plain import DirectSession, DirectSum
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.plain.embedded import DirectSession, DirectSum
 from secure_fedrec.wire import Meter, Wire
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from secure_fedrec.accounting.curves import needs_integer_orders, pure_epsilon, renyi_curve
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, brought_by
-from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
+from secure_fedrec.protection.base.events import Adversary, Event, GaussianNoise
 
 Accountant: TypeAlias = Literal["rdp", "prv"]
 

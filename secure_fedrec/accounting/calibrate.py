@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from secure_fedrec.accounting.accountants import Accountant, spend
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise, whole_contribution
+from secure_fedrec.protection.base.events import Adversary, Event, GaussianNoise, whole_contribution
 
 _LARGEST = 2.0**20
 _FINEST = 1e-12

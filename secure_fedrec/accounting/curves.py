@@ -15,7 +15,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.special import gammaln, logsumexp
 from secure_fedrec.errors import ConfigError, brought_by
-from secure_fedrec.protection.dp.events import (
+from secure_fedrec.protection.base.events import (
     Adversary,
     Event,
     ExactSum,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from secure_fedrec.accounting.accountants import Accountant, Spent, spend
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.events import (
+from secure_fedrec.protection.base.events import (
     Adjacency,
     Adversary,
     Event,

@@ -10,7 +10,7 @@ from secure_fedrec.dp_sgd.clipping import ClippedGradients, ExampleLosses
 from secure_fedrec.dp_sgd.lattice import LatticeNoise
 from secure_fedrec.dp_sgd.layers import require_layers
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.events import Event, GaussianNoise, Sampling
+from secure_fedrec.protection.base.events import Event, GaussianNoise, Sampling
 from secure_fedrec.protection.dp.sampler import secret_words
 from secure_fedrec.protection.dp.tables import NoiseTable
 from secure_fedrec.settings import Count, Positive, Rate, Settings

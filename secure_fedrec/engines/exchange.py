@@ -12,8 +12,8 @@ from secure_fedrec.algorithms.base import Addressed, Algorithm, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.folding import encode_block
-from secure_fedrec.protection.plain import client_messages
+from secure_fedrec.protection.base.folding import encode_block
+from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import DenseBlock, PeerBlock, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
 from secure_fedrec.wire.messages import select_segments

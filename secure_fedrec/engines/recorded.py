@@ -19,7 +19,7 @@ from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
 from secure_fedrec.engines.problem import Problem, blocks_of, upload_rows
 from secure_fedrec.engines.seal import Seal
 from secure_fedrec.errors import CheckpointError
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     BlockStore,

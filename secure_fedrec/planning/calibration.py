@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.packing import pack, unpack, word_type
-from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import Context
-from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
-from secure_fedrec.protection.masking.round.prg import KEY_BYTES, MaskExpander
-from secure_fedrec.protection.masking.round.shamir import combine, split
+from secure_fedrec.protection.mask_expander import KEY_BYTES, MaskExpander
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.envelope import Context
+from secure_fedrec.protection.masking.messages.hybrid import KemKey, seal_to
+from secure_fedrec.protection.masking.messages.shamir import combine, split
 
 _BATCHES = 5
 _BATCH_SECONDS = 0.004

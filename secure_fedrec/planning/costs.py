@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.calibration import Calibration
 from secure_fedrec.planning.workload import calibrate, client_seconds, server_seconds
-from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
-from secure_fedrec.protection.masking.agreed.parameters import (
+from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.masking.config.parameters import (
     COMPLETE_UP_TO,
     MaskingParameters,
     find_parameters,
 )
-from secure_fedrec.protection.masking.message_sizes import MessageSize, message_sizes
+from secure_fedrec.protection.masking.config.round_settings import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.messages.sizes import MessageSize, message_sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from secure_fedrec.planning.calibration import Calibration, measure_operations
-from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.layouts import SumLayout
-from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.round.server import ServerState
-from secure_fedrec.protection.masking.round.whole import Federation
+from secure_fedrec.protection.masking.config.layouts import SumLayout
+from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.federation import Federation
+from secure_fedrec.protection.masking.server.half import ServerState
 
 _SAMPLES = (8, 32)  # clients on a complete graph
 _SAMPLE_ROUNDS = 3

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import DenseBlock, SetBlock
 from secure_fedrec.wire import Messages, Meter, Parcels, Wire

@@ -12,7 +12,8 @@ the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.bags import LocalDPConfig
-from secure_fedrec.protection.base import (
+from secure_fedrec.protection.base.compatibility import claim_of
+from secure_fedrec.protection.base.parts import (
     BagShape,
     Cloak,
     Cloaked,
@@ -20,26 +21,35 @@ from secure_fedrec.protection.base import (
     Released,
     Withstood,
 )
-from secure_fedrec.protection.compatibility import (
+from secure_fedrec.protection.base.record import (
+    STOPS,
+    Claim,
+    Layer,
+    Option,
+    Place,
+    Sizes,
+    Stand,
+    Subject,
+)
+from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.cloaks.randomized_response import RandomizedResponse
+from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatings, VirtualRatingsConfig
+from secure_fedrec.protection.denoisers.config import Binding, DenoisersConfig
+from secure_fedrec.protection.denoisers.embedded import Denoisers
+from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
+from secure_fedrec.protection.layers import (
     BAG_LAYERS,
     BAG_RECORDS,
     BAG_STACKS,
     LAYERS,
     RECORDS,
     STACKS,
-    claim_of,
     claims_about,
     require_bags_compatible,
     require_compatible,
 )
-from secure_fedrec.protection.denoisers import Binding, Denoisers, DenoisersConfig
-from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
-from secure_fedrec.protection.layer import STOPS, Claim, Layer, Option, Place, Sizes, Stand, Subject
-from secure_fedrec.protection.plain import DirectSum
-from secure_fedrec.protection.randomized_response import RandomizedResponse
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.plain.embedded import DirectSum
 from secure_fedrec.protection.stacking import build_stack
-from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 
 __all__ = [
     "BAG_LAYERS",

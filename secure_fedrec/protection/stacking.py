@@ -1,23 +1,26 @@
 """From named layers and their settings to a stack."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.base import Collector
-from secure_fedrec.protection.compatibility import (
+from secure_fedrec.protection.bags.hosted_mixes import mixed_hosting
+from secure_fedrec.protection.base.compatibility import makers_of
+from secure_fedrec.protection.base.hosting import Hosting
+from secure_fedrec.protection.base.parts import Collector
+from secure_fedrec.protection.base.record import Layer, Place, Sizes
+from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.layers import (
     BAG_RECORDS,
     RECORDS,
-    makers_of,
     require_bags_compatible,
     require_compatible,
 )
-from secure_fedrec.protection.layer import Layer, Place, Sizes
-from secure_fedrec.protection.plain import DirectSum
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.plain.layer import PLAIN
 from secure_fedrec.streams import Streams
 
 
@@ -51,13 +54,16 @@ def build_stack(
     for record in records:
         record.fits(place)
     cloaks = [_built(record, place) for record in records if record.role == "cloak"]
+    collector, maker = _collector(records, place)
+    bags = _bags(bag_layers or {}, place)
     return Stack(
         codec=codec,
         cloak=cloaks[0] if cloaks else None,
-        collector=_collector(records, place),
+        collector=collector,
         n_clients=sizes.n_clients,
-        bags=_bags(bag_layers or {}, place),
+        bags=bags,
         layout=BlockLayout(sizes.blocks or (_one_block(sizes),), codec),
+        hosted=None if maker.hosted is None else cache(partial(_hosted, maker, collector, bags)),
     )
 
 
@@ -77,16 +83,23 @@ def _one_block(sizes: Sizes) -> BlockShape:
 
 
 def _built(record: Layer, place: Place) -> Any:
-    return None if record.build is None else record.build(place.layers[record.name], place)
+    settings = place.layers.get(record.name)
+    return None if record.build is None else record.build(settings, place)
 
 
-def _collector(records: Sequence[Layer], place: Place) -> Collector:
-    """Made by the layer that no other one takes into what it makes."""
-    for maker in makers_of(records):
-        collector: Collector = _built(maker, place)
-        return collector
-    table = {name: value for name, value in place.table.items() if name != "streams"}
-    return DirectSum(**table)
+def _collector(records: Sequence[Layer], place: Place) -> tuple[Collector, Layer]:
+    """Made by the layer that no other one takes into what it makes; that layer."""
+    maker = next(iter(makers_of(records)), PLAIN)
+    collector: Collector = _built(maker, place)
+    return collector, maker
+
+
+def _hosted(maker: Layer, collector: Collector, bags: LayeredBags | None) -> Hosting:
+    """Halves of sums, and of what is given to bags beside them."""
+    if maker.hosted is None:
+        raise ValueError("no halves")
+    sums = maker.hosted(collector)
+    return sums if bags is None or bags.mixes is None else mixed_hosting(bags.mixes, sums)
 
 
 def _bags(layers: Mapping[str, Any], place: Place) -> LayeredBags | None:

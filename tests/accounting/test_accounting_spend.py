@@ -16,6 +16,7 @@ from opacus.accountants.analysis.rdp import get_privacy_spent
 from secure_fedrec.accounting import gaussian_events, spend
 from secure_fedrec.accounting.accountants import Accountant, approximate
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.base.events import Adversary
 from secure_fedrec.protection.dp import (
     Event,
     GaussianNoise,
@@ -24,7 +25,6 @@ from secure_fedrec.protection.dp import (
     Sampling,
     SkellamNoise,
 )
-from secure_fedrec.protection.dp.events import Adversary
 
 Make = Callable[..., Event]
 SECRET = Sampling(rate=0.01, secret_from=("release",))

@@ -10,6 +10,7 @@ import pytest
 
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
@@ -18,18 +19,17 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
-from secure_fedrec.protection.masking.round.keys import mask_private_key, open_box, self_key
-from secure_fedrec.protection.masking.round.messages_sum import (
+from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
+from secure_fedrec.protection.masking.messages.keys import mask_private_key, open_box, self_key
+from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
+from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.recovery import pair_keys_of
-from secure_fedrec.protection.masking.round.shamir import combine, decode_element
-from secure_fedrec.protection.masking.round.transcript import MerkleTree
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree
+from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
 Vector = npt.NDArray[np.int64]
 STATES = itertools.count(1)

@@ -28,7 +28,7 @@ from secure_fedrec.protection import (
     Stand,
     build_stack,
 )
-from secure_fedrec.protection.plain import DirectSum
+from secure_fedrec.protection.plain.embedded import DirectSum
 from secure_fedrec.streams import Streams
 
 GAMES = ("values", "owners", "contribution")

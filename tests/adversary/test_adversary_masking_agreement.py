@@ -11,22 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from secure_fedrec.protection.masking import (
-    Expected,
-    Federation,
-    Kind,
-    MaskingClient,
-    MemoryJournal,
-    SitePolicy,
-)
-from secure_fedrec.protection.masking.round.client_steps import ClientRound
-from secure_fedrec.protection.masking.round.keys import self_key
-from secure_fedrec.protection.masking.round.pairs import Neighbour
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.recovery import pair_keys_of
-from secure_fedrec.protection.masking.round.rules import ShareKind
-from secure_fedrec.protection.masking.round.shamir import decode_element
-from secure_fedrec.protection.masking.round.topology import Topology
+from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.masking import Expected, Federation, Kind, MaskingClient, SitePolicy
+from secure_fedrec.protection.masking.client.secrets import Neighbour
+from secure_fedrec.protection.masking.client.steps import ClientRound
+from secure_fedrec.protection.masking.messages.keys import self_key
+from secure_fedrec.protection.masking.messages.rules import ShareKind
+from secure_fedrec.protection.masking.messages.shamir import decode_element
+from secure_fedrec.protection.masking.messages.topology import Topology
+from secure_fedrec.protection.masking.server.recovery import pair_keys_of
+from secure_fedrec.protection.session.journal import MemoryJournal
 
 VICTIM = 2
 Vector = npt.NDArray[np.int64]
@@ -58,7 +52,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
         return client
 
     monkeypatch.setattr(Federation, "open_client", open_client)
-    monkeypatch.setattr("secure_fedrec.protection.masking.round.client._AFTER", _Anything())
+    monkeypatch.setattr("secure_fedrec.protection.masking.client.half._AFTER", _Anything())
 
 
 class _Anything(dict[Any, Any]):
@@ -269,7 +263,7 @@ def test_graph_cut(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("the graph could be cut" in (reason or "") for reason in reasons)
     # Weakened copy: thresholds and minimum are checked, windows are not.
     monkeypatch.setattr(
-        "secure_fedrec.protection.masking.round.topology.windows_hold", lambda *_: True
+        "secure_fedrec.protection.masking.messages.topology.windows_hold", lambda *_: True
     )
     weak = attacked(range(20), **settings)
     arc, opened = cut_the_graph(weak, b"b" * 32)

@@ -13,13 +13,14 @@ import pytest
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Kind, MaskingConfig, SitePolicy
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
-from secure_fedrec.protection.masking.round import client_steps
-from secure_fedrec.protection.masking.round.keys import exchange, fresh_key, server_keys
-from secure_fedrec.protection.masking.round.messages import Advertisement, Keys, Reader, Shares
-from secure_fedrec.protection.masking.round.messages_sum import Quorum
-from secure_fedrec.protection.masking.round.topology import PublicRound, Topology
+from secure_fedrec.protection.masking.client import steps as client_steps
+from secure_fedrec.protection.masking.config.parameters import find_parameters
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages.key_messages import Advertisement, Keys, Shares
+from secure_fedrec.protection.masking.messages.keys import exchange, fresh_key, server_keys
+from secure_fedrec.protection.masking.messages.sum_messages import Quorum
+from secure_fedrec.protection.masking.messages.topology import PublicRound, Topology
+from secure_fedrec.protection.session.reader import Reader
 from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, mask_of
 from tests.model_check.switches import switched_off

@@ -21,17 +21,17 @@ from secure_fedrec.protection.masking import (
     ServerState,
     run_round,
 )
-from secure_fedrec.protection.masking.agreed.formats import (
+from secure_fedrec.protection.masking.client import secrets as pairs
+from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets
+from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
     SERVER,
     Envelope,
     seal,
     seal_for_server,
 )
-from secure_fedrec.protection.masking.round import pairs
-from secure_fedrec.protection.masking.round.hybrid import KemKey, pair_secret, seal_to
-from secure_fedrec.protection.masking.round.keys import fresh_key
-from secure_fedrec.protection.masking.round.pairs import Neighbour, RoundSecrets
+from secure_fedrec.protection.masking.messages.hybrid import KemKey, pair_secret, seal_to
+from secure_fedrec.protection.masking.messages.keys import fresh_key
 from secure_fedrec.protection.session import Parcel
 
 REPLIES = [Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL]
@@ -222,7 +222,7 @@ def lie_about_pairs(monkeypatch: pytest.MonkeyPatch, liar: int, lie: str) -> Non
         other = RoundSecrets(self.context, liar, with_kem=True)
         if lie == "other secret":
             return honest_seal(self, other)
-        info = pairs._seal_info(self.context, "pair-seal", liar, self.number)
+        info = pairs.seal_info(self.context, "pair-seal", liar, self.number)
         sealed = seal_to(self.keys.mask_kem, b"\x07" * 32, info)
         told = pair_secret(secrets.mask_element, self.context, self.number)
         return sealed + pairs.pair_hash(self.context, liar, self.number, told)

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import (
     ClientState,
     Federation,
@@ -30,20 +31,15 @@ from secure_fedrec.protection.masking import (
     SumLayout,
     state_hash,
 )
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.round import client_steps as rules
-from secure_fedrec.protection.masking.round import hybrid
-from secure_fedrec.protection.masking.round.keys import exchange, pair_key, self_key
-from secure_fedrec.protection.masking.round.messages import Boxes, Keys, ShareRecord, Shares
-from secure_fedrec.protection.masking.round.pairs import (
-    Neighbour,
-    RoundSecrets,
-    _seal_info,
-    pair_hash,
-)
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.recovery import pair_keys_of
-from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.client import steps as rules
+from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets, seal_info
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages import hybrid
+from secure_fedrec.protection.masking.messages.key_messages import Boxes, Keys, ShareRecord, Shares
+from secure_fedrec.protection.masking.messages.keys import exchange, pair_key, self_key
+from secure_fedrec.protection.masking.messages.pair_seal import pair_hash
+from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
+from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
 VICTIM = 2
 
@@ -116,7 +112,7 @@ def substitute_pair_secrets(attack: Any) -> Any:
                 lower: hybrid.seal_to(
                     core._keys[victim].mask_kem,
                     own,
-                    _seal_info(context, "pair-seal", lower, victim),
+                    seal_info(context, "pair-seal", lower, victim),
                 )
                 + pair_hash(context, lower, victim, own)
                 for lower in boxes.seals

@@ -25,23 +25,21 @@ from secure_fedrec.protection.masking import (
     MaskingClient,
     MaskingConfig,
     MaskingServer,
-    MemoryJournal,
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.formats import (
-    SERVER,
-    Envelope,
-    labelled_hash,
-    round_number,
-    seal,
-)
+from secure_fedrec.protection.masking.client import secrets as pairs
+from secure_fedrec.protection.masking.client import steps as client_steps
+from secure_fedrec.protection.masking.envelope import SERVER, Envelope, round_number, seal
+from secure_fedrec.protection.masking.messages.key_messages import Keys
+from secure_fedrec.protection.masking.messages.keys import fresh_element, fresh_key
+from secure_fedrec.protection.masking.messages.shamir import decode_element, encode_element
 from secure_fedrec.protection.masking.pipeline import PipelinedClient, PipelinedServer
-from secure_fedrec.protection.masking.round import client_steps, pairs, server_steps
-from secure_fedrec.protection.masking.round.keys import fresh_element, fresh_key
-from secure_fedrec.protection.masking.round.messages import Keys, encode_marks
-from secure_fedrec.protection.masking.round.shamir import decode_element, encode_element
-from secure_fedrec.protection.session.channel import MemoryChannel, Parcel, drive
+from secure_fedrec.protection.masking.server import steps as server_steps
+from secure_fedrec.protection.session.journal import MemoryJournal
+from secure_fedrec.protection.session.parties import MemoryChannel, Parcel, drive
+from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.reader import encode_marks
 
 VICTIM, CLIENTS = 2, range(6)
 LAYOUT = SumLayout(bits=20, length=3, clients=6, largest=100)

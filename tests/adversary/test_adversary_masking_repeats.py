@@ -19,10 +19,8 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
-    FileJournal,
     Kind,
     MaskingConfig,
-    MemoryJournal,
     Roster,
     RoundOutcome,
     ServerState,
@@ -30,8 +28,9 @@ from secure_fedrec.protection.masking import (
     SumLayout,
     state_hash,
 )
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.round import journal
+from secure_fedrec.protection.session import journal
+from secure_fedrec.protection.session.journal import FileJournal, MemoryJournal
+from secure_fedrec.protection.session.public_state import NO_STATE
 
 VICTIM = 2
 POLICY = SitePolicy(corrupt=0.0, dropout=0.4)

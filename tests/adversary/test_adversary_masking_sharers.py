@@ -18,6 +18,7 @@ import pytest
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import (
     Kind,
     MaskingClient,
@@ -25,21 +26,20 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.round.keys import self_key
-from secure_fedrec.protection.masking.round.messages import Boxes
-from secure_fedrec.protection.masking.round.messages_sum import (
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages.key_messages import Boxes
+from secure_fedrec.protection.masking.messages.keys import self_key
+from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
+from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.recovery import pair_keys_of
-from secure_fedrec.protection.masking.round.shamir import combine, decode_element
-from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
-from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
 BEACON = b"b" * 32
 Reveals = Mapping[int, Reveal]
@@ -224,7 +224,7 @@ class SplitViews:
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weakened copy: whose self mask is due is decided by who survives, as in version 1."""
     monkeypatch.setattr(
-        "secure_fedrec.protection.masking.round.client_steps.share_due",
+        "secure_fedrec.protection.masking.client.steps.share_due",
         lambda *, survives, same_sharers: "self" if survives else "mask",
     )
 

@@ -18,8 +18,8 @@ from secure_fedrec.protection.masking import (
     TailFloor,
     run_round,
 )
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
-from secure_fedrec.protection.masking.round.messages_sum import Result
+from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
+from secure_fedrec.protection.masking.messages.sum_messages import Result
 from secure_fedrec.uploads import RowBlock
 
 N, ROWS, VICTIM, ALONE = 6, 4, 2, 3

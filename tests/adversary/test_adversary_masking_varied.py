@@ -15,10 +15,10 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import SERVER, Federation, Kind
-from secure_fedrec.protection.masking.agreed.formats import Envelope, cohort_hash, seal
-from secure_fedrec.protection.masking.round.messages import Advertisement, Keys, Setup
-from secure_fedrec.protection.masking.round.messages_sum import Quorum, Result, Survivors
-from secure_fedrec.protection.masking.round.transcript import MerkleTree
+from secure_fedrec.protection.masking.envelope import Envelope, cohort_hash, seal
+from secure_fedrec.protection.masking.messages.key_messages import Advertisement, Keys, Setup
+from secure_fedrec.protection.masking.messages.sum_messages import Quorum, Result, Survivors
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree
 from tests.model_check.cases import CASES, search
 from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, members, tables_of

@@ -35,9 +35,9 @@ from secure_fedrec.protection.paillier import (
     decrypt_vector,
     generate_key,
 )
-from secure_fedrec.protection.paillier.envelopes import Kind, seal
-from secure_fedrec.protection.paillier.pairwise import PairwiseMask
-from secure_fedrec.protection.paillier.words import read_words
+from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.scheme.pairwise import PairwiseMask
+from secure_fedrec.protection.paillier.scheme.words import read_words
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 OPERATOR = Ed25519PrivateKey.generate()

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
+from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.denoisers import DenoisersConfig
-from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
-from secure_fedrec.protection.linkage_hardened.server import LinkageServer
-from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
+from secure_fedrec.protection.denoisers.config import DenoisersConfig
+from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.routing import (
     RoutingConfig,
     SentCells,
@@ -28,6 +28,7 @@ from secure_fedrec.protection.routing import (
     receipt_digest,
     send,
 )
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
 
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.data import RatingScale, RatingTable
@@ -21,8 +22,7 @@ from secure_fedrec.engines import Problem, RecordedRun, rating_problem
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, DenoisersConfig, Sizes, VirtualRatingsConfig
 from secure_fedrec.protection import build_stack as stack_of
-from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault

@@ -29,7 +29,8 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.models.dmf.training import DMFTraining
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.testing import AlgorithmContract
 from secure_fedrec.uploads import PeerBlock, RowBlock

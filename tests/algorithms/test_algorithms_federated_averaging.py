@@ -26,7 +26,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire
 

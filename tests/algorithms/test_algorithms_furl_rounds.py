@@ -23,7 +23,8 @@ from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Drop, Fault, Messages, Meter, Step, Wire

@@ -28,8 +28,9 @@ from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, Trained
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.bags import BagShape
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire

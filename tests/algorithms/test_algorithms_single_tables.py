@@ -28,7 +28,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.bags import BAG_ROUTING, BagShape
-from secure_fedrec.protection.hidden_sums.layers import MASKING
+from secure_fedrec.protection.masking.layer import MASKING
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire

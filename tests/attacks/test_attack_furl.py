@@ -23,7 +23,8 @@ from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
 from secure_fedrec.models.document import DocumentModel, document_loss
 from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
 from secure_fedrec.models.settings import DocumentConfig, NCFSplitConfig
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault

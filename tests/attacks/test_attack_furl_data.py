@@ -33,7 +33,7 @@ from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
 from secure_fedrec.models.settings import DocumentConfig, NCFSplitConfig
 from secure_fedrec.protection.bags import BagShape
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, RecordingPolicy

@@ -25,9 +25,9 @@ from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection.bags import BagShape, LocalDPConfig
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
-from secure_fedrec.protection.layer import Sizes
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.base.record import Sizes
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript

@@ -11,7 +11,7 @@ from secure_fedrec.planning import costs
 from secure_fedrec.planning.calibration import Calibration
 from secure_fedrec.planning.workload import calibrate
 from secure_fedrec.protection.masking import MaskingConfig, find_parameters
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
+from secure_fedrec.protection.masking.config.degrees import Adversary
 
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]

@@ -14,7 +14,7 @@ from audits.run.privacy import prices
 from secure_fedrec.accounting import claim
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack
-from secure_fedrec.protection.hidden_sums import NoisedSum
+from secure_fedrec.protection.dp.embedded import NoisedSum
 from secure_fedrec.streams import Streams
 
 Command = Callable[..., tuple[int, str, str]]

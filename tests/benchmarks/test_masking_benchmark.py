@@ -23,10 +23,10 @@ from benchmarks.masking import (
 )
 from benchmarks.secagg_case import Case, CpuMeter, Inputs, Peer, RoundCost
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import MaskingServer, MeanLayout
-from secure_fedrec.protection.masking.agreed import formats
-from secure_fedrec.protection.masking.round import sharers
-from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking import envelope as formats
+from secure_fedrec.protection.masking.messages import sharers
 from secure_fedrec.protection.session.identity import signed_by
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)

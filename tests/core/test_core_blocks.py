@@ -11,7 +11,7 @@ from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.folding import fold
+from secure_fedrec.protection.base.folding import fold
 from secure_fedrec.uploads import Aggregate, FlatBlock, RowBlock, Upload
 
 RING = FixedPoint(bits=48, fraction_bits=20, clip=64.0)

@@ -10,8 +10,8 @@ import pytest
 from audits.deploy.homes import open_coordinator
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.bags.mixed import Mixes
-from secure_fedrec.protection.bags.mixed_hosted import MixedBagHub
+from secure_fedrec.protection.bags.mixed_server import MixedBagHub
+from secure_fedrec.protection.bags.mixes import Mixes
 from secure_fedrec.protection.routing.directory import NEXT_HOP
 from secure_fedrec.protection.routing.fragments import Kind as Piece
 from secure_fedrec.protection.routing.fragments import cover, encode_fragment

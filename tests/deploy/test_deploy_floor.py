@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.hidden_sums.floored_hosted import FloorHub
+from secure_fedrec.protection.masking.hosted_floor import FloorHub
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import TEN, settings
 

@@ -15,8 +15,9 @@ from audits.deploy.homes import open_coordinator
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.engines import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
-from secure_fedrec.protection.hidden_sums import encrypted_hosted
-from secure_fedrec.protection.paillier import keys, updaters
+from secure_fedrec.protection.paillier import hosted as encrypted_hosted
+from secure_fedrec.protection.paillier import updaters
+from secure_fedrec.protection.paillier.scheme import keys
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import EXCHANGED, settings
 from tests.deploy.test_deploy_whole import FEW

@@ -9,8 +9,8 @@ import pytest
 
 from audits.deploy.homes import open_coordinator
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.denoisers import Denoisers
-from secure_fedrec.protection.routed_hosted import RoutedServer
+from secure_fedrec.protection.denoisers.embedded import Denoisers
+from secure_fedrec.protection.denoisers.server import RoutedServer
 from secure_fedrec.protection.routing.directory import NEXT_HOP
 from secure_fedrec.protection.routing.endpoint import Endpoint
 from secure_fedrec.protection.routing.fragments import cut, encode_fragment

@@ -21,7 +21,7 @@ from secure_fedrec.engines import (
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock, PeerBlock, RowBlock, Upload
 from secure_fedrec.vault import Vault

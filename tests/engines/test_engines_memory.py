@@ -17,7 +17,8 @@ from secure_fedrec.engines import LocalEngine, Problem, read_checkpoint, sizes_o
 from secure_fedrec.errors import CheckpointError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault

@@ -13,32 +13,32 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import Expected, Federation, Kind, SumLayout
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
-from secure_fedrec.protection.masking.round.keys import (
-    fresh_key,
-    mask_private_key,
-    open_box,
-    self_key,
-)
-from secure_fedrec.protection.masking.round.messages import (
+from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
+from secure_fedrec.protection.masking.messages.key_messages import (
     Boxes,
     ShareRecord,
     Shares,
     commitment_to,
 )
-from secure_fedrec.protection.masking.round.messages_sum import (
+from secure_fedrec.protection.masking.messages.keys import (
+    fresh_key,
+    mask_private_key,
+    open_box,
+    self_key,
+)
+from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
+from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.recovery import pair_keys_of
-from secure_fedrec.protection.masking.round.shamir import combine, decode_element
-from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
-from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from tests.model_check.settings import Setting, mask_of
 
 __all__ = ["HostileRound", "federation_of"]

@@ -15,9 +15,9 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.round.rules import enough_clients, is_quorum, share_due
-from secure_fedrec.protection.masking.round.topology import NO_BEACON, Topology
+from secure_fedrec.protection.masking.messages.rules import enough_clients, is_quorum, share_due
+from secure_fedrec.protection.masking.messages.topology import NO_BEACON, Topology
+from secure_fedrec.protection.session.public_state import NO_STATE
 
 __all__ = ["RULES", "Setting", "Tables", "mask_of", "members", "settings_of", "tables_of"]
 

@@ -10,22 +10,22 @@ import pytest
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
-    Journal,
     MaskingClient,
     MaskingConfig,
     SitePolicy,
 )
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.round.client_steps import ClientRound
-from secure_fedrec.protection.masking.round.pairs import Neighbour
-from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
-from secure_fedrec.protection.masking.round.topology import Topology
+from secure_fedrec.protection.masking.client.secrets import Neighbour
+from secure_fedrec.protection.masking.client.steps import ClientRound
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.topology import Topology
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.public_state import NO_STATE
 
 __all__ = ["switched_off"]
 
-_CLIENT_ROUND = "secure_fedrec.protection.masking.round.client_steps"
-_TOPOLOGY = "secure_fedrec.protection.masking.round.topology"
+_CLIENT_ROUND = "secure_fedrec.protection.masking.client.steps"
+_TOPOLOGY = "secure_fedrec.protection.masking.messages.topology"
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def _forget(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MaskingClient, "_require_awaited", lambda *_: None)
     patch.setattr(MaskingClient, "_stored_reveal", lambda *_: None)
     patch.setattr(Federation, "open_client", open_client)
-    patch.setattr("secure_fedrec.protection.masking.round.client._AFTER", _AnyState())
+    patch.setattr("secure_fedrec.protection.masking.client.half._AFTER", _AnyState())
 
 
 class _AnyState(dict[Any, Any]):

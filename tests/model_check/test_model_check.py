@@ -135,7 +135,7 @@ def test_the_model_asks_the_clients_own_predicates(
 ) -> None:
     """A client's predicate that is weakened, not a switch of the model: the attack is found."""
     home = (
-        "secure_fedrec.protection.masking.round."
+        "secure_fedrec.protection.masking.messages."
         if "." in predicate
         else "tests.model_check.settings."
     )

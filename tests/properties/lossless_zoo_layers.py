@@ -18,10 +18,10 @@ from secure_fedrec.protection import (
     VirtualRatings,
 )
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.base import Cloaked
-from secure_fedrec.protection.denoisers import DenoisingSession
-from secure_fedrec.protection.group_sums import pick_segments
-from secure_fedrec.protection.plain import DirectSession
+from secure_fedrec.protection.base.parts import Cloaked
+from secure_fedrec.protection.base.picked_rows import pick_segments
+from secure_fedrec.protection.denoisers.embedded import DenoisingSession
+from secure_fedrec.protection.plain.embedded import DirectSession
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Wire
 

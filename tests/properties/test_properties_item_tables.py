@@ -32,7 +32,8 @@ from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_lossless
 from secure_fedrec.protection import Sizes, build_stack
-from secure_fedrec.protection.hidden_sums.layers import MASKING, PAILLIER
+from secure_fedrec.protection.masking.layer import MASKING
+from secure_fedrec.protection.paillier.layer import PAILLIER
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire

@@ -29,7 +29,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
     VirtualRatingsConfig,
 )
-from secure_fedrec.protection.denoisers import DenoisingSession
+from secure_fedrec.protection.denoisers.embedded import DenoisingSession
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Alter, Drop, Step, Wire

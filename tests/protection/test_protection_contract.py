@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from secure_fedrec.protection import BAG_RECORDS, RECORDS, Stack
-from secure_fedrec.protection.denoisers import Denoisers
-from secure_fedrec.protection.heard import Heard
+from secure_fedrec.protection.base.awaited import Heard
+from secure_fedrec.protection.denoisers.embedded import Denoisers
 from secure_fedrec.testing import LayerContract
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

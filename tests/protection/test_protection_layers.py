@@ -22,8 +22,9 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, RECORDS, STACKS, Sizes, Subject, build_stack
-from secure_fedrec.protection.compatibility import claims_about, makers_of, stacks_of
-from secure_fedrec.protection.layer import ROLES
+from secure_fedrec.protection.base.compatibility import makers_of, stacks_of
+from secure_fedrec.protection.base.record import ROLES
+from secure_fedrec.protection.layers import claims_about
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import AS_BEFORE, BARE, Traits
 from secure_fedrec.wire import Adversary, RecordingPolicy, Transcript

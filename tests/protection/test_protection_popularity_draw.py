@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
-from secure_fedrec.protection.virtual_ratings import draw_by_popularity, draw_unrated
+from secure_fedrec.protection.cloaks.virtual_ratings import draw_by_popularity, draw_unrated
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 
@@ -63,7 +63,7 @@ def test_many_clients_draw_in_blocks_what_they_draw_alone(monkeypatch: pytest.Mo
     popularity = rng.integers(0, 50, 40)
     rated = [sorted(rng.choice(40, 5, replace=False).tolist()) for _ in range(30)]
     whole = draw(rated, [5] * 30, popularity, np.arange(30))
-    monkeypatch.setattr("secure_fedrec.protection.virtual_ratings._NUMBERS_AT_ONCE", 200)
+    monkeypatch.setattr("secure_fedrec.protection.cloaks.virtual_ratings._NUMBERS_AT_ONCE", 200)
     assert draw(rated, [5] * 30, popularity, np.arange(30)) == whole
 
 

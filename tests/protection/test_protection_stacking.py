@@ -18,9 +18,11 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
     build_stack,
 )
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig, SkellamLayerConfig
-from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
+from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
+from secure_fedrec.protection.dp.config import SkellamLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.routing import send
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams

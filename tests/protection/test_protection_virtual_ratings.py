@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
-from secure_fedrec.protection.virtual_ratings import draw_unrated
+from secure_fedrec.protection.cloaks.virtual_ratings import draw_unrated
 from secure_fedrec.streams import Stream, Streams, uniform_ranks
 from secure_fedrec.uploads import RowBlock, Upload
 

@@ -12,7 +12,8 @@ from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines import CohortConfig, LocalEngine, sizes_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.study import FURLStudyConfig, furl_algorithm, furl_problem
 from secure_fedrec.wire import Meter, Wire

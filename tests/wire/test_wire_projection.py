@@ -18,9 +18,10 @@ from secure_fedrec.engines import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings, stack
-from secure_fedrec.protection.folding import Folded
-from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
+from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings
+from secure_fedrec.protection.base import stack
+from secure_fedrec.protection.base.folding import Folded
+from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Meter, RecordingPolicy, Transcript, Wire

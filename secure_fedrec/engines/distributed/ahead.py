@@ -13,8 +13,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.hosting import HostedSum, Hosting, KeysAhead, Standing
+from secure_fedrec.protection.base.hosting import HostedSum, Hosting, Standing
 from secure_fedrec.protection.masking import MaskingServer
+from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.pipeline import PipelinedServer
 from secure_fedrec.protection.session import Hub, Identity
 from secure_fedrec.protection.session.beacon import Asked, Beacon

@@ -4,7 +4,8 @@ from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.engines.local import require_fits
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.bags.hosted import bags_of
-from secure_fedrec.protection.hosting import StateHidden, hosting_of
+from secure_fedrec.protection.base.hosting import StateHidden
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing import LEAST_SENDERS
 
 

@@ -23,13 +23,8 @@ from secure_fedrec.engines.distributed.record import Overheard, Record
 from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
-from secure_fedrec.protection.hosting import (
-    HostedSum,
-    Left,
-    Standing,
-    StateHidden,
-    hosting_of,
-)
+from secure_fedrec.protection.base.hosting import HostedSum, Left, Standing, StateHidden
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 

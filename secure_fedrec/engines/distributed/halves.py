@@ -4,11 +4,13 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.hosting import Hosting, KeysAhead, Standing
-from secure_fedrec.protection.masking import ClientState, Journal, MaskingClient
+from secure_fedrec.protection.base.hosting import Hosting, Standing
+from secure_fedrec.protection.masking import ClientState, MaskingClient
+from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Party
 from secure_fedrec.protection.session.beacon import Beacon
+from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import RowBlock
 
 

@@ -30,9 +30,9 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.distributed.halt import Halt
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
-from secure_fedrec.protection.masking.round.keys import open_box, seal_box
-from secure_fedrec.protection.masking.round.messages import Reader
+from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
 from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.reader import Reader
 from secure_fedrec.vault import PrivateTable
 
 KEY_BYTES = 32

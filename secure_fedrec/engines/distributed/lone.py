@@ -10,9 +10,10 @@ from secure_fedrec.engines.distributed.learner import Learner
 from secure_fedrec.engines.distributed.messages import Agreement, Request
 from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.hosting import Desk, helpers_at, hosting_of
-from secure_fedrec.protection.masking import FileJournal, Journal
+from secure_fedrec.protection.base.hosting import Desk, helpers_at
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Identity, Parcel, Party
+from secure_fedrec.protection.session.journal import FileJournal, Journal
 
 
 class LoneSite:

@@ -32,19 +32,15 @@ from secure_fedrec.engines.distributed.messages import (
     Present,
 )
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.hosting import Standing
-from secure_fedrec.protection.masking import (
-    ClientState,
-    Expected,
-    FileJournal,
-    MaskingClient,
-)
-from secure_fedrec.protection.masking.agreed import formats as masking
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.round.messages import Setup
-from secure_fedrec.protection.means import ProtectedMean, Update
+from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
+from secure_fedrec.protection.masking import envelope as masking
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages.key_messages import Setup
+from secure_fedrec.protection.means.terms import ProtectedMean, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 
 BEGIN: Final = "begin"

@@ -30,9 +30,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.masking.round.messages import Reader
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, Roster
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.reader import Reader
 
 NONCE_BYTES = 16
 _DOMAIN = b"secure-fedrec|v2|hosts|"

@@ -19,8 +19,8 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.folding import encode_block
-from secure_fedrec.protection.hosting import Standing
+from secure_fedrec.protection.base.folding import encode_block
+from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.routing import KEMS, OpeningKey, SealingKey
 from secure_fedrec.protection.routing.hosted import course_context
 from secure_fedrec.protection.session import (

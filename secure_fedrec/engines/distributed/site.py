@@ -28,19 +28,12 @@ from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.distributed.talks import Talks
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
-from secure_fedrec.protection.hosting import (
-    Desk,
-    Hosting,
-    Standing,
-    StateHidden,
-    helpers_at,
-    hosting_of,
-)
-from secure_fedrec.protection.masking import FileJournal, Journal
+from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
+from secure_fedrec.protection.base.stack import StackSession, hosting_of
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.beacon import Beacon
-from secure_fedrec.protection.stack import StackSession
+from secure_fedrec.protection.session.journal import FileJournal, Journal
 from secure_fedrec.uploads import PeerBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire

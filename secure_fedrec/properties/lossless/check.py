@@ -32,7 +32,7 @@ from secure_fedrec.properties.lossless.differences import (
 )
 from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, own_ring
 from secure_fedrec.properties.lossless.watched import Given, watched
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Fault, Meter, Wire

@@ -40,7 +40,7 @@ from secure_fedrec.properties.strategies.layers import (
 )
 from secure_fedrec.properties.strike import Strike
 from secure_fedrec.protection import Denoisers, RandomizedResponse, Stack
-from secure_fedrec.protection.denoisers import Binding
+from secure_fedrec.protection.denoisers.config import Binding
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
 

@@ -20,7 +20,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
     VirtualRatingsConfig,
 )
-from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
+from secure_fedrec.protection.cloaks.virtual_ratings import DRAWS, FILLINGS
 from secure_fedrec.streams import Streams
 
 CLOAKS = ("virtual-ratings", "randomized-response", "none")

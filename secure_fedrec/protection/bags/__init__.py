@@ -10,16 +10,12 @@ The server reads every vector of a bag, and nothing about it is added up; so nei
 homomorphic encryption can hide one. What can be hidden is whose it is, and, by noise, what it was.
 """
 
-from secure_fedrec.protection.bags.channel import BagSession, LayeredBags
-from secure_fedrec.protection.bags.local_noise import (
-    BAG_NOISE_KEYS,
-    LOCAL_DP,
-    LocalDPConfig,
-    NoisyVectors,
-)
-from secure_fedrec.protection.bags.mixed import BAG_ROUTING
+from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
+from secure_fedrec.protection.bags.embedded import BagSession, LayeredBags
+from secure_fedrec.protection.bags.layer import BAG_ROUTING, LOCAL_DP
+from secure_fedrec.protection.bags.noise import NoisyVectors
 from secure_fedrec.protection.bags.shapes import canonical_order
-from secure_fedrec.protection.base import BagShape
+from secure_fedrec.protection.base.parts import BagShape
 
 __all__ = [
     "BAG_NOISE_KEYS",

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.plain import client_messages
+from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Meter, Step, set_sizes
 

@@ -7,10 +7,7 @@ response). ``events`` says what a mechanism released; what that costs is the bus
 ``secure_fedrec.accounting``.
 """
 
-from secure_fedrec.protection.dp.clipping import Contribution, Part, clip_to_norm
-from secure_fedrec.protection.dp.direct import CentralNoise, DirectNoiseConfig, LocalNoise
-from secure_fedrec.protection.dp.encoding import BoundedEncoding
-from secure_fedrec.protection.dp.events import (
+from secure_fedrec.protection.base.events import (
     Event,
     ExactSum,
     GaussianNoise,
@@ -20,6 +17,9 @@ from secure_fedrec.protection.dp.events import (
     SkellamNoise,
     explained,
 )
+from secure_fedrec.protection.dp.clipping import Contribution, Part, clip_to_norm
+from secure_fedrec.protection.dp.direct import CentralNoise, DirectNoiseConfig, LocalNoise
+from secure_fedrec.protection.dp.encoding import BoundedEncoding
 from secure_fedrec.protection.dp.rated_set import (
     permanent_epsilon,
     rated_set_events,

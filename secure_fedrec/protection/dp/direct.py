@@ -21,8 +21,7 @@ from typing import Literal
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.events import (
+from secure_fedrec.protection.base.events import (
     Event,
     GaussianNoise,
     LaplaceNoise,
@@ -31,6 +30,7 @@ from secure_fedrec.protection.dp.events import (
     exact_events,
     require_public_to_server,
 )
+from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table

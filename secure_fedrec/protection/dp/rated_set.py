@@ -1,6 +1,6 @@
 """Randomized response on the rated set: its settings, stated in epsilon.
 
-The mechanism itself is the two-stage cloak of ``secure_fedrec.protection.randomized_response``: a
+The mechanism itself is the two-stage cloak of ``secure_fedrec.protection.cloaks.randomized_response``: a
 permanent answer per item, and from it an instantaneous report per round. This module says what a
 configuration costs and finds the configuration of a given cost.
 
@@ -14,7 +14,7 @@ another release.
 import math
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.events import Event, RandomAnswer
+from secure_fedrec.protection.base.events import Event, RandomAnswer
 from secure_fedrec.settings import Probability, Settings
 
 _COIN_STEP = 2.0**-52

@@ -23,8 +23,13 @@ from typing import Annotated
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base.events import (
+    Event,
+    SkellamNoise,
+    exact_events,
+    whole_contribution,
+)
 from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.events import Event, SkellamNoise, exact_events, whole_contribution
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.rotation import Rotation, window_of
 from secure_fedrec.protection.dp.sampler import draw_noise

@@ -14,30 +14,30 @@ Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``key
 ``server``; ``rounds``, ``pipeline``, ``tail_floor``.
 """
 
-from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Kind
-from secure_fedrec.protection.masking.agreed.layouts import (
+from secure_fedrec.protection.masking.client.half import ClientState, MaskingClient
+from secure_fedrec.protection.masking.config.layouts import (
     EncodedVector,
     MeanLayout,
     SumLayout,
     TableLayout,
     WeightedMean,
 )
-from secure_fedrec.protection.masking.agreed.parameters import (
+from secure_fedrec.protection.masking.config.parameters import (
     COMPLETE_UP_TO,
     MaskingParameters,
     find_parameters,
 )
-from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy, draw_cohort
-from secure_fedrec.protection.masking.agreed.public_state import LATER_STATE, state_hash
-from secure_fedrec.protection.masking.round.client import ClientState, MaskingClient
-from secure_fedrec.protection.masking.round.journal import FileJournal, Journal, MemoryJournal
-from secure_fedrec.protection.masking.round.recovery import Fault
-from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
-from secure_fedrec.protection.masking.round.server_steps import Outgoing
-from secure_fedrec.protection.masking.round.whole import Federation, RoundOutcome, run_round
+from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy, draw_cohort
+from secure_fedrec.protection.masking.config.round_settings import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.envelope import SERVER, Kind
+from secure_fedrec.protection.masking.federation import Federation, RoundOutcome, run_round
+from secure_fedrec.protection.masking.server.half import MaskingServer, ServerState
+from secure_fedrec.protection.masking.server.recovery import Fault
+from secure_fedrec.protection.masking.server.steps import Outgoing
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.journal import FileJournal, Journal, MemoryJournal
+from secure_fedrec.protection.session.public_state import LATER_STATE, state_hash
 from secure_fedrec.protection.session.roster import Roster
 
 __all__ = [

@@ -15,10 +15,10 @@ halves are those of single rounds (``client``, ``server``), begun with ``LATER_S
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.masking.agreed.formats import round_number
-from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
-from secure_fedrec.protection.session.channel import Parcel, Party, refusals_of
+from secure_fedrec.protection.masking.envelope import round_number
+from secure_fedrec.protection.masking.server.half import MaskingServer, ServerState
 from secure_fedrec.protection.session.nodes import SERVER, Node
+from secure_fedrec.protection.session.parties import Parcel, Party, refusals_of
 
 _SUMMING = (ServerState.UPLOAD, ServerState.CONFIRM, ServerState.REVEAL)
 _AGREEING = (ServerState.CREATED, ServerState.ADVERTISE)

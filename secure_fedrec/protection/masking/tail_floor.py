@@ -22,12 +22,13 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.group_sums import pick
-from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import encode_ids, labelled_hash
-from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, SumLayout, TableLayout
-from secure_fedrec.protection.masking.agreed.policy import Expected
-from secure_fedrec.protection.masking.round.client import MaskingClient
+from secure_fedrec.protection.base.picked_rows import pick
+from secure_fedrec.protection.masking.client.half import MaskingClient
+from secure_fedrec.protection.masking.config.layouts import EncodedVector, SumLayout, TableLayout
+from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.envelope import encode_ids
+from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.settings import Natural, Settings, Within
 from secure_fedrec.uploads import RowBlock
 

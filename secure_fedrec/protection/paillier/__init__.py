@@ -10,33 +10,31 @@ Everything here works without the extra ``paillier``, on Python's integers; ``gm
 eight times faster. ``phe_bridge``, which is not imported here, talks to python-paillier.
 """
 
-from secure_fedrec.protection.paillier.authority import (
-    Authority,
-    UploadingClient,
-    UploadingServer,
-)
-from secure_fedrec.protection.paillier.division import AverageStep, rounded_quotients
-from secure_fedrec.protection.paillier.encrypted_table import TableClient, TableUpdate
-from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
+from secure_fedrec.protection.paillier.client.table import TableClient, TableUpdate
+from secure_fedrec.protection.paillier.client.uploading import UploadingClient
+from secure_fedrec.protection.paillier.helper import Authority
 from secure_fedrec.protection.paillier.key_holders import KEY_HOLDINGS, KeyClaim, KeyHolding
-from secure_fedrec.protection.paillier.keys import (
+from secure_fedrec.protection.paillier.messages.plans import Plan
+from secure_fedrec.protection.paillier.messages.tables import TableReader, updaters
+from secure_fedrec.protection.paillier.scheme.division import AverageStep, rounded_quotients
+from secure_fedrec.protection.paillier.scheme.encryption import Decryptor, Encryptor
+from secure_fedrec.protection.paillier.scheme.keys import (
     DEFAULT_BITS,
     PrivateKey,
     PublicKey,
     generate_key,
     require_key_bits,
 )
-from secure_fedrec.protection.paillier.plans import Plan
-from secure_fedrec.protection.paillier.slots import SlotLayout
-from secure_fedrec.protection.paillier.sums import PaillierSum
-from secure_fedrec.protection.paillier.table_server import TableServer
-from secure_fedrec.protection.paillier.tables import TableReader, updaters
-from secure_fedrec.protection.paillier.vectors import (
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
+from secure_fedrec.protection.paillier.scheme.sums import PaillierSum
+from secure_fedrec.protection.paillier.scheme.vectors import (
     EncryptedVector,
     RunningSum,
     decrypt_vector,
     encrypt_vector,
 )
+from secure_fedrec.protection.paillier.server.table import TableServer
+from secure_fedrec.protection.paillier.server.uploading import UploadingServer
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session import Node as Party
 

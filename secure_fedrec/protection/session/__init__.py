@@ -5,7 +5,10 @@ Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their 
 between them), ``beacon`` (public randomness).
 """
 
-from secure_fedrec.protection.session.channel import (
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.nodes import SERVER, Node, Role
+from secure_fedrec.protection.session.over_wire import OverWire
+from secure_fedrec.protection.session.parties import (
     Carrier,
     Channel,
     Hub,
@@ -18,9 +21,6 @@ from secure_fedrec.protection.session.channel import (
     replies_to,
     run_in_memory,
 )
-from secure_fedrec.protection.session.identity import Identity
-from secure_fedrec.protection.session.nodes import SERVER, Node, Role
-from secure_fedrec.protection.session.over_wire import OverWire
 from secure_fedrec.protection.session.roster import Roster
 
 __all__ = [

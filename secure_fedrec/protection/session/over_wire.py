@@ -11,8 +11,8 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.session.channel import Parcel
 from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.parties import Parcel
 from secure_fedrec.wire import Parcels, Parties, Step, Wire
 
 Read = TypeVar("Read")

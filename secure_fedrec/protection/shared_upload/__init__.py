@@ -17,10 +17,11 @@ in the same bits; full participation, the floor or noise bound what they give.
 
 from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
-from secure_fedrec.protection.shared_upload.collector import SHARED_UPLOAD, SharedUpload
 from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.embedded import SharedUpload
+from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
+from secure_fedrec.protection.shared_upload.layer import SHARED_UPLOAD
 from secure_fedrec.protection.shared_upload.server import SharingServer
 
 __all__ = [

@@ -6,33 +6,30 @@ host: a round's id is the hash of federation and attempt.
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.hosting import (
+from secure_fedrec.protection.base.hosting import (
     Desk,
     NoHelpers,
     Standing,
     joined_clients,
     read_each,
 )
-from secure_fedrec.protection.plain import aggregate_note, client_messages, denoiser_sums
+from secure_fedrec.protection.base.table import aggregate_note, client_messages, denoiser_sums
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
+from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.embedded import SharedUpload
+from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
 from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.protection.shared_upload.tally import share_block
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Parties, Step, Wire
-
-if TYPE_CHECKING:
-    from secure_fedrec.protection.masking import Journal
-    from secure_fedrec.protection.shared_upload.collector import SharedUpload
 
 
 class HostedSharedSum:
@@ -132,7 +129,7 @@ class HostedShares(NoHelpers):
         collector: whose rounds they are.
     """
 
-    def __init__(self, collector: "SharedUpload") -> None:
+    def __init__(self, collector: SharedUpload) -> None:
         self._collector = collector
 
     def hub(
@@ -147,7 +144,7 @@ class HostedShares(NoHelpers):
         self,
         at: Standing,
         identity: Identity,
-        journal: "Journal",
+        journal: Journal,
         block: RowBlock,
         virtual: BoolArray,
     ) -> SharingClient:

@@ -14,8 +14,8 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import Carrier, Party, Roster, run_in_memory
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
 from secure_fedrec.protection.shared_upload.halves import HubHalf
+from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
 from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.uploads import Aggregate, RowBlock

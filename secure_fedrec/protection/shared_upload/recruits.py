@@ -8,8 +8,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.layer import Layer
-from secure_fedrec.protection.plain import TableCollector, TableSizes
+from secure_fedrec.protection.base.table import TableCollector, TableSizes
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
@@ -19,12 +18,17 @@ MAX_REAL_CLIENTS = 64
 """Clients of a round that runs with real cryptography in one process."""
 
 
+SHARED = Traits(
+    virtual_rows="taken-out", reports=None, uploads="shares", noise=None, denoising="shares"
+)
+"""Of shared uploads, but for who the denoisers are."""
+
+
 class RecruitedDenoisers(TableCollector):
     """Base of a collector whose denoisers are clients drawn once.
 
     Args:
         config: settings of the layer, with ``count``, ``kem`` and ``execution``.
-        layer: its record.
         floor: fewest clients of a round.
         streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
             from the operating system.
@@ -41,7 +45,6 @@ class RecruitedDenoisers(TableCollector):
         self,
         config: Any,
         *,
-        layer: Layer,
         floor: int,
         streams: Streams,
         **table: Unpack[TableSizes],
@@ -49,7 +52,6 @@ class RecruitedDenoisers(TableCollector):
         super().__init__(**table)
         self.codec.require_budget(self.n_clients)
         self.config = config
-        self._layer = layer
         self._floor = floor
         draw = streams.stream("denoisers").generator()
         self.denoisers: IntArray = draw.permutation(self.n_clients)[: config.count].astype(np.int64)
@@ -57,12 +59,12 @@ class RecruitedDenoisers(TableCollector):
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
-        return self._layer.name, {**asdict(self.config), "clients": self.denoisers.tolist()}
+        return "shared-upload", {**asdict(self.config), "clients": self.denoisers.tolist()}
 
     @property
     def traits(self) -> Traits:
         """Sums in shares, and who the denoisers are."""
-        return replace(self._layer.traits, denoisers=tuple(self.denoisers.tolist()))
+        return replace(SHARED, denoisers=tuple(self.denoisers.tolist()))
 
     def require_round(self, round_: int, participants: IntArray) -> None:
         """Check that a round of these clients can begin.

@@ -6,8 +6,8 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.heard import Heard
-from secure_fedrec.protection.plain import TableCollector
+from secure_fedrec.protection.base.awaited import Heard
+from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step
 

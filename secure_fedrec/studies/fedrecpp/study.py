@@ -22,9 +22,9 @@ from secure_fedrec.engines.local import RoundReport
 from secure_fedrec.errors import DivergedError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
-from secure_fedrec.protection.denoisers import DenoisersConfig
-from secure_fedrec.protection.stack import Stack
-from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
+from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatingsConfig
+from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.files import write_files

@@ -12,7 +12,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, LocalDPConfig, Sizes, Stack, build_stack
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault

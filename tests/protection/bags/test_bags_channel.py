@@ -15,7 +15,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_collected
 from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.wire import (

@@ -18,8 +18,10 @@ from secure_fedrec.protection import (
     build_stack,
     require_bags_compatible,
 )
-from secure_fedrec.protection.bags import LayeredBags, mixed
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
+from secure_fedrec.protection.bags import LayeredBags
+from secure_fedrec.protection.bags import embedded_mixes as mixed
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import SetBlock

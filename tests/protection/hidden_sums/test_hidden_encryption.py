@@ -12,14 +12,12 @@ from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
-from secure_fedrec.protection.hidden_sums import (
-    EncryptedSum,
-    EncryptionLayerConfig,
-    encrypted,
-    encrypted_rounds,
-)
 from secure_fedrec.protection.paillier import PrivateKey, TableClient, generate_key
-from secure_fedrec.protection.paillier.rounds import AuthorityFederation
+from secure_fedrec.protection.paillier import carried_out as encrypted_rounds
+from secure_fedrec.protection.paillier import embedded as encrypted
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
+from secure_fedrec.protection.paillier.embedded import EncryptedSum
+from secure_fedrec.protection.paillier.federation import AuthorityFederation
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Alter, Meter, Step, Wire

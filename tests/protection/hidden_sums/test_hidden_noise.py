@@ -11,12 +11,9 @@ from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
-from secure_fedrec.protection.hidden_sums import (
-    ClipConfig,
-    MaskingLayerConfig,
-    NoisedSum,
-    SkellamLayerConfig,
-)
+from secure_fedrec.protection.dp.config import ClipConfig, SkellamLayerConfig
+from secure_fedrec.protection.dp.embedded import NoisedSum
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Meter, Step, Wire

@@ -11,8 +11,9 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, Sizes, build_stack
+from secure_fedrec.protection.dp import embedded as noised
 from secure_fedrec.protection.dp import skellam
-from secure_fedrec.protection.hidden_sums import NoisedSum, noised
+from secure_fedrec.protection.dp.embedded import NoisedSum
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Meter, Wire

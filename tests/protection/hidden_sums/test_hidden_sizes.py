@@ -9,7 +9,7 @@ import pytest
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.wire import Adversary, Step
 
 N_CLIENTS = 10

@@ -15,17 +15,14 @@ from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import DirectSum, Sizes, Stack, build_stack
-from secure_fedrec.protection.executions import EXECUTIONS
-from secure_fedrec.protection.hidden_sums import (
-    ClipConfig,
-    EncryptedSum,
-    EncryptionLayerConfig,
-    MaskedSum,
-    MaskingLayerConfig,
-    SkellamLayerConfig,
-    protocol,
-)
+from secure_fedrec.protection.base.executions import EXECUTIONS
+from secure_fedrec.protection.dp.config import ClipConfig, SkellamLayerConfig
 from secure_fedrec.protection.masking import SecondRound, TailFloor, run_round
+from secure_fedrec.protection.masking import rounds_old as protocol
+from secure_fedrec.protection.masking.embedded import MaskedSum
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
+from secure_fedrec.protection.paillier.embedded import EncryptedSum
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import (

@@ -19,7 +19,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.formats import (
+from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
     SERVER,
     Envelope,

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.protection.masking.agreed.graph import (
+from secure_fedrec.protection.masking.config.graph import (
     harary_neighbours,
     permutation,
     windows_hold,
 )
-from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
-from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.config.hypergeometric import least_within
+from secure_fedrec.protection.masking.config.parameters import MaskingParameters, find_parameters
 
 N = 1_024
 RATE = 0.1

@@ -16,15 +16,15 @@ from scipy.stats import chisquare
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.agreed import graph
-from secure_fedrec.protection.masking.agreed.graph import (
+from secure_fedrec.protection.masking.config import graph
+from secure_fedrec.protection.masking.config.graph import (
     disconnection_bound,
     graph_seed,
     harary_neighbours,
     permutation,
     windows_hold,
 )
-from secure_fedrec.protection.masking.round.topology import Topology
+from secure_fedrec.protection.masking.messages.topology import Topology
 
 
 def seed_of(number: int) -> bytes:

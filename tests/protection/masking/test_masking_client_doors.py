@@ -8,11 +8,11 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Expected, Federation, Kind, SitePolicy
-from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, cohort_hash, seal
-from secure_fedrec.protection.masking.round.messages import Keys, Setup
-from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
-from secure_fedrec.protection.masking.round.topology import PublicRound
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.envelope import Context, Envelope, cohort_hash, seal
+from secure_fedrec.protection.masking.messages.key_messages import Keys, Setup
+from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.topology import PublicRound
 
 ME = 7
 

@@ -8,22 +8,18 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind
-from secure_fedrec.protection.masking.agreed.formats import SIGNATURE_BYTES, Context, Envelope, seal
-from secure_fedrec.protection.masking.round.keys import open_box
-from secure_fedrec.protection.masking.round.messages import (
+from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, Envelope, seal
+from secure_fedrec.protection.masking.messages.key_messages import (
     Advertisement,
     Boxes,
     Keys,
-    encode_marks,
     share_hash,
 )
-from secure_fedrec.protection.masking.round.messages_sum import (
-    Reveal,
-    Survivors,
-    Upload,
-)
-from secure_fedrec.protection.masking.round.sharers import hash_of_sharers, sign_sharers
-from secure_fedrec.protection.masking.round.transcript import MerkleTree
+from secure_fedrec.protection.masking.messages.keys import open_box
+from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers, sign_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import Reveal, Survivors, Upload
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree
+from secure_fedrec.protection.session.reader import encode_marks
 
 ME = 7
 

@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from secure_fedrec.protection.masking import Kind
-from secure_fedrec.protection.masking.agreed.formats import Envelope, seal
-from secure_fedrec.protection.masking.round.messages_sum import (
-    Quorum,
-    Result,
-)
+from secure_fedrec.protection.masking.envelope import Envelope, seal
+from secure_fedrec.protection.masking.messages.sum_messages import Quorum, Result
 from tests.protection.masking.test_masking_client_rules import ME, refused, shares_of
 
 

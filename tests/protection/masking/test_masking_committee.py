@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind, SitePolicy
-from secure_fedrec.protection.masking.agreed.committee import (
+from secure_fedrec.protection.masking.config.committee import (
     draw_committee,
     overlap_of,
     smallest_committee,
 )
-from secure_fedrec.protection.masking.agreed.formats import Envelope, seal
-from secure_fedrec.protection.masking.agreed.graph import graph_seed, permutation
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
-from secure_fedrec.protection.masking.round.messages_sum import Quorum
+from secure_fedrec.protection.masking.config.graph import graph_seed, permutation
+from secure_fedrec.protection.masking.config.parameters import find_parameters
+from secure_fedrec.protection.masking.envelope import Envelope, seal
+from secure_fedrec.protection.masking.messages.sum_messages import Quorum
 from tests.protection.masking.test_parameters_promises import tail
 
 BEACON = b"b" * 32

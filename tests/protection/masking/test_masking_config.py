@@ -8,9 +8,9 @@ import pytest
 
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig, SumLayout
-from secure_fedrec.protection.masking.agreed.formats import SERVER, encode_ids
-from secure_fedrec.protection.masking.round.messages import Reader
-from secure_fedrec.protection.masking.round.shamir import combine, split
+from secure_fedrec.protection.masking.envelope import SERVER, encode_ids
+from secure_fedrec.protection.masking.messages.shamir import combine, split
+from secure_fedrec.protection.session.reader import Reader
 
 BASE: dict[str, Any] = {
     "clients": 40, "bits": 32, "length": 1, "layout_hash": bytes(32), "adversary": "curious",

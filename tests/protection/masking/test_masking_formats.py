@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Identity, Kind, MaskingConfig, Roster
-from secure_fedrec.protection.masking.agreed.formats import (
-    SERVER,
-    Context,
-    Envelope,
-    labelled_hash,
-    seal_for_server,
-)
-from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
-from secure_fedrec.protection.masking.round.keys import (
+from secure_fedrec.protection.masking.envelope import SERVER, Context, Envelope, seal_for_server
+from secure_fedrec.protection.masking.messages.hybrid import KemKey, seal_to
+from secure_fedrec.protection.masking.messages.keys import (
     SERVER_PURPOSES,
     channel_key,
     derive,
@@ -32,12 +26,13 @@ from secure_fedrec.protection.masking.round.keys import (
     self_key,
     server_keys,
 )
-from secure_fedrec.protection.masking.round.messages import Reader, encode_marks, encode_records
-from secure_fedrec.protection.masking.round.transcript import (
+from secure_fedrec.protection.masking.messages.transcript import (
     MerkleTree,
     leaf_hash,
     require_included,
 )
+from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
 
 CONTEXT = Context(
     round_id=bytes(16), config_hash=b"c" * 32, roster_hash=b"r" * 32, cohort_hash=b"h" * 32

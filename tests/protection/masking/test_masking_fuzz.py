@@ -14,14 +14,14 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind, ServerState
-from secure_fedrec.protection.masking.agreed.formats import (
+from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
     Context,
     Envelope,
     seal,
     seal_for_server,
 )
-from secure_fedrec.protection.masking.round.hybrid import KemKey
+from secure_fedrec.protection.masking.messages.hybrid import KemKey
 
 MESSAGES = int(os.environ.get("SECURE_FEDREC_FUZZ", "20000"))
 ME = 7

@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
-from secure_fedrec.protection.masking import (
-    SERVER,
-    ClientState,
-    FileJournal,
-    Kind,
-    MemoryJournal,
-)
+from secure_fedrec.protection.masking import SERVER, ClientState, Kind
+from secure_fedrec.protection.session.journal import FileJournal, MemoryJournal
 
 ME = 7
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
-from secure_fedrec.protection.masking import ClientState, FileJournal, Kind, MemoryJournal
-from secure_fedrec.protection.masking.round.journal import MOST_ROUNDS_AHEAD
+from secure_fedrec.protection.masking import ClientState, Kind
+from secure_fedrec.protection.session.journal import MOST_ROUNDS_AHEAD, FileJournal, MemoryJournal
 
 ME = 7
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from secure_fedrec.protection.masking import Fault, Kind
-from secure_fedrec.protection.masking.round import recovery as module
-from secure_fedrec.protection.masking.round.pairs import Neighbour
-from secure_fedrec.protection.masking.round.recovery import Dealt
-from secure_fedrec.protection.masking.round.shamir import PRIME
+from secure_fedrec.protection.masking.client.secrets import Neighbour
+from secure_fedrec.protection.masking.messages.shamir import PRIME
+from secure_fedrec.protection.masking.server import recovery as module
+from secure_fedrec.protection.masking.server.recovery import Dealt
 
 N, THRESHOLD = 30, 6
 

@@ -17,10 +17,10 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.formats import Envelope
-from secure_fedrec.protection.masking.round.keys import open_box, seal_box
-from secure_fedrec.protection.masking.round.messages_sum import Reveal, Upload
-from secure_fedrec.protection.masking.round.shamir import PRIME, decode_element, encode_element
+from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
+from secure_fedrec.protection.masking.messages.shamir import PRIME, decode_element, encode_element
+from secure_fedrec.protection.masking.messages.sum_messages import Reveal, Upload
 
 ALL = [3, 7, 20, 21, 40]
 
@@ -74,7 +74,7 @@ def test_a_wrong_own_seed_is_named_and_restored_from_shares(scene: Any) -> None:
 
 def deal_badly(monkeypatch: pytest.MonkeyPatch, s: Any, sharer: int, victims: set[int]) -> None:
     """A sharer that signs, encrypts and sends wrong shares to some neighbours."""
-    from secure_fedrec.protection.masking.round.pairs import Neighbour
+    from secure_fedrec.protection.masking.client.secrets import Neighbour
 
     honest = Neighbour.seal_shares
 

@@ -11,17 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
-from secure_fedrec.protection.masking import (
-    Expected,
-    FileJournal,
-    Kind,
-    MaskingClient,
-    MemoryJournal,
-    SitePolicy,
-)
-from secure_fedrec.protection.masking.round.hybrid import PUBLIC_BYTES
-from secure_fedrec.protection.masking.round.saved import park
+from secure_fedrec.protection.masking import Expected, Kind, MaskingClient, SitePolicy
+from secure_fedrec.protection.masking.client.sealed_state import park
+from secure_fedrec.protection.masking.messages.hybrid import PUBLIC_BYTES
 from secure_fedrec.protection.session import Roster
+from secure_fedrec.protection.session.journal import FileJournal, MemoryJournal
 
 KEY, ME = bytes(range(32)), 7
 STAGES = (Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM)

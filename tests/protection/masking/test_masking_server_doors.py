@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Kind, MaskingServer, Roster
-from secure_fedrec.protection.masking.agreed.formats import Envelope, seal_for_server
-from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.round.messages import Setup, Shares
-from secure_fedrec.protection.masking.round.messages_sum import Upload
-from secure_fedrec.protection.masking.round.pairs import Neighbour
+from secure_fedrec.protection.masking.client.secrets import Neighbour
+from secure_fedrec.protection.masking.envelope import Envelope, seal_for_server
+from secure_fedrec.protection.masking.messages.key_messages import Setup, Shares
+from secure_fedrec.protection.masking.messages.sum_messages import Upload
+from secure_fedrec.protection.session.public_state import NO_STATE
 
 ME = 7
 

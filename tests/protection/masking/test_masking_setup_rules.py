@@ -15,8 +15,8 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     draw_cohort,
 )
-from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, cohort_hash, seal
-from secure_fedrec.protection.masking.round.messages import Setup
+from secure_fedrec.protection.masking.envelope import Context, Envelope, cohort_hash, seal
+from secure_fedrec.protection.masking.messages.key_messages import Setup
 
 ME = 7
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.round import shamir
-from secure_fedrec.protection.masking.round.shamir import (
+from secure_fedrec.protection.masking.messages import shamir
+from secure_fedrec.protection.masking.messages.shamir import (
     PRIME,
     combine,
     correct,

@@ -8,7 +8,7 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind, ServerState
-from secure_fedrec.protection.masking.agreed.formats import Envelope, seal
+from secure_fedrec.protection.masking.envelope import Envelope, seal
 
 FROM_SERVER = [
     Kind.SETUP,

@@ -18,6 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.packing import pack
+from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import (
     SERVER,
     Expected,
@@ -29,13 +30,18 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.agreed.committee import draw_committee
-from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, labelled_hash
-from secure_fedrec.protection.masking.round.keys import derive, mask_private_key, pair_key, self_key
-from secure_fedrec.protection.masking.round.messages import commitment_to
-from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.masking.round.shamir import PRIME, combine, split
-from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.config.committee import draw_committee
+from secure_fedrec.protection.masking.envelope import Context, Envelope
+from secure_fedrec.protection.masking.messages.key_messages import commitment_to
+from secure_fedrec.protection.masking.messages.keys import (
+    derive,
+    mask_private_key,
+    pair_key,
+    self_key,
+)
+from secure_fedrec.protection.masking.messages.shamir import PRIME, combine, split
+from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.session.public_state import labelled_hash
 
 PATH = Path(__file__).parent / "vectors" / "round.json"
 NUMBERS = (2, 5, 9, 4_000_000_000)

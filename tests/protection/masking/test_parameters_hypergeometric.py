@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from secure_fedrec.protection.masking.agreed.hypergeometric import (
+from secure_fedrec.protection.masking.config.hypergeometric import (
     least_within,
     log2_above,
     log2_upper_tails,

@@ -14,15 +14,15 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.calibration import Calibration
 from secure_fedrec.planning.costs import Figure, Plan, plan
 from secure_fedrec.planning.workload import calibrate, client_seconds, server_seconds
-from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
-from secure_fedrec.protection.masking.agreed.formats import Context, Kind, seal
-from secure_fedrec.protection.masking.agreed.layouts import SumLayout
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
-from secure_fedrec.protection.masking.agreed.policy import SitePolicy
-from secure_fedrec.protection.masking.message_sizes import message_sizes
-from secure_fedrec.protection.masking.round.messages_sum import Survivors
-from secure_fedrec.protection.masking.round.whole import Federation
+from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.masking.config.layouts import SumLayout
+from secure_fedrec.protection.masking.config.parameters import find_parameters
+from secure_fedrec.protection.masking.config.policy import SitePolicy
+from secure_fedrec.protection.masking.config.round_settings import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.envelope import Context, Kind, seal
+from secure_fedrec.protection.masking.federation import Federation
+from secure_fedrec.protection.masking.messages.sizes import message_sizes
+from secure_fedrec.protection.masking.messages.sum_messages import Survivors
 
 FREE = Calibration(**{field.name: 0.0 for field in fields(Calibration)})
 

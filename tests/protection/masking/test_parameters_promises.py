@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.masking.agreed import parameters
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
-from secure_fedrec.protection.masking.agreed.graph import harary_neighbours, windows_hold
-from secure_fedrec.protection.masking.agreed.hypergeometric import upper_tail
-from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.config import parameters
+from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.masking.config.graph import harary_neighbours, windows_hold
+from secure_fedrec.protection.masking.config.hypergeometric import upper_tail
+from secure_fedrec.protection.masking.config.parameters import MaskingParameters, find_parameters
 
 
 def tail(population: int, marked: int, drawn: int, least: int) -> Fraction:

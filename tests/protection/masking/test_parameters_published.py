@@ -5,7 +5,7 @@ from math import comb, inf
 
 import pytest
 
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
+from secure_fedrec.protection.masking.config.parameters import find_parameters
 
 PRIVACY, CORRECTNESS = Fraction(1, 2**40), Fraction(1, 2**20)
 

@@ -29,9 +29,9 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     TableUpdate,
     generate_key,
-    keys,
 )
-from secure_fedrec.protection.paillier.arithmetic import is_probable_prime
+from secure_fedrec.protection.paillier.scheme import keys
+from secure_fedrec.protection.paillier.scheme.arithmetic import is_probable_prime
 
 OPERATOR = Ed25519PrivateKey.generate()
 SHORT_BITS = 512

@@ -23,7 +23,7 @@ from secure_fedrec.protection.paillier import (
     UploadingServer,
     encrypt_vector,
 )
-from secure_fedrec.protection.paillier.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 SERVER, AUTHORITY = Party(Role.SERVER), Party(Role.AUTHORITY)

@@ -13,7 +13,7 @@ import pytest
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
-from secure_fedrec.protection.paillier.rounds import AuthorityFederation
+from secure_fedrec.protection.paillier.federation import AuthorityFederation
 from secure_fedrec.protection.session import Carrier, Parcel
 from secure_fedrec.testing import NextRound, PartyContract
 

@@ -22,7 +22,7 @@ from secure_fedrec.protection.paillier import (
     encrypt_vector,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey
-from secure_fedrec.protection.paillier.arithmetic import (
+from secure_fedrec.protection.paillier.scheme.arithmetic import (
     ARITHMETICS,
     Arithmetic,
     default_arithmetic,

@@ -14,10 +14,10 @@ from secure_fedrec.protection.paillier import (
     PrivateKey,
     PublicKey,
     generate_key,
-    keys,
     require_key_bits,
 )
-from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS, is_probable_prime
+from secure_fedrec.protection.paillier.scheme import keys
+from secure_fedrec.protection.paillier.scheme.arithmetic import ARITHMETICS, is_probable_prime
 
 CARMICHAEL = (561, 1105, 1729, 825265, 1590231231043178376951698401)
 STRONG_PSEUDOPRIMES = (2047, 3215031751, 3825123056546413051, 318665857834031151167461)

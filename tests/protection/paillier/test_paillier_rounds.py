@@ -27,14 +27,14 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import Kind, seal
-from secure_fedrec.protection.paillier.message_sizes import (
+from secure_fedrec.protection.paillier.federation import AuthorityFederation, TableFederation
+from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.sizes import (
     Sent,
     authority_messages,
     first_table_messages,
     table_messages,
 )
-from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.session import Parcel
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, SIGNATURE_BYTES
 

@@ -17,7 +17,7 @@ from secure_fedrec.protection.paillier import (
     PrivateKey,
     PublicKey,
 )
-from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS
+from secure_fedrec.protection.paillier.scheme.arithmetic import ARITHMETICS
 
 CODEC = FixedPoint(bits=24, fraction_bits=8, clip=64.0)
 

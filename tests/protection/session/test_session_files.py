@@ -6,10 +6,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.masking import FileJournal
-from secure_fedrec.protection.paillier.envelopes import Kind
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.journal import FileJournal
 
 OPERATOR = Ed25519PrivateKey.generate()
 PINNED = OPERATOR.public_key().public_bytes_raw()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
@@ -18,9 +19,7 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, VirtualRatingsConfig, build_stack
-from secure_fedrec.protection.denoisers import DenoisersConfig
-from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
-from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
+from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
@@ -29,8 +28,10 @@ from secure_fedrec.protection.masking import (
     SumLayout,
     run_round,
 )
-from secure_fedrec.protection.masking.agreed.degrees import Adversary
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.session import OverWire
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams

@@ -17,7 +17,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_lossless, compare_runs
 from secure_fedrec.properties.strategies import Federation, faults, federations, pmf_configs
 from secure_fedrec.protection import DirectSum, Stack, VirtualRatings, VirtualRatingsConfig
-from secure_fedrec.protection.executions import EXECUTIONS
+from secure_fedrec.protection.base.executions import EXECUTIONS
 from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadConfig
 from secure_fedrec.protection.shared_upload import real as real_module
 from secure_fedrec.streams import Streams

@@ -1,0 +1,145 @@
+"""Halves of rounds of sums beside bags behind mixes (``protection.hosting``)."""
+
+from hashlib import sha256
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.bags.mixed_messages import BagAttempt
+from secure_fedrec.protection.bags.mixes import Mixes
+from secure_fedrec.protection.base.hosting import (
+    Desk,
+    HostedSum,
+    Hosting,
+    NoHelpers,
+    SharedKeys,
+    Standing,
+)
+from secure_fedrec.protection.masking import MaskingClient, MaskingServer
+from secure_fedrec.protection.masking.keys_ahead import KeysAhead
+from secure_fedrec.protection.routing.directory import LEAST_SENDERS
+from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, mixes_of
+from secure_fedrec.protection.session import Identity, Node, Party, Role
+from secure_fedrec.protection.session.answer_once import Once
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import RowBlock
+
+_DOMAIN = b"secure-fedrec|v1|batch of a mix|"
+
+
+class HostedMixedBags(NoHelpers):
+    """Halves of rounds of sums beside bags behind mixes.
+
+    Args:
+        mixes: the layer.
+        sums: halves of the sums alone.
+    """
+
+    whole = True
+    unrecorded = UNSIGNED
+
+    def __init__(self, mixes: Mixes, sums: Hosting) -> None:
+        self._mixes = mixes
+        self._sums = sums
+        self.uploads, self.opens = sums.uploads, sums.opens
+        self.last_stage = sums.last_stage
+        self.takes_beacons = sums.takes_beacons
+        self.drops = not sums.whole
+
+    def shared_keys(self) -> SharedKeys:
+        """Those of the sums."""
+        return self._sums.shared_keys()
+
+    def exempt(self, client: int) -> bool:
+        """As for the sums."""
+        return self._sums.exempt(client)
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
+        """That of the sums (``hosting.Hosting``)."""
+        _require_others(at)
+        return self._sums.hub(at, identity, generations)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Party:
+        """That of the sums (``hosting.Hosting``)."""
+        _require_others(at)
+        return self._sums.half(at, identity, journal, block, virtual)
+
+    def helpers(self) -> dict[Node, Node]:
+        """Those of the sums, and the mixes on hosts of their own."""
+        return self._sums.helpers() | {mix: mix for mix in mixes_of(self._mixes.routing)}
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
+        """The half of a mix, which forwards in a round the cells of the same clients alone."""
+        if identity.node.role is not Role.MIX:
+            return self._sums.helper(at, identity, desk)
+        _require_others(at)
+        half = HostedMix(BagAttempt(self._mixes, at).course, identity)
+        batch = at.state + at.present.astype("<u4").tobytes()
+        same = sha256(_DOMAIN + batch).digest()[:8]
+        forwards = Kind.CELLS.name
+        number = at.round
+        return Once(half, desk.journal, number, at.roster, same=lambda _: same, stage=forwards)
+
+
+class MixedBagsAhead(HostedMixedBags):
+    """The same over masks, whose keys are agreed on ahead (``hosting.KeysAhead``).
+
+    Args:
+        mixes: the layer.
+        sums: halves of the sums alone.
+        ahead: the same, with that capability.
+    """
+
+    def __init__(self, mixes: Mixes, sums: Hosting, ahead: KeysAhead) -> None:
+        super().__init__(mixes, sums)
+        self._ahead = ahead
+
+    def open_server(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> MaskingServer:
+        """As for the sums (``hosting.KeysAhead``)."""
+        return self._ahead.open_server(at, identity, generations)
+
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedSum:
+        """As for the sums (``hosting.KeysAhead``)."""
+        return self._ahead.summed_by(at, server)
+
+    def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
+        """As for the sums (``hosting.KeysAhead``)."""
+        return self._ahead.open_client(at, identity, journal)
+
+    def load(
+        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
+    ) -> None:
+        """As for the sums (``hosting.KeysAhead``)."""
+        self._ahead.load(at, client, block, virtual)
+
+
+def _require_others(at: Standing) -> None:
+    """Check who is there, by the server's word.
+
+    Raises:
+        ProtocolError: one client, whom no mix could hide.
+    """
+    if len(at.present) < LEAST_SENDERS:
+        raise ProtocolError(
+            f"{len(at.present)} client is there, mixes hide {LEAST_SENDERS} or more"
+        )
+
+
+def mixed_hosting(mixes: Mixes, sums: Hosting) -> HostedMixedBags:
+    """Halves of rounds of sums beside bags behind mixes.
+
+    Args:
+        mixes: the layer.
+        sums: halves of the sums alone.
+    """
+    if isinstance(sums, KeysAhead):
+        return MixedBagsAhead(mixes, sums, sums)
+    return HostedMixedBags(mixes, sums)

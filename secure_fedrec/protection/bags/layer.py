@@ -1,0 +1,64 @@
+"""The layers over bags as records: noise per vector, and mixes."""
+
+from dataclasses import replace
+
+from secure_fedrec.protection.bags.config import LocalDPConfig
+from secure_fedrec.protection.bags.embedded import ANONYMOUS, NOISED
+from secure_fedrec.protection.base.record import Claim, Layer, Stand
+from secure_fedrec.protection.denoisers.layer import ROUTING
+
+LOCAL_DP = Layer(
+    name="local-dp",
+    role="noise",
+    settings=LocalDPConfig,
+    build=None,
+    traits=NOISED,
+    stands=(Stand(corrupt=("server",), hides="contribution"),),
+    costs="accuracy, the more the larger noise_multiplier",
+    claim=Claim(
+        system="drafts with local differential privacy",
+        hides="every vector, from everybody, up to the stated epsilon and delta of one vector, "
+        "and of all vectors of a client",
+        assumes="nothing of the others; the client's own generator",
+        lossless=False,
+        found="the server knows whose noisy vector is whose: averages over rounds take the "
+        "noise off, which is what the price over all rounds says",
+    ),
+)
+
+
+_MIXED = Claim(
+    system="drafts over a mix cascade",
+    hides="whose a vector is, which vectors are of one client, and how many a client "
+    "gives, from the server and from whoever watches the lines",
+    assumes="one honest mix per path, with batches that the adversary has not filled itself; "
+    "clients that do not all but one work together, and look for their cells in the server's "
+    "receipts, since a mix can replace them",
+    lossless=True,
+    found="values stay: a vector close to one of an earlier round, or one that only a "
+    "certain client could give, names its owner; cells have no authentic sender",
+)
+
+
+_NOISED = LOCAL_DP.claim or _MIXED
+
+
+BAG_ROUTING = replace(
+    ROUTING,
+    build=None,
+    traits=ANONYMOUS,
+    requires=(),
+    stands=(Stand(corrupt=("server",), hides="owners"),),
+    claim=_MIXED,
+    published={
+        ("local-dp", "routing"): Claim(
+            system="noisy drafts over a mix cascade",
+            hides=f"{_NOISED.hides}; {_MIXED.hides}; no smaller epsilon is claimed for the "
+            "shuffling",
+            assumes=f"for a vector: {_NOISED.assumes}; for its owner: {_MIXED.assumes}",
+            lossless=False,
+            found="noise covers the closeness of vectors over rounds up to its price",
+        )
+    },
+)
+"""The mixes of ``routed_denoisers``, before a bag."""

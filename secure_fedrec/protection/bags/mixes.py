@@ -1,0 +1,101 @@
+"""Vectors as cells of a mix cascade: how many a client hands in, and what they say."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from secure_fedrec.core.arrays import RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.bags.shapes import canonical_order
+from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
+from secure_fedrec.protection.routing.config import RoutingLayerConfig
+from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.uploads import SetBlock
+from secure_fedrec.wire import (
+    decode_set,
+    encode_set,
+    set_sizes,
+)
+
+
+class Mixes:
+    """The layer for given bags and ring.
+
+    Args:
+        config: settings of the mixes.
+        bags: sizes of the bags.
+        codec: the ring.
+        streams: the run's random streams; uses "bag-arrival" and the name of each bag.
+
+    Attributes:
+        cells: cells that every client hands in, for all bags together.
+
+    Raises:
+        ConfigError: a vector does not fit a cell.
+    """
+
+    def __init__(
+        self,
+        config: RoutingLayerConfig,
+        *,
+        bags: Mapping[str, BagShape],
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        self.config = config
+        self.bags = bags
+        self.codec = codec
+        self.cells = sum(shape.most for shape in bags.values())
+        self.arrival: Mapping[str, Stream] = {
+            name: streams.stream(f"bag-arrival|{name}") for name in bags
+        }
+        one = SetBlock(indptr=np.array([0, 1]), values=None)
+        widest = max(shape.width for shape in bags.values())
+        needed = int(set_sizes(one, width=widest, codec=codec)[0])
+        lacking = needed - config.routing.capacity
+        if lacking > 0:
+            raise ConfigError(
+                "bag_protection.cell_bytes",
+                config.cell_bytes,
+                f"must be at least {config.cell_bytes + lacking} to carry a vector",
+            )
+
+    @property
+    def routing(self) -> RoutingConfig:
+        """Sizes of the mix network; no batch is one client's alone."""
+        return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
+
+    def messages(self, blocks: Mapping[str, SetBlock], round_: int) -> list[list[bytes]]:
+        """What each of some clients sends to all bags: a message per vector, of ring words."""
+        each: list[list[bytes]] = [[] for _ in next(iter(blocks.values())).lengths]
+        for number, name in enumerate(self.bags):
+            block = blocks[name]
+            owners = np.repeat(np.arange(len(each)), block.lengths)
+            vectors = np.empty((0, 0)) if block.values is None else block.values
+            for owner, vector in zip(owners.tolist(), vectors, strict=True):
+                one = SetBlock(indptr=np.array([0, 1]), values=vector[None])
+                message = encode_set(one, round_=round_, bag=number, codec=self.codec)
+                each[owner].append(message)
+        return each
+
+    def read(self, messages: Iterable[bytes], round_: int) -> dict[str, RingArray]:
+        """Inverse of ``messages`` without owners: [N, d] ring words by bag, in canonical order.
+
+        Raises:
+            ProtocolError: a vector of another round.
+            WireError: no vector.
+        """
+        codec, widths = self.codec, [shape.width for shape in self.bags.values()]
+        found: list[list[RingArray]] = [[np.empty((0, w), dtype=codec.dtype)] for w in widths]
+        for message in messages:
+            stated, number, block = decode_set(message, codec=codec, widths=widths)
+            if stated != round_ or block.values is None:
+                raise ProtocolError(f"round {round_}: a vector of round {stated} arrived")
+            found[number].append(block.values)
+        return {
+            name: canonical_order(np.concatenate(parts), codec)
+            for name, parts in zip(self.bags, found, strict=True)
+        }

@@ -1,0 +1,111 @@
+"""A hub that keeps the vectors which clients give under their names."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.bags.arrivals import Arrivals
+from secure_fedrec.protection.bags.embedded import LayeredBags
+from secure_fedrec.protection.bags.messages import MAGIC, BagKind, context_of, decode_vectors
+from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.base.table import client_messages
+from secure_fedrec.protection.session import SERVER, Hub, Node, Parcel, Role
+from secure_fedrec.protection.session.envelope import Family, open_envelope
+from secure_fedrec.uploads import SetBlock
+from secure_fedrec.wire import Messages, Step, Wire, set_sizes
+
+
+class BagHub:
+    """A hub that keeps the clients' vectors, and leaves all other messages to another one.
+
+    Args:
+        hub: the other one.
+        at: the attempt.
+        channel: the bags.
+    """
+
+    node = SERVER
+
+    def __init__(self, hub: Hub, at: Standing, channel: LayeredBags) -> None:
+        self._hub = hub
+        self._at = at
+        self._channel = channel
+        self._given: dict[int, dict[str, SetBlock]] = {}
+
+    @property
+    def stage(self) -> str:
+        """What the other one awaits."""
+        return self._hub.stage
+
+    @property
+    def finished(self) -> bool:
+        """Whether the other one has."""
+        return self._hub.finished
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """Take vectors out, and pass the rest on (``Hub.step``)."""
+        return self._hub.step(self._others(inbox))
+
+    def show(self, wire: Wire) -> None:
+        """Record every client's vectors, of those that are not in the sum as well."""
+        for name in self._channel.bags:
+            for client in sorted(self._given):
+                sent = self._sent(client, name)
+                wire.show(sent, origins=sent.senders.ids)
+
+    def bags(self, clients: IntArray) -> dict[str, FloatArray]:
+        """The bags of some clients: float64[N, d] each, without order or owner.
+
+        Raises:
+            ProtocolError: one of them gave none.
+        """
+        found = {}
+        for name, shape in self._channel.bags.items():
+            arrivals = Arrivals(
+                round_=self._at.round,
+                name=name,
+                shape=shape,
+                due=len(clients),
+                most=len(clients) * shape.most,
+                codec=self._channel.codec,
+            )
+            for client in clients.tolist():
+                if client not in self._given:
+                    raise ProtocolError(f"client {client} gave nothing to the bags")
+                sent = self._sent(client, name)
+                arrivals.accept(sent, sent)
+            found[name] = self._channel.codec.decode(arrivals.close(), spent=True)
+        return found
+
+    def _sent(self, client: int, name: str) -> Messages:
+        block, shape = self._given[client][name], self._channel.bags[name]
+        sizes = set_sizes(block, width=shape.width, codec=self._channel.codec)
+        return client_messages(
+            self._at.round, np.array([client]), block, sizes, step=Step.BAG, bag=name
+        )
+
+    def _others(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
+        for data in inbox:
+            if data[: len(MAGIC)] != MAGIC:
+                yield data
+                continue
+            try:
+                self._take(data[len(MAGIC) :])
+            except (ProtocolError, WireError):
+                continue  # it is missed where its client is in the sum
+
+    def _take(self, data: bytes) -> None:
+        found = open_envelope(
+            data,
+            family=Family.BAGS,
+            kinds=BagKind,
+            roster=self._at.roster,
+            round_=self._at.serial,
+            context=context_of(self._at),
+        )
+        number = found.sender.number
+        if found.sender != Node(Role.CLIENT, number) or number not in self._at.clients:
+            raise ProtocolError(f"{found.sender} gives to no bag")
+        self._given.setdefault(number, decode_vectors(self._channel, found.body))

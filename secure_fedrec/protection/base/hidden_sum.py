@@ -1,0 +1,223 @@
+"""One round of hidden uploads: submitted, hidden, sent, added up and opened."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.protection.base.dense import (
+    HIDDEN,
+    DenseLayout,
+    DenseSum,
+    DenseWords,
+    Gathered,
+    Hider,
+)
+from secure_fedrec.protection.base.table import TableCollector, TableSession, TableSizes
+from secure_fedrec.protection.session import OverWire
+from secure_fedrec.traits import Traits
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Step, Traffic, Wire
+
+_UPLOAD = Step.UPLOAD.name
+"""As every protocol calls the message with a client's words."""
+
+
+class HiddenSum(TableCollector):
+    """What collectors of hidden uploads have in common.
+
+    Args:
+        min_survivors: fewest clients whose sum may be formed.
+        table: sizes and ring, see ``TableCollector``.
+
+    Raises:
+        ConfigError: fewer clients than the smallest sum.
+    """
+
+    traits: Traits = HIDDEN
+
+    def __init__(self, *, min_survivors: int, **table: Unpack[TableSizes]) -> None:
+        super().__init__(**table)
+        if min_survivors > self.n_clients:
+            problem = f"there are only {self.n_clients} clients"
+            raise ConfigError("protection.min_survivors", min_survivors, problem)
+        self.min_survivors = min_survivors
+
+    @property
+    def layout(self) -> DenseLayout:
+        """All rows of the table."""
+        return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """Every client sends every row."""
+        return (
+            Traffic(
+                step=Step.UPLOAD,
+                messages=len(rows),
+                rows=len(rows) * self.n_items,
+                width=self.width + 1,
+            ),
+        )
+
+
+class HiddenSession(TableSession):
+    """One round of hidden uploads up to the point where all clients have submitted.
+
+    Where a session ``streams``, uploads are hidden, sent and added as they come.
+    """
+
+    collector: HiddenSum
+
+    def __init__(
+        self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        least = collector.min_survivors  # of fewer a sum hides nobody
+        if len(participants) < least:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
+            )
+        super().__init__(collector, round_, participants, wire)
+        self._sum: HiddenAddition | None = None
+        self._gathered = Gathered(collector, round_, participants)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the rows of the next clients, or hold them until all are there."""
+        self._gathered.accept(clients, block)
+        layout = self.collector.layout
+        if self._sum is None:
+            hider = self._hider()
+            if hider is None:
+                self._gathered.keep(block)
+                return
+            self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
+        self._sum.add(self._hidden(self._gathered.words_of(clients, block, layout)))
+
+    def _hider(self) -> Hider | None:
+        """What hides an upload before the others are there; None where nothing does."""
+        return None
+
+    def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
+        """What clients make of their words before they are hidden."""
+        return parts
+
+
+class HiddenAddition:
+    """Words of some clients at a time, hidden, sent, added up, and opened at the end.
+
+    Args:
+        session: whose round it is.
+        step: of the messages.
+        layout: what the words stand for.
+        hider: how they are hidden.
+    """
+
+    def __init__(
+        self, session: HiddenSession, step: Step, layout: DenseLayout, hider: Hider
+    ) -> None:
+        self.hider = hider
+        self._session = session
+        self._step = step
+        self._layout = layout
+        self._server = DenseSum(layout, session, step)
+
+    def add(self, parts: Iterator[DenseWords]) -> None:
+        """Hide and send the words of some clients.
+
+        Raises:
+            ProtocolError: the server refuses a delivered message.
+        """
+        session = self._session
+        for part in parts:
+            sent = replace(part, words=self.hider.hide(part)).message(
+                round_=session.round,
+                step=self._step,
+                codec=session.collector.codec,
+                sizes=np.full(len(part.clients), self.hider.size),
+            )
+            self._server.accept(session.wire.send(sent, origins=part.clients))
+
+    def open(self) -> Aggregate:
+        """The sum: [k, width] ring words, and counts int64[k].
+
+        Raises:
+            ProtocolError: a client was not heard.
+        """
+        self._server.require_complete()
+        codec = self._session.collector.codec
+        return self._layout.split(codec.reduce(self.hider.open(self._server.total)), codec)
+
+
+class RealSum:
+    """One sum of a round by a protocol's halves, whose bytes go over the run's wire.
+
+    Args:
+        session: whose round it is.
+        step: what the uploads are for.
+        layout: what their words stand for.
+        unmetered: kinds of messages that are counted elsewhere.
+    """
+
+    def __init__(
+        self,
+        session: HiddenSession,
+        step: Step,
+        layout: DenseLayout,
+        *,
+        unmetered: frozenset[str] = frozenset(),
+    ) -> None:
+        self.session = session
+        self.codec = session.collector.codec
+        self.layout = layout
+        self._step = step
+        self.line = OverWire(
+            session.wire,
+            round=session.round,
+            steps={_UPLOAD: step},
+            rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
+            unmetered=unmetered,
+        )
+
+    def check(self, total: RingArray, parts: Sequence[DenseWords], what: str) -> None:
+        """Check a sum that the protocol opened against the words that clients put in.
+
+        Raises:
+            LosslessnessError: it is another one; names it by ``what``.
+        """
+        codec = self.codec
+        words = np.concatenate([part.words for part in parts])
+        plain: RingArray = words.sum(axis=0, dtype=codec.dtype)
+        if not np.array_equal(total, codec.reduce(plain)):
+            raise LosslessnessError(f"{what} differs from the plain sum")
+
+    def show(self, read: Callable[[bytes], RingArray]) -> None:
+        """Let the server's view have the words of the uploads as they arrived.
+
+        Args:
+            read: from one of them, [length] words in the layout's order.
+        """
+        uploads, session = self.line.read(_UPLOAD, read), self.session
+        sizes, words = zip(*uploads.values(), strict=True)
+        seen = DenseWords(
+            clients=np.array(list(uploads), dtype=np.int64),
+            words=np.stack(words),
+            layout=self.layout,
+        )
+        shown = seen.message(
+            round_=session.round, step=self._step, codec=self.codec, sizes=np.array(sizes)
+        )
+        session.wire.show(shown, origins=seen.clients)
+
+
+NO_CLOAK = ("cloak",)  # every row is hidden: there is no rated set left to cover
+
+
+def require_reachable(settings: Any, cohort: int) -> None:
+    if settings.min_survivors > cohort:
+        raise ConfigError(
+            "protection.min_survivors",
+            settings.min_survivors,
+            f"only {cohort} clients take part in a round",
+        )

@@ -1,0 +1,319 @@
+"""What a collector brings to rounds whose parties are elsewhere: its halves, one at a time.
+
+In a simulation a collector has all parties of a round at hand. In a distributed round the server's
+host has the hub alone, and every client's host its own half, loaded with that client's rows. Both
+hosts build the collector from the same configuration, so what parties must agree on beforehand
+follows from it, and from what ``Standing`` says of the round.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Wire
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the server holds of a public state that clients keep from it (``StateHidden``).
+
+    Args:
+        words: how many words of 64 bits the state has.
+        table: the state as a round before has left it, encrypted; b"" before round 1, whose state
+            everybody knows.
+    """
+
+    words: int
+    table: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """One attempt at a round, as one host sees it.
+
+    Args:
+        round: the round, from 1.
+        serial: number of the attempt: greater than that of every earlier one.
+        clients: int64[P], ascending: who is invited.
+        state: 32 bytes, hash of the public state that uploads are computed from, as this host
+            makes it (``masking.state_hash``); b"" where it is not known yet.
+        series: 16 bytes, by which two federations of the same roster differ.
+        roster: keys of all parties.
+        keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
+        epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
+        there: int64[k], ascending: who takes part, by the server's word, of those who are invited;
+            None where whoever is heard does.
+        held: the public state, where clients keep it from the server; else None.
+    """
+
+    round: int
+    serial: int
+    clients: IntArray
+    state: bytes
+    series: bytes
+    roster: Roster
+    keys: bytes = b""
+    epoch: int = 0
+    there: IntArray | None = None
+    held: Held | None = None
+
+    @property
+    def present(self) -> IntArray:
+        """int64[k], ascending: who takes part, as far as it is settled."""
+        return self.clients if self.there is None else self.there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedKeys:
+    """Keys of a layer beside those on the roster, made once for a federation.
+
+    Args:
+        public: what every host is given.
+        private: what the host of one party alone is given, by party.
+    """
+
+    public: bytes = b""
+    private: Mapping[Node, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Desk:
+    """What a helper finds at its host.
+
+    Args:
+        wire: of a record of what it reads, whose round it completes; None keeps none.
+        journal: what the helper has committed to.
+        secret: its private key of the layer; b"" where it has none.
+        own: what the client of this host sends, one segment, where it takes part.
+    """
+
+    wire: Wire | None = None
+    journal: Journal
+    secret: bytes = b""
+    own: RowBlock | None = None
+
+
+class HostedSum(Protocol):
+    """The server's side of one attempt."""
+
+    @property
+    def hub(self) -> Hub:
+        """The half through which it goes."""
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts, once the hub has finished."""
+
+    def heard(self) -> IntArray:
+        """int64[k], ascending: the clients in the sum."""
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Record what the server read of the clients' rows, once the hub has finished.
+
+        Args:
+            wire: of the record.
+            arrived: every message that came to the hub.
+            aggregate: what the server holds now.
+        """
+
+
+class Hosting(Protocol):
+    """Halves of a collector's rounds.
+
+    Attributes:
+        uploads: stage in which clients send what is summed.
+        opens: first stage in which a sum can be read.
+        last_stage: of which clients give an answer over one public state once, in whatever attempt;
+            empty where every attempt is like the first.
+        whole: whether no sum is formed without every client of an attempt; one that is begun anew
+            is of those that are there.
+        drops: whether, where that is so, the sums' own rules reckon with invited clients that are
+            not there: to them it is an attempt of all who are invited.
+        unrecorded: why hosts cannot take down what they see so that it comes to a run; empty where
+            they can.
+        takes_beacons: whether rounds may be drawn by public randomness.
+    """
+
+    uploads: str
+    opens: str
+    last_stage: str
+    whole: bool
+    drops: bool
+    unrecorded: str
+    takes_beacons: bool
+
+    def shared_keys(self) -> SharedKeys:
+        """New keys of the layer's own, for one federation."""
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
+        """The server's side.
+
+        Args:
+            at: the attempt.
+            identity: the server's key.
+            generations: what the server remembers of clients' journals; brought up to date.
+        """
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Party:
+        """A client's half, loaded.
+
+        Args:
+            at: the attempt.
+            identity: the client's key.
+            journal: what the client has committed to.
+            block: its ring words, one segment.
+            virtual: bool[n], which of its rows a cloak has made up.
+        """
+
+    def exempt(self, client: int) -> bool:
+        """Whether no cloak covers what a client sends."""
+
+    def helpers(self) -> dict[Node, Node]:
+        """Parties beside clients and server, and the client at whose host each is, or itself."""
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
+        """The half of such a party.
+
+        Args:
+            at: the attempt.
+            identity: its key.
+            desk: what it finds at its host.
+        """
+
+
+@runtime_checkable
+class StateHidden(Protocol):
+    """Capability of a ``Hosting``: clients keep the public state from the server, which holds it.
+
+    Whoever opens the sums among them takes the algorithm's step in the server's place, by what the
+    collector was given to ``keep`` (``base.StateKeeper``); a sum leaves the next state (``Left``).
+    """
+
+    def require_key(self, keys: bytes, secret: bytes) -> None:
+        """Check that a client's host holds the clients' key, before it takes part in anything.
+
+        Args:
+            keys: what all hosts hold of it.
+            secret: what this host holds.
+
+        Raises:
+            ConfigError: it is missing, damaged, or another.
+        """
+
+    def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
+        """uint64[L], the bits of the state that an attempt begins with, at a client.
+
+        None in round 1, whose state everybody knows.
+
+        Args:
+            at: the attempt.
+            identity: the client's key.
+            secret: the clients' private key.
+
+        Raises:
+            ProtocolError, WireError: the key is missing, or it is not the state of this round.
+        """
+
+
+@runtime_checkable
+class Left(Protocol):
+    """Capability of a ``HostedSum``: all that the server has after it is the next ``Held``."""
+
+    @property
+    def left(self) -> bytes:
+        """The table of the next round, encrypted."""
+
+
+class NoHelpers:
+    """Base of a ``Hosting`` whose only parties are clients and server."""
+
+    uploads = "UPLOAD"
+    opens = "DONE"
+    last_stage = ""
+    whole = False
+    drops = False
+    unrecorded = ""
+    takes_beacons = False
+
+    def shared_keys(self) -> SharedKeys:
+        """None."""
+        return SharedKeys()
+
+    def exempt(self, client: int) -> bool:
+        """Nobody: helpers are cloaked like others."""
+        return False
+
+    def helpers(self) -> dict[Node, Node]:
+        """None."""
+        return {}
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
+        """There is none.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("node", str(identity.node), "has no part in these rounds")
+
+
+def read_each(
+    arrived: Iterable[bytes], read: Callable[[bytes], tuple[int, Read] | None]
+) -> list[tuple[int, int, Read]]:
+    """Sender, size and content of each sender's first message of a kind, by sender.
+
+    Args:
+        arrived: messages of all kinds, and what a hub has refused.
+        read: sender and content of a message; None, or a refusal, where it is no such message.
+    """
+    found: dict[int, tuple[int, int, Read]] = {}
+    for data in arrived:
+        try:
+            message = read(data)
+        except (ProtocolError, WireError):
+            continue
+        if message is not None:
+            found.setdefault(message[0], (message[0], len(data), message[1]))
+    return [found[sender] for sender in sorted(found)]
+
+
+def require_recorded(hosting: Hosting) -> None:
+    """Refuse to record what does not come to a run.
+
+    Raises:
+        ConfigError: such as that messages have no senders at those who read them, so nobody could
+            tell the truth that attacks are scored against.
+    """
+    if hosting.unrecorded:
+        raise ConfigError("--record", True, hosting.unrecorded)
+
+
+def helpers_at(hosting: Hosting, host: Node) -> list[Node]:
+    """The helpers at a host."""
+    return [node for node, place in hosting.helpers().items() if place == host]
+
+
+def joined_clients(numbers: Sequence[int]) -> IntArray:
+    """Client numbers as int64[k], ascending."""
+    return np.array(sorted(numbers), dtype=np.int64)
+
+
+def rotation_seed(at: Standing) -> bytes:
+    """32 bytes: public seed of an attempt's rotation, unknown before its public state is."""
+    attempt = at.series + at.serial.to_bytes(8, "little") + at.state
+    return sha256(b"secure-fedrec|v1|hosted-rotation|" + attempt).digest()

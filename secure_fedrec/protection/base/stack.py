@@ -1,0 +1,315 @@
+"""The layers of a configuration put together: one round's way from upload to aggregate."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from secure_fedrec.blocks import BlockKind, BlockLayout
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.local import LocalModel, LocalUpload
+from secure_fedrec.protection.base.folding import Folded, encode_block, fold, limited
+from secure_fedrec.protection.base.hosting import Hosting
+from secure_fedrec.protection.base.parts import (
+    BagChannel,
+    BagRound,
+    Cloak,
+    Cloaked,
+    Collector,
+    Noised,
+    Released,
+    RoundSession,
+    Stated,
+    Withstood,
+)
+from secure_fedrec.protection.base.picked_rows import pick
+from secure_fedrec.traits import BARE, Traits
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.wire import Traffic, Wire
+
+_CAPABILITIES = ("impute", "resample_residuals", "rows")
+
+
+def _require_members(key: str, part: object, protocol: type) -> None:
+    """Check that a part of anybody's has all that its protocol names; None is no part.
+
+    Raises:
+        ConfigError: it lacks something.
+    """
+    names = (name for each in reversed(protocol.__mro__) for name in _named(each))
+    lacking = [name for name in names if part is not None and not hasattr(part, name)]
+    if lacking:
+        kind = protocol.__name__
+        problem = f"lacks {', '.join(lacking)} of secure_fedrec.protection.{kind}"
+        raise ConfigError(key, type(part).__name__, problem)
+
+
+def _named(protocol: type) -> list[str]:
+    if not getattr(protocol, "_is_protocol", False):  # what every object has
+        return []
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """The layers of a configuration, in the order data passes them.
+
+    Args:
+        codec: the ring.
+        cloak: covers rated sets; None leaves uploads as they are.
+        collector: forms the sum.
+        n_clients: clients of the federation.
+        bags: carries the vectors for bags; None where uploads have none.
+        layout: where the blocks of an upload lie in the table that is summed; None takes uploads of
+            one block of rows.
+        hosted: gives the halves of its rounds, for hosts that have one of them; None where its
+            parties cannot be elsewhere.
+
+    Raises:
+        SumBudgetError: the ring is too small for the cohort, for one of the blocks. A client sends
+            at most one row per item, rated or virtual, so n clients bound every sum at any rho.
+        ConfigError: a part lacks what its protocol asks for, or the parts are for different rings
+            or federations; or bags meet a cloak, which
+            covers rows only, or clients who keep the public state from the server, which forms it
+            from the bags.
+    """
+
+    codec: FixedPoint
+    cloak: Cloak | None
+    collector: Collector
+    n_clients: int
+    bags: BagChannel | None = None
+    layout: BlockLayout | None = None
+    hosted: Callable[[], Hosting] | None = None
+
+    def __post_init__(self) -> None:
+        _require_members("cloak", self.cloak, Cloak)
+        _require_members("collector", self.collector, Collector)
+        _require_members("bags", self.bags, BagChannel)
+        if self.codec != self.collector.codec:
+            raise ConfigError("ring", self.codec, "differs from the ring of the collector")
+        if self.n_clients != self.collector.n_clients:
+            raise ConfigError(
+                "n_clients", self.n_clients, f"the collector has {self.collector.n_clients}"
+            )
+        self.codec.require_budget(self.n_clients)
+        if self.layout is not None:
+            self.layout.require_budget(self.n_clients)
+            if self.cloak is not None and len(self.layout.of_kind(BlockKind.ITEMS)) != 1:
+                raise ConfigError(
+                    "protection", self.cloak.describe()[0], "covers items: one block must be those"
+                )
+        if self.bags is not None:
+            self._require_bags_fit(self.bags)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "StackSession":
+        """Begin a round."""
+        session = self.collector.open(round_=round_, participants=participants, wire=wire)
+        bags = None
+        if self.bags is not None:
+            bags = self.bags.open(round_=round_, participants=participants, wire=wire)
+        return StackSession(self, session, round_, wire, bags)
+
+    def withstands(self, cohort: int) -> tuple[Withstood, ...]:
+        """Coalitions that the claims cover in rounds of so many clients, part by part."""
+        parts = (self.collector,) if self.bags is None else (self.collector, self.bags)
+        return tuple(part.withstands(cohort) for part in parts)
+
+    def traffic(self, rated: IntArray) -> tuple[Traffic, ...]:
+        """Expected messages of a round with every client present."""
+        virtual = np.zeros_like(rated)
+        rows = rated
+        if self.cloak is not None:
+            rows, virtual = self.cloak.expected_rows(rated)
+        beside = () if self.bags is None else self.bags.traffic()
+        return (*self.collector.traffic(rows, virtual), *beside)
+
+    @property
+    def protects(self) -> bool:
+        """Without a layer the server reads every upload, and a record of it would say it twice."""
+        return self.cloak is not None or self.collector.describe() is not None
+
+    @property
+    def traits(self) -> Traits | None:
+        """What everybody knows of uploads and sums; None where a part does not state it."""
+        known = BARE
+        for part in (self.cloak, self.collector):
+            if part is not None:
+                if not isinstance(part, Stated):
+                    return None
+                known = part.traits.over(known)
+        return known
+
+    @property
+    def denoisers(self) -> tuple[int, ...]:
+        """Client number of each denoiser, as far as the parts tell."""
+        known = self.traits
+        return () if known is None else known.denoisers or ()
+
+    def released(self, *, rounds: int, repeated: int = 0) -> tuple[Released, ...]:
+        """What the noised parts release in so many rounds and those begun once more."""
+        parts: tuple[object, ...] = (self.collector, self.cloak, self.bags)
+        found = (
+            part.released(rounds=rounds, repeated=repeated)
+            for part in parts
+            if isinstance(part, Noised)
+        )
+        return tuple(each for each in found if each is not None)
+
+    def capped(self, rated: IntArray) -> IntArray:
+        """Clients whose virtual rows are capped by the number of items they have not rated."""
+        return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
+
+    def describe(self) -> dict[str, Any]:
+        """Public knowledge: names of the layers in order, the settings of each, and traits."""
+        found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
+        layers = [layer for layer in found if layer is not None]
+        known: dict[str, Any] = {"layers": [name for name, _ in layers], **dict(layers)}
+        traits = self.traits
+        known["traits"] = traits and {**asdict(traits), "denoisers": list(self.denoisers)}
+        return known if self.bags is None else {**known, "bags": self.bags.describe()}
+
+    def _require_bags_fit(self, bags: BagChannel) -> None:
+        if bags.codec != self.codec:
+            raise ConfigError("ring", self.codec, "differs from the ring of the bags")
+        if bags.n_clients != self.n_clients:
+            raise ConfigError("n_clients", self.n_clients, f"the bags have {bags.n_clients}")
+        if self.cloak is not None:
+            raise ConfigError(
+                "protection", self.cloak.describe()[0], "covers rows; an upload with bags has none"
+            )
+        if "server" in self.collector.model_hidden_from:
+            raise ConfigError(
+                "protection.bags",
+                bags.names,
+                "clients who keep the public state from the server cannot leave its bags to it",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class StackSession:
+    """One round through all layers.
+
+    Args:
+        stack: the layers.
+        session: the collector's part.
+        round: its number.
+        wire: of the run.
+        bags: the bags' part; None without bags.
+
+    Attributes:
+        clipped: how many values of each submission were clipped (``FixedPoint.beyond``).
+    """
+
+    stack: Stack
+    session: RoundSession
+    round: int
+    wire: Wire
+    bags: BagRound | None = None
+    clipped: list[int] = field(default_factory=list, init=False)
+
+    @property
+    def order(self) -> IntArray:
+        """int64[P], the clients in the order in which they must be submitted."""
+        return self.session.order
+
+    def submit(self, local: LocalUpload) -> None:
+        """Protect and send the upload of the next clients in ``order``.
+
+        Raises:
+            ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
+                has bags, and there is no channel for them.
+            WireError: the blocks of a client, or what it gives to the bags, are malformed.
+            EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
+            ProtocolError: the collector refuses a delivered message.
+        """
+        upload, virtual = self._covered(local)
+        if upload.bags and self.bags is None:
+            raise ConfigError(
+                "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
+            )
+        upload, clipped = limited(upload, self.stack.codec, self.stack.layout)
+        self.clipped.append(clipped)
+        folded, clients, bags = self._folded(upload, virtual), upload.clients, upload.bags
+        del upload  # the memory of the reals serves for what is made of the words
+        if self.stack.protects:
+            self.wire.note_own(self.round, clients, partial(_real, folded))
+        self.session.submit(clients, folded.block, folded.virtual)
+        if self.bags is not None:
+            self.bags.submit(clients, bags)
+
+    def close(self) -> Aggregate:
+        """Complete the round and hand the aggregate to the server."""
+        aggregate = replace(self.session.close(), layout=self.stack.layout)
+        if self.bags is None:
+            return aggregate
+        return replace(aggregate, bags=self.bags.close())
+
+    def _covered(self, local: LocalUpload) -> tuple[Upload, BoolArray | None]:
+        """The upload under the cloak, and which of its rows are virtual; None without a cloak."""
+        cloak = self.stack.cloak
+        if cloak is None:
+            return local.upload, None
+        if not covers_ratings(local):
+            raise refused_cloak(cloak)
+        exempt = self.session.exempt(local.clients)
+        cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
+        return _beside(local, cloaked, self.stack.layout), cloaked.virtual
+
+    def _folded(self, upload: Upload, virtual: BoolArray | None) -> Folded:
+        if self.stack.layout is not None:
+            return fold(upload, virtual, self.stack.layout)
+        block = encode_block(upload.block, self.stack.codec)
+        none = np.zeros(len(block.rows), dtype=bool)
+        return Folded(block=block, virtual=none if virtual is None else virtual)
+
+
+def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
+    """Whether a client step has what a cloak asks for."""
+    return all(callable(getattr(local, name, None)) for name in _CAPABILITIES)
+
+
+def refused_cloak(cloak: Cloak) -> ConfigError:
+    """The error of a cloak over an algorithm that has no ratings."""
+    name, _ = cloak.describe()
+    return ConfigError(
+        "protection",
+        name,
+        "covers rated sets, and so needs an algorithm on ratings, which has predict, and whose "
+        "client steps have " + ", ".join(_CAPABILITIES),
+    )
+
+
+def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> Upload:
+    """Covered items with the blocks that a cloak leaves as they are."""
+    covered = cloaked.upload
+    if layout is None:
+        return covered
+    others = {} if len(layout.places) == 1 else local.upload.blocks
+    (items, *_) = layout.of_kind(BlockKind.ITEMS)
+    return replace(covered, blocks={**others, items.shape.name: covered.block})
+
+
+def _real(folded: Folded, words: bool) -> RowBlock:
+    """The rows that are not virtual, with their words or without."""
+    block = folded.block if words else replace(folded.block, values=None)
+    return pick(block, np.ones(len(block), dtype=bool), ~folded.virtual)
+
+
+def hosting_of(stack: Stack) -> Hosting:
+    """The halves of a stack's rounds.
+
+    Raises:
+        ConfigError: a layer has none, and runs in the embedded engine only.
+    """
+    if stack.hosted is not None:
+        return stack.hosted()
+    described = stack.collector.describe()
+    name = "plain" if described is None else described[0]
+    raise ConfigError(
+        "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
+    )

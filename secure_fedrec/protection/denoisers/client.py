@@ -1,0 +1,76 @@
+"""An ordinary client of a round of denoisers behind mixes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.picked_rows import pick
+from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
+from secure_fedrec.protection.routing.directory import Directory
+from secure_fedrec.protection.routing.endpoint import cells_needed, send
+from secure_fedrec.protection.routing.hosted import (
+    Kind,
+    cells_for,
+    seen,
+)
+from secure_fedrec.protection.routing.receipts import SentCells
+from secure_fedrec.protection.session import (
+    Identity,
+    Parcel,
+)
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step
+
+
+class RoutedClient:
+    """An ordinary client of one attempt.
+
+    Args:
+        attempt: the attempt.
+        identity: its key.
+        block: its rows.
+        virtual: bool[n], which are virtual.
+    """
+
+    def __init__(
+        self, attempt: RoutedAttempt, identity: Identity, block: RowBlock, virtual: BoolArray
+    ) -> None:
+        self.node = identity.node
+        self._attempt = attempt
+        self._course = attempt.course
+        self._identity = identity
+        self._rows = block, virtual
+        self._sent: SentCells | None = None
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Upon all keys the rows and the cells; upon all lists that they were seen (``Party``).
+
+        Raises:
+            ProtocolError: it is refused, or a cell of this client is in no list.
+        """
+        if self._attempt.collector.binding.is_denoiser[self.node.number]:
+            raise ProtocolError(f"{self.node} denoises, and sends no rows")
+        if self._sent is None:
+            return self._upload(self._course.directory(inbox))
+        return [seen(self._course, self._sent, inbox, self._identity)]
+
+    def _upload(self, directory: Directory) -> list[Parcel]:
+        attempt, course, (block, virtual) = self._attempt, self._course, self._rows
+        self._sent = SentCells(directory, batch=course.serial)
+        message = attempt.encode(pick(block, np.ones(1, dtype=bool), virtual), Step.NOISE)
+        group = int(attempt.collector.binding.group[self.node.number])
+        cells = send(
+            [message],
+            recipient=attempt.numbers.index(group),
+            cells=cells_needed([message], directory.config.capacity),
+            directory=directory,
+            sent=self._sent,
+        )
+        first = course.mixes[0]
+        sealed = course.seal(Kind.CELLS, cells_for(first, cells), self._identity)
+        return [
+            attempt.named(Named.UPLOAD, block, self._identity),
+            Parcel(self.node, first, Kind.CELLS.name, sealed),
+        ]

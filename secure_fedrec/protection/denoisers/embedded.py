@@ -1,0 +1,243 @@
+"""FedRec++'s denoising clients: virtual rows are collected, summed and taken out again.
+
+eta clients are denoisers for the whole run and every other client is bound to one of them, in
+groups whose sizes differ by at most one. In a round (FedRec++ eq. 4-9)
+
+- an ordinary client sends all its rows to the server under its name, and the virtual ones once more
+  to its denoiser over an anonymous channel;
+- a denoiser sums the virtual rows it collects, takes off its own rows (its only way to the server),
+  and sends sums and counts;
+- the server takes the denoisers' sums off its own. What remains is the exact sum of the real rows.
+
+Row words are encoded once, so the server takes off the very integers it added. Two repairs of the
+paper make the *divisor* exact as well: the count a denoiser reports is the number of virtual rows
+less one for each of its own ratings (as printed, the server cannot count the denoisers' ratings but
+sums their gradients), and the rows it sends are the union of collected and own items.
+
+Assumptions, none of them enforced here: the channel to the denoiser hides the sender, the server
+does not know who is bound to whom, and nobody deviates from the protocol. The attack suite shows
+what is left of the claim under them.
+"""
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.picked_rows import pick, pick_segments
+from secure_fedrec.protection.base.table import (
+    TableCollector,
+    TableSizes,
+    accumulate,
+    denoiser_sums,
+)
+from secure_fedrec.protection.denoisers.config import Binding, DenoisersConfig
+from secure_fedrec.protection.denoisers.group_sums import GroupSums
+from secure_fedrec.protection.plain.embedded import DirectSession
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
+
+DENOISED = Traits(
+    virtual_rows="taken-out", reports=None, uploads="rows", noise=None, denoising="groups"
+)
+"""Of uploads from which denoisers take the virtual rows, but for who those are."""
+
+
+class Denoisers(TableCollector):
+    """Collector with denoising clients.
+
+    Args:
+        config: settings.
+        streams: the run's random streams; uses "denoisers" and "arrival".
+        table: sizes and ring, see ``TableCollector``.
+    """
+
+    def __init__(
+        self, config: DenoisersConfig, *, streams: Streams, **table: Unpack[TableSizes]
+    ) -> None:
+        super().__init__(**table)
+        config.require_fits(self.n_clients)
+        self.config = config
+        self.binding = Binding.draw(self.n_clients, config.count, streams.stream("denoisers"))
+        self.arrival = streams.stream("arrival")
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Clients whose whole group can work.
+
+        A client whose denoiser is absent sits the round out, and so does a denoiser none of whose
+        clients is present: its sum would be its own rows alone.
+        """
+        binding = self.binding
+        groups = binding.group[cohort]
+        ordinary = ~binding.is_denoiser[cohort]
+        served = np.zeros(self.config.count, dtype=bool)
+        served[groups[~ordinary]] = True
+        asked = np.zeros(self.config.count, dtype=bool)
+        asked[groups[ordinary]] = True
+        return np.sort(cohort[(served & asked)[groups]])
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DenoisingSession":
+        """Begin a round."""
+        return DenoisingSession(self, round_, participants, wire)
+
+    def noise_sizes(self, block: RowBlock) -> IntArray:
+        """Bytes of each client's message to its denoiser: int64[B]."""
+        return message_sizes(block, width=self.width, codec=self.codec)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """Uploads and noise of the ordinary clients, sums of the denoisers.
+
+        A client whose denoiser is not invited sits out.
+        """
+        ordinary = ~self.binding.is_denoiser
+        count, width = int(ordinary.sum()), self.width
+        noise = int(virtual[ordinary].sum())
+        sums = min(self.config.count * self.n_items, noise + int(rows[~ordinary].sum()))
+        real = int(rows[ordinary].sum())
+        return (
+            Traffic(step=Step.UPLOAD, messages=count, rows=real, width=width, invited=2),
+            Traffic(step=Step.NOISE, messages=count, rows=noise, width=width, invited=2),
+            Traffic(
+                step=Step.DENOISE, messages=self.config.count, rows=sums, width=width, counts=True
+            ),
+        )
+
+    @property
+    def traits(self) -> Traits:
+        """Sums over groups, and who the denoisers are."""
+        return replace(DENOISED, denoisers=tuple(self.binding.denoisers.tolist()))
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """Number and identities of the denoisers, whom the server selects (Algorithm 1, line 1)."""
+        clients = self.binding.denoisers.tolist()
+        return "denoisers", {"count": self.config.count, "clients": clients}
+
+
+class DenoisingSession(DirectSession):
+    """One round with denoisers."""
+
+    collector: Denoisers
+
+    def __init__(
+        self, collector: Denoisers, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        binding = collector.binding
+        group, own = binding.group[participants], binding.is_denoiser[participants]
+        super().__init__(collector, round_, participants[~own], wire)
+        # Groups one after the other, the denoiser first: a group's sums are complete, and can be
+        # sent, as soon as its last client has been submitted.
+        self.order = participants[np.lexsort((participants, ~own, group))]
+        members = np.bincount(group, minlength=collector.config.count)
+        self._sums = GroupSums(members, collector.n_items, collector.width, collector.codec)
+        self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
+        self._tags_seen: list[WordArray] = []
+        self._denoise_due = set(np.flatnonzero(members).tolist())
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Denoisers draw no virtual items: their rows reach the server only inside sums."""
+        return self.collector.binding.is_denoiser[clients]
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the rows of the next clients in ``order``."""
+        own = self.collector.binding.is_denoiser[clients]
+        kept = block
+        if own.any():
+            self._sums.add(self._groups(clients[own]), pick_segments(block, own), sign=-1)
+            kept = pick_segments(block, ~own)
+            virtual = virtual[np.repeat(~own, block.lengths)]
+        if not own.all():
+            super().submit(clients[~own], kept, virtual)
+            everyone = np.ones(len(kept), dtype=bool)
+            self._send_noise(clients[~own], pick(kept, everyone, virtual))
+        self._send_sums(self._sums.finish(self._groups(clients)))
+
+    def close(self) -> Aggregate:
+        """Check completeness, take the noise off, hand over the sum of the real rows."""
+        tags = np.concatenate(self._tags_seen) if self._tags_seen else np.empty(0, np.uint64)
+        if len(np.unique(tags)) != len(tags):
+            raise ProtocolError(f"round {self.round}: a noise message arrived twice")
+        if self._noise_due.any():
+            late = int(np.flatnonzero(self._noise_due)[0])
+            raise ProtocolError(
+                f"round {self.round}: denoiser {late} misses {int(self._noise_due[late])} noise "
+                "messages; the round is abandoned"
+            )
+        if self._denoise_due:
+            raise ProtocolError(
+                f"round {self.round}: no sums from denoiser {min(self._denoise_due)}; the round "
+                "is abandoned"
+            )
+        return super().close()
+
+    def _groups(self, clients: IntArray) -> IntArray:
+        return self.collector.binding.group[clients]
+
+    def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
+        collector = self.collector
+        groups = self._groups(clients)
+        zeros = np.zeros(len(clients), dtype=np.int64)
+        sent = Messages(
+            round=self.round,
+            step=Step.NOISE,
+            senders=Parties.anonymous("client", len(clients)),
+            receivers=Parties(role="denoiser", ids=groups),
+            payload=block,
+            sizes=collector.noise_sizes(block),
+            tags=collector.arrival.words_at(self.round, clients, zeros, width=1)[:, 0],
+        )
+        targets = collector.binding.denoisers[groups]
+        delivered = self.wire.send(sent, origins=clients, targets=targets)
+        self._delivered(sent, delivered)
+        self._collect(delivered)
+
+    def _delivered(self, sent: Messages, delivered: Messages) -> None:
+        """The senders' side: an assumed channel gives them nothing to look at."""
+
+    def _collect(self, messages: Messages) -> None:
+        """The denoisers' side: accept delivered noise."""
+        if messages.round != self.round or messages.step is not Step.NOISE:
+            raise ProtocolError(
+                f"round {self.round} awaits noise, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        if messages.tags is None:
+            raise ProtocolError(f"round {self.round}: a noise message carries no tag")
+        self._tags_seen.append(messages.tags)
+        groups = messages.receivers.ids
+        np.subtract.at(self._noise_due, groups, 1)
+        if np.any(self._noise_due < 0):
+            raise ProtocolError(f"round {self.round}: a denoiser got more messages than senders")
+        if isinstance(messages.payload, RowBlock):
+            self._sums.add(groups, messages.payload, sign=1)
+
+    def _send_sums(self, finished: tuple[IntArray, RowBlock] | None) -> None:
+        if finished is None:
+            return
+        groups, block = finished
+        collector = self.collector
+        sizes = message_sizes(block, width=collector.width, codec=collector.codec)
+        sent = denoiser_sums(self.round, groups, block, sizes)
+        delivered = self.wire.send(sent, origins=collector.binding.denoisers[groups])
+        self._take_off(delivered)
+
+    def _take_off(self, messages: Messages) -> None:
+        """The server's side: accept delivered sums and take them off."""
+        if messages.round != self.round or messages.step is not Step.DENOISE:
+            raise ProtocolError(
+                f"round {self.round} awaits denoisers' sums, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        for denoiser in messages.senders.ids.tolist():
+            if denoiser not in self._denoise_due:
+                raise ProtocolError(
+                    f"round {self.round}: sums of denoiser {denoiser} were not awaited"
+                )
+            self._denoise_due.remove(denoiser)
+        block = messages.payload
+        if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
+            raise ProtocolError(f"round {self.round}: denoisers send rows with counts")
+        accumulate(self._server.ring, self._server.counts, block.rows, block, sign=-1)

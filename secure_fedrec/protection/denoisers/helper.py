@@ -1,0 +1,98 @@
+"""A denoiser of a round behind mixes, at the host of the client that it is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secure_fedrec.core.arrays import RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.table import accumulate
+from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
+from secure_fedrec.protection.routing.directory import Directory
+from secure_fedrec.protection.routing.endpoint import Endpoint
+from secure_fedrec.protection.routing.hosted import (
+    Kind,
+    PathEnd,
+    require_seen,
+)
+from secure_fedrec.protection.routing.sealing import OpeningKey
+from secure_fedrec.protection.session import (
+    SERVER,
+    Identity,
+    Parcel,
+    refusals_of,
+)
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step
+
+
+class RoutedDenoiser(PathEnd):
+    """A denoiser of one attempt, at the host of the client that it is.
+
+    Args:
+        attempt: the attempt.
+        identity: its key.
+        own: the rows of that client, which reach the server inside its sums alone.
+    """
+
+    def __init__(self, attempt: RoutedAttempt, identity: Identity, own: RowBlock) -> None:
+        super().__init__(attempt.course, identity)
+        self._attempt = attempt
+        collector = attempt.collector
+        self._values: RingArray = np.zeros(
+            (collector.n_items, collector.width), dtype=collector.codec.dtype
+        )
+        self._counts = np.zeros(collector.n_items, dtype=np.int64)
+        self._touched = np.zeros(collector.n_items, dtype=bool)
+        self._add(own, sign=-1)
+        self._list = b""
+
+    def _begin(self, directory: Directory, key: OpeningKey) -> None:
+        index = self._course.recipients.index(self.node)
+        self._end = Endpoint(layers=self._course.config.layers, index=index)
+        self._end.rotate(directory, key)
+
+    def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Upon cells a list of receipts; upon every client's word the sums."""
+        if self._list:
+            return [self._release(inbox)]
+        course = self._course
+        messages = self._messages(self._cells(inbox, course.config.layers, course.mixes[-1:]))
+        due = self._attempt.due(self.node.number)
+        if len(messages) != due:
+            raise ProtocolError(f"{len(messages)} messages came to {self.node}, {due} are due")
+        for message in messages:
+            self._add(self._attempt.decode(message, Step.NOISE), sign=1)
+        self._list = self._end.receipt(batch=course.serial, identity=self._identity.key)
+        return [self._parcel(SERVER, Kind.RECEIPT, self._list)]
+
+    def _messages(self, cells: Sequence[bytes]) -> list[bytes]:
+        found: list[bytes] = []
+
+        def take(cell: bytes) -> None:
+            whole = self._end.receive(cell)
+            if whole is not None:
+                found.append(whole)
+
+        why = refusals_of(cells, take)
+        try:
+            self._end.require_whole()
+        except ProtocolError as missing:
+            raise ProtocolError(f"{missing}{why}") from None
+        return found
+
+    def _release(self, inbox: Sequence[bytes]) -> Parcel:
+        """The sums, once every client has found its cells in the very lists of this attempt."""
+        require_seen(self._course, inbox, self.node, self._list)
+        rows = np.flatnonzero(self._touched).astype(np.int32)
+        block = RowBlock(
+            indptr=np.array([0, len(rows)]),
+            rows=rows,
+            values=self._attempt.collector.codec.reduce(self._values[rows]),
+            counts=self._counts[rows],
+        )
+        return self._attempt.named(Named.SUMS, block, self._identity)
+
+    def _add(self, block: RowBlock, *, sign: int) -> None:
+        accumulate(self._values, self._counts, block.rows, block, sign=sign)
+        self._touched[block.rows] = True

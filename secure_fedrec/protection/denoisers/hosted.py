@@ -1,0 +1,102 @@
+"""Rounds of denoisers behind mixes whose parties are elsewhere (``protection.hosting``).
+
+A denoiser is at the host of the client that it is, a mix has a host of its own. Exchanges of an
+attempt, with L mixes:
+
+    KEYS      mixes and denoisers make keys of the attempt               (routing.hosted)
+    UPLOADS   every ordinary client: its rows to the server, and its virtual ones in cells
+    MIX-0 ... each mix in turn, once it has the cells of all
+    RECEIPTS  denoisers open their cells, and sign lists of what came
+    SEEN      every client looks for its cells in all lists, and signs which lists it has seen
+    SUMS      denoisers that see every client's signature, and one set of lists: their sums
+
+Nobody's sum is released while a client misses a cell: a mix that put its own in the place of all
+but one client's would learn nothing. The sum is of all clients of the attempt, or there is none.
+"""
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.hosting import Desk, NoHelpers, Standing
+from secure_fedrec.protection.denoisers.client import RoutedClient
+from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
+from secure_fedrec.protection.denoisers.helper import RoutedDenoiser
+from secure_fedrec.protection.denoisers.messages import RoutedAttempt
+from secure_fedrec.protection.denoisers.server import RoutedServer
+from secure_fedrec.protection.routing.hosted import (
+    UNSIGNED,
+    HostedMix,
+    mixes_of,
+)
+from secure_fedrec.protection.session import (
+    Identity,
+    Node,
+    Party,
+    Role,
+)
+from secure_fedrec.protection.session.answer_once import Once
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import RowBlock
+
+
+class HostedDenoisers(NoHelpers):
+    """Halves of rounds of denoisers behind mixes.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    whole = True
+    unrecorded = UNSIGNED
+
+    def __init__(self, collector: RoutedDenoisers) -> None:
+        self._collector = collector
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> RoutedServer:
+        """The server's side (``hosting.Hosting``).
+
+        Raises:
+            ProtocolError: its batch would hold the cells of one sender alone, or of nobody.
+        """
+        attempt = RoutedAttempt(self._collector, at)
+        if not len(attempt.senders):
+            raise ProtocolError("no client and its denoiser are there")
+        self._collector.require_senders(at.round, len(attempt.senders))
+        return RoutedServer(attempt)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Party:
+        """A client's half (``hosting.Hosting``)."""
+        attempt = RoutedAttempt(self._collector, at)
+        self._collector.require_senders(at.round, len(attempt.senders))
+        half = RoutedClient(attempt, identity, block, virtual)
+        return Once(half, journal, at.serial, at.roster)
+
+    def exempt(self, client: int) -> bool:
+        """Denoisers draw no virtual items: their rows reach the server only inside sums."""
+        return bool(self._collector.binding.is_denoiser[client])
+
+    def helpers(self) -> dict[Node, Node]:
+        """The denoisers at their clients' hosts, and the mixes on their own."""
+        recruited = enumerate(self._collector.binding.denoisers.tolist())
+        found = {Node(Role.DENOISER, number): Node(Role.CLIENT, at) for number, at in recruited}
+        return found | {mix: mix for mix in mixes_of(self._collector.routing.routing)}
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
+        """The half of a mix or of a denoiser (``hosting.Hosting``).
+
+        Raises:
+            ProtocolError: a denoiser whose client takes no part.
+        """
+        attempt = RoutedAttempt(self._collector, at)
+        if identity.node.role is Role.MIX:
+            return HostedMix(attempt.course, identity)
+        if desk.own is None:
+            raise ProtocolError(f"the client that {identity.node} is takes no part")
+        half = RoutedDenoiser(attempt, identity, desk.own)
+        return Once(half, desk.journal, at.serial, at.roster)

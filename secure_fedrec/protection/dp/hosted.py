@@ -1,0 +1,53 @@
+"""Masked rounds in which every client adds noise at its own host (``base.hosting``)."""
+
+from secure_fedrec.protection.base.dense import DenseWords
+from secure_fedrec.protection.base.hosting import Standing, rotation_seed
+from secure_fedrec.protection.dp.embedded import NoisedSum
+from secure_fedrec.protection.masking import (
+    MaskingServer,
+)
+from secure_fedrec.protection.masking.hosted import HostedMaskedSum, HostedMasks
+from secure_fedrec.uploads import Aggregate
+
+
+class HostedNoisedSum(HostedMaskedSum):
+    """The server's side of one attempt whose clients have noised what they sent.
+
+    Args:
+        collector: whose round it is.
+        hub: the server's half.
+        at: the attempt.
+    """
+
+    def __init__(self, collector: NoisedSum, hub: MaskingServer, at: Standing) -> None:
+        super().__init__(collector, hub, at)
+        self._noised = collector
+
+    def aggregate(self) -> Aggregate:
+        """Estimates of sums and counts.
+
+        Raises:
+            EncodingError: an estimate leaves the ring.
+        """
+        clients, at = len(self.heard()), self._at
+        found = super().aggregate()
+        return self._noised.estimated(found, rotation_seed(at), clients=clients, round_=at.round)
+
+
+class HostedNoise(HostedMasks):
+    """Halves of masked rounds in which every client adds noise.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    def __init__(self, collector: NoisedSum) -> None:
+        super().__init__(collector)
+        self._noised = collector
+
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedNoisedSum:
+        """The server's side of an attempt (``hosting.KeysAhead``)."""
+        return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at)
+
+    def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
+        return self._noised.noised(part, rotation_seed(at))

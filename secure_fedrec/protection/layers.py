@@ -1,0 +1,119 @@
+"""Which layers stack, and what each stack hides from whom.
+
+Nothing is listed here but the layers. What stacks follows from their roles and from what each
+requires and excludes; what a stack claims, from what its layers say of themselves. One table is for
+the rows that are summed, one for the vectors that are collected in bags; both are shared by the
+configuration reader, SECURITY.md and the tests.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from secure_fedrec.protection.bags import BAG_ROUTING, LOCAL_DP
+from secure_fedrec.protection.base.compatibility import (
+    Claims,
+    by_name,
+    claim_of,
+    joined_claim,
+    speakers,
+    stacks_of,
+)
+from secure_fedrec.protection.base.record import Claim, Subject
+from secure_fedrec.protection.cloaks.layer import RANDOMIZED_RESPONSE, VIRTUAL_RATINGS
+from secure_fedrec.protection.denoisers.layer import DENOISERS, ROUTING
+from secure_fedrec.protection.dp.layer import CLIP, SKELLAM
+from secure_fedrec.protection.masking.layer import MASKING
+from secure_fedrec.protection.paillier.layer import PAILLIER
+from secure_fedrec.protection.plain.layer import PLAIN_CLAIM
+from secure_fedrec.protection.shared_upload import SHARED_UPLOAD
+
+RECORDS = by_name(
+    VIRTUAL_RATINGS,
+    RANDOMIZED_RESPONSE,
+    DENOISERS,
+    ROUTING,
+    SHARED_UPLOAD,
+    CLIP,
+    SKELLAM,
+    MASKING,
+    PAILLIER,
+)
+"""Layers over rows, by name."""
+
+
+BAG_RECORDS = by_name(LOCAL_DP, BAG_ROUTING)
+"""Layers over bags, by name."""
+
+
+LAYERS: Mapping[str, type] = MappingProxyType(
+    {name: layer.settings for name, layer in RECORDS.items()}
+)
+"""Settings by name of a layer over rows."""
+
+
+BAG_LAYERS: Mapping[str, type] = MappingProxyType(
+    {name: layer.settings for name, layer in BAG_RECORDS.items()}
+)
+"""Settings by name of a layer over bags."""
+
+
+STACKS = stacks_of(RECORDS.values(), PLAIN_CLAIM)
+"""Claim by stack of layer names, over rows that are summed."""
+
+
+BAG_STACKS = stacks_of(
+    BAG_RECORDS.values(),
+    Claim(
+        system="HPFL's drafts as published (Wu et al. 2021)",
+        hides="nothing",
+        assumes="nothing",
+        lossless=True,
+        found="the server reads every vector and whose it is; a draft of one member is that "
+        "member's representation",
+    ),
+    apart=(LOCAL_DP.name, BAG_ROUTING.name),
+)
+"""Claim by stack of layer names, over vectors that are collected in bags."""
+
+
+def claims_about(subject: Subject, bare: Claim) -> Claims:
+    """What stacks claim over an algorithm whose rows are not of rated items.
+
+    Args:
+        subject: the algorithm.
+        bare: the claim of no layer.
+
+    Returns:
+        Claims of the stacks of which every layer can hide any rows; with noise, if it bears that.
+    """
+    found: dict[tuple[str, ...], Claim] = {(): bare}
+    for names in STACKS:
+        layers = [RECORDS[name] for name in names]
+        if not subject.bears_noise and any(layer.traits.noise == "added" for layer in layers):
+            continue
+        claims = [layer.elsewhere for layer in speakers(layers)]
+        told = [claim.of(subject) for claim in claims if claim is not None]
+        if told and len(told) == len(claims):
+            found[names] = told[0] if len(told) == 1 else joined_claim(told)
+    return MappingProxyType(found)
+
+
+def require_compatible(layers: tuple[str, ...]) -> Claim:
+    """The claim of a stack over rows.
+
+    Raises:
+        ConfigError: the layers do not stack in this order.
+    """
+    return claim_of(layers, STACKS, "protection", "these layers do not stack")
+
+
+def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
+    """The claim of a stack over bags.
+
+    Raises:
+        ConfigError: the layers do not stack in this order, or hide sums, which bags have none of.
+    """
+    problem = "these layers do not stack over bags"
+    if any(name in RECORDS and RECORDS[name].traits.uploads == "dense" for name in layers):
+        problem = "hides what is summed, and nothing in a bag is"
+    return claim_of(layers, BAG_STACKS, "bag_protection", problem)

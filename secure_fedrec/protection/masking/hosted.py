@@ -1,0 +1,169 @@
+"""Masked rounds whose clients are elsewhere (``protection.hosting``)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.packing import unpack
+from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash
+from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.table import aggregate_note
+from secure_fedrec.protection.masking import (
+    LATER_STATE,
+    EncodedVector,
+    Expected,
+    MaskingClient,
+    MaskingConfig,
+    MaskingServer,
+)
+from secure_fedrec.protection.masking.embedded import MaskedSum
+from secure_fedrec.protection.masking.envelope import Envelope, Kind
+from secure_fedrec.protection.session import Identity
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Step, Wire
+
+
+class HostedMaskedSum:
+    """The server's side of one attempt.
+
+    Args:
+        collector: whose round it is.
+        hub: the server's half.
+        at: the attempt.
+    """
+
+    def __init__(self, collector: MaskedSum, hub: MaskingServer, at: Standing) -> None:
+        self._collector = collector
+        self._at = at
+        self.hub = hub
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts of the clients that are in it."""
+        return self._collector.layout.split(self.hub.result, self._collector.codec)
+
+    def heard(self) -> IntArray:
+        """int64[k]: the survivors."""
+        return self.hub.survivors
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Masked words of the clients in the sum (``hosting.HostedSum``)."""
+        collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
+
+        def read(data: bytes) -> tuple[int, RingArray] | None:
+            envelope = Envelope.decode(data)
+            if envelope.kind is not Kind.UPLOAD or envelope.sender not in survivors:
+                return None
+            words = unpack(envelope.payload, layout.length, collector.codec.bits)
+            return envelope.sender, words
+
+        for client, size, words in read_each(arrived, read):
+            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
+            shown = seen.message(
+                round_=self._at.round,
+                step=Step.UPLOAD,
+                codec=collector.codec,
+                sizes=np.array([size]),
+            )
+            wire.show(shown, origins=seen.clients)
+        wire.show(aggregate_note(self._at.round, aggregate))
+
+
+class HostedMasks(NoHelpers):
+    """Halves of masked rounds, whose keys can be agreed on ahead (``hosting.KeysAhead``).
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    opens = last_stage = Kind.REVEAL.name
+
+    def __init__(self, collector: MaskedSum) -> None:
+        self._collector = collector
+        self.takes_beacons = collector.config.beacon == "operator"
+
+    def hub(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> HostedMaskedSum:
+        """The server's side (``hosting.Hosting``)."""
+        return self.summed_by(at, self.open_server(at, identity, generations))
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> MaskingClient:
+        """A client's half (``hosting.Hosting``)."""
+        client = self.open_client(at, identity, journal)
+        self.load(at, client, block, virtual)
+        return client
+
+    def open_server(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> MaskingServer:
+        """The server's half (``hosting.KeysAhead``)."""
+        config = self._config(at)
+        return MaskingServer(
+            identity=identity,
+            roster=at.roster,
+            config=config,
+            cohort=at.clients,
+            round_number=at.serial,
+            epoch=at.epoch if config.needs_beacon else 0,
+            generations=generations,
+        )
+
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
+        """The server's side of an attempt (``hosting.KeysAhead``)."""
+        server.name_state(at.state)
+        return HostedMaskedSum(self._collector, server, at)
+
+    def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
+        """A client's half (``hosting.KeysAhead``)."""
+        config = self._config(at)
+        whole = np.array_equal(at.clients, at.roster.numbers)
+        return MaskingClient(
+            identity=identity,
+            roster=at.roster,
+            policy=self._collector.config.policy,
+            journal=journal,
+            expected=Expected(
+                layout_hash=config.layout_hash,
+                public_state=config.public_state,
+                cohort=None if whole else at.clients,
+            ),
+        )
+
+    def load(
+        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
+    ) -> None:
+        """Load what the client has computed (``hosting.KeysAhead``)."""
+        vector = self._vector(at, client.number, block, self._config(at))
+        client.load(vector, public_state=at.state)
+
+    def _vector(
+        self, at: Standing, client: int, block: RowBlock, config: MaskingConfig
+    ) -> EncodedVector:
+        own = Gathered(self._collector, at.round, np.array([client]))
+        own.accept(own.clients, block)
+        (part,) = own.words_of(own.clients, block, self._collector.layout)
+        return EncodedVector(
+            words=self._protected(part, at).words[0],
+            bits=config.bits,
+            layout_hash=config.layout_hash,
+            clients=config.clients,
+        )
+
+    def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
+        """What a client makes of its words before they are masked."""
+        return part
+
+    def _config(self, at: Standing) -> MaskingConfig:
+        collector, layout = self._collector, self._collector.layout
+        return collector.masking_config(
+            len(at.clients), layout.length, layout_hash(layout, collector.codec), LATER_STATE
+        )

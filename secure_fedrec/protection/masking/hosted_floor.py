@@ -1,0 +1,318 @@
+"""The two masked rounds of a tail floor whose clients are elsewhere (``protection.hosting``).
+
+Both are rounds of one attempt, under two numbers: counts first, then the rows at the floor. With
+the receipts of the first every client is sent the counts themselves, checks them against what the
+server has signed, and derives the second round from them. Message of the counts: "SFTF" | the sum,
+packed to the ring's bits.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.packing import unpack
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.base.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.table import aggregate_note
+from secure_fedrec.protection.masking import (
+    Expected,
+    MaskingClient,
+    MaskingConfig,
+    MaskingServer,
+    SecondRound,
+    SumLayout,
+    TailFloor,
+)
+from secure_fedrec.protection.masking.embedded import MaskedSum
+from secure_fedrec.protection.masking.envelope import Envelope, Kind, round_number
+from secure_fedrec.protection.session import SERVER, Identity, Parcel, from_server
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.nodes import named
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Step, Wire
+
+_MAGIC, _COUNTS = b"SFTF", "COUNTS"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloorAttempt:
+    """What server and clients of an attempt agree on before the first round.
+
+    Args:
+        collector: whose rounds they are.
+        floor: the floor.
+        at: the attempt.
+    """
+
+    collector: MaskedSum
+    floor: TailFloor
+    at: Standing
+
+    @property
+    def marks(self) -> SumLayout:
+        """Layout of the first round."""
+        collector = self.collector
+        return TailFloor.presence_layout(
+            collector.n_items, clients=len(self.at.clients), bits=collector.codec.bits
+        )
+
+    @property
+    def first(self) -> MaskingConfig:
+        """Configuration of the first round."""
+        marks = self.marks
+        return self.collector.masking_config(
+            len(self.at.clients), marks.words, marks.hash, self.at.state
+        )
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Of the two rounds."""
+        return 2 * self.at.serial, 2 * self.at.serial + 1
+
+
+class FloorHub:
+    """The server of one attempt (a ``Hub``, and its own ``HostedSum``).
+
+    Args:
+        attempt: the attempt.
+        identity: the server's key.
+        generations: what the server remembers of clients' journals.
+    """
+
+    node = SERVER
+
+    def __init__(
+        self, attempt: FloorAttempt, identity: Identity, generations: dict[bytes, int]
+    ) -> None:
+        self._attempt = attempt
+        self._identity = identity
+        self._generations = generations
+        self._first = self._server(attempt.first, attempt.at.clients, attempt.numbers[0])
+        self._second: MaskingServer | None = None
+        self._known: IntArray | None = None
+        self._asked: SecondRound | None = None
+
+    @property
+    def hub(self) -> "FloorHub":
+        """Itself."""
+        return self
+
+    @property
+    def stage(self) -> str:
+        """What the round in progress awaits."""
+        return (self._first if self._second is None else self._second).stage
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rows at the floor are summed, or there are none."""
+        if self._second is not None:
+            return self._second.finished
+        return self._first.finished
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """As the round in progress; from the first on to the second (``Hub.step``).
+
+        Raises:
+            ProtocolError: a round is aborted, or both are over.
+        """
+        if self._second is not None:
+            return self._second.step(inbox)
+        sent = self._first.step(inbox)
+        if not self._first.finished:
+            return sent
+        attempt, first, collector = self._attempt, self._first, self._attempt.collector
+        self._known = attempt.marks.decode(first.result)
+        if not len(attempt.floor.rows(self._known)):
+            return sent
+        self._asked = attempt.floor.second_round(
+            self._known,
+            first.survivors,
+            first=attempt.first,
+            codec=collector.codec,
+            width=collector.width,
+        )
+        config = attempt.floor.config(self._asked, attempt.first)
+        self._second = self._server(config, first.survivors, attempt.numbers[1])
+        counts = _MAGIC + first.packed_result
+        everybody = (named(number) for number in first.survivors.tolist())
+        return [*sent, *from_server(everybody, _COUNTS, counts), *self._second.step(())]
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts of the rows at the floor, zeros of all others."""
+        collector = self._attempt.collector
+        ring: RingArray = np.zeros((collector.n_items, collector.width), collector.codec.dtype)
+        counts = np.zeros(collector.n_items, dtype=np.int64)
+        if self._second is not None and self._asked is not None:
+            layout = self._dense(self._asked)
+            words = np.roll(self._second.result, -len(layout.items))
+            found = layout.split(words, collector.codec)
+            ring[layout.items], counts[layout.items] = found.ring, found.counts
+        return Aggregate(ring=ring, counts=counts, codec=collector.codec)
+
+    def heard(self) -> IntArray:
+        """int64[k]: the survivors."""
+        return (self._first if self._second is None else self._second).survivors
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Masked counts and words, and the counts of all rows (``hosting.HostedSum``)."""
+        attempt = self._attempt
+        counting = replace(attempt.collector.layout, width=0)
+        one, two = attempt.numbers
+        self._show(wire, arrived, self._first, one, Step.COUNTS, counting)
+        if self._second is not None and self._asked is not None:
+            dense = self._dense(self._asked)
+            self._show(wire, arrived, self._second, two, Step.UPLOAD, dense)
+        known = aggregate.counts if self._known is None else self._known
+        wire.show(aggregate_note(attempt.at.round, replace(aggregate, counts=known)))
+
+    def _show(
+        self,
+        wire: Wire,
+        arrived: Sequence[bytes],
+        server: MaskingServer,
+        number: int,
+        step: Step,
+        layout: DenseLayout,
+    ) -> None:
+        codec, shift = self._attempt.collector.codec, len(layout.items) if layout.width else 0
+
+        def read(data: bytes) -> tuple[int, RingArray] | None:
+            envelope = Envelope.decode(data)
+            other = envelope.kind is not Kind.UPLOAD or round_number(data) != number
+            if other or envelope.sender not in server.survivors:
+                return None
+            return envelope.sender, unpack(envelope.payload, layout.length, codec.bits)
+
+        for client, size, words in read_each(arrived, read):
+            rolled = np.roll(words, -shift)[None]
+            seen = DenseWords(clients=np.array([client]), words=rolled, layout=layout)
+            shown = seen.message(
+                round_=self._attempt.at.round, step=step, codec=codec, sizes=np.array([size])
+            )
+            wire.show(shown, origins=seen.clients)
+
+    def _dense(self, asked: SecondRound) -> DenseLayout:
+        return replace(self._attempt.collector.layout, items=asked.layout.rows.astype(np.int32))
+
+    def _server(self, config: MaskingConfig, cohort: IntArray, number: int) -> MaskingServer:
+        return MaskingServer(
+            identity=self._identity,
+            roster=self._attempt.at.roster,
+            config=config,
+            cohort=cohort,
+            round_number=number,
+            generations=self._generations,
+        )
+
+
+class FloorClient:
+    """A client of one attempt (a ``Party``).
+
+    Args:
+        attempt: the attempt.
+        identity: its key.
+        journal: what it has committed to.
+        rows: float64 rows of the client, one segment.
+    """
+
+    def __init__(
+        self, attempt: FloorAttempt, identity: Identity, journal: Journal, rows: RowBlock
+    ) -> None:
+        self.node = identity.node
+        self._attempt = attempt
+        self._identity = identity
+        self._journal = journal
+        self._rows = rows
+        at, marks = attempt.at, attempt.marks
+        whole = np.array_equal(at.clients, at.roster.numbers)
+        expected = Expected(
+            layout_hash=marks.hash,
+            public_state=at.state,
+            cohort=None if whole else at.clients,
+        )
+        self._first = self._half(expected)
+        self._first.load(attempt.floor.presence(marks, rows))
+        self._second: MaskingClient | None = None
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Let each half take the messages of its round (``Party.step``).
+
+        Raises:
+            ProtocolError, WireError: a message is of no round here, or a half refuses.
+        """
+        one, two = self._attempt.numbers
+        counts = [data for data in inbox if data[: len(_MAGIC)] == _MAGIC]
+        rest = [data for data in inbox if data[: len(_MAGIC)] != _MAGIC]
+        groups = {number: [d for d in rest if round_number(d) == number] for number in (one, two)}
+        if sum(map(len, groups.values())) != len(rest):
+            raise ProtocolError(f"{self.node} is in rounds {one} and {two} alone")
+        answers = self._first.step(groups[one]) if groups[one] else []
+        if counts:
+            self._begin_second(counts[0].removeprefix(_MAGIC))
+        if groups[two]:
+            if self._second is None:
+                raise ProtocolError(f"{self.node} has not seen the counts")
+            answers += self._second.step(groups[two])
+        return answers
+
+    def _begin_second(self, packed: bytes) -> None:
+        """Derive the second round, once, from the counts that the server has signed."""
+        if self._second is not None:
+            raise ProtocolError(f"{self.node} has the counts")
+        attempt, collector = self._attempt, self._attempt.collector
+        second = attempt.floor.second_round_of(
+            self._first, packed, first=attempt.marks, codec=collector.codec, width=collector.width
+        )
+        corrupt = attempt.first.corrupt_clients
+        self._second = self._half(second.expected(corrupt_clients=corrupt))
+        self._second.load(second.encode(self._rows))
+
+    def _half(self, expected: Expected) -> MaskingClient:
+        return MaskingClient(
+            identity=self._identity,
+            roster=self._attempt.at.roster,
+            policy=self._attempt.collector.config.policy,
+            journal=self._journal,
+            expected=expected,
+        )
+
+
+class HostedFloor(NoHelpers):
+    """Halves of masked rounds with a tail floor.
+
+    Args:
+        collector: whose rounds they are.
+        floor: the floor.
+    """
+
+    opens = last_stage = Kind.REVEAL.name
+
+    def __init__(self, collector: MaskedSum, floor: TailFloor) -> None:
+        self._collector = collector
+        self._floor = floor
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> FloorHub:
+        """The server's side (``hosting.Hosting``)."""
+        return FloorHub(FloorAttempt(self._collector, self._floor, at), identity, generations)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> FloorClient:
+        """A client's half (``hosting.Hosting``).
+
+        Raises:
+            WireError: its rows have no values.
+        """
+        if block.values is None:
+            raise WireError("rows without values cannot be summed")
+        rows = replace(block, values=self._collector.codec.decode(block.values), counts=None)
+        attempt = FloorAttempt(self._collector, self._floor, at)
+        return FloorClient(attempt, identity, journal, rows)

@@ -1,0 +1,34 @@
+"""Masks whose keys are agreed on before the public state is known."""
+
+from typing import Protocol, runtime_checkable
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.protection.base.hosting import HostedSum, Standing
+from secure_fedrec.protection.masking import MaskingClient, MaskingServer
+from secure_fedrec.protection.session import Identity
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import RowBlock
+
+
+@runtime_checkable
+class KeysAhead(Protocol):
+    """Capability of a ``Hosting``: its masks' keys are agreed on before the public state is known.
+
+    So they can be while the round before is summed (``masking.pipeline``).
+    """
+
+    def open_server(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> MaskingServer:
+        """The server's half, to which the public state is still to be named (``hub``)."""
+
+    def summed_by(self, at: Standing, server: MaskingServer) -> HostedSum:
+        """The server's side of an attempt, whose public state is known now."""
+
+    def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
+        """A client's half, to which nothing is loaded yet (``half``)."""
+
+    def load(
+        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
+    ) -> None:
+        """Load what the client has computed from the public state, which is known now."""

@@ -1,0 +1,267 @@
+"""R0 to R2, setup, keys and shares: encoding and strict decoding (R3 to R6: ``messages_sum``).
+
+The table gives head | payload of each; sizes in bytes, n clients in the cohort, k neighbours.
+
+    SETUP      configuration | u64 epoch | u32 roster version | 32 channel key | u32 n | n x u32
+    ADVERTISE  u64 epoch | u64 generation of the journal | 32 mask key | 32 channel key
+               [| 1216 mask KEM | 1216 channel KEM]
+    KEYS       n/8 who advertised | 32 beacon
+               | payload: records (its ADVERTISE head | 64 signature)
+    SHARES     32 commitment | records (box | 2 x 32 share hashes)
+               [| 1168 sealed pair secret, 32 its hash, for each listed client of a higher number]
+    BOXES      n/8 who shared | payload: records (box | 2 x 32 share hashes)
+               [| 1168 sealed pair secret, 32 its hash, from each listed client of a lower number]
+
+Records stand behind a u32 count, each after the u32 number of its client, numbers ascending. A box
+is 64 + 16 bytes (share of the mask seed, share of the self-mask seed, tag); with the hybrid
+key agreement 1168 bytes of sealed channel secret stand before it. Associated data of a box: the
+header and round of its SHARES | u32 receiver | 2 x 32 share hashes [| SHA-256 of the sealed pair
+secret, if one goes to the receiver].
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, encode_ids
+from secure_fedrec.protection.masking.messages.hybrid import (
+    PAIR_SEAL_BYTES,
+    PUBLIC_BYTES,
+    SEALED_BYTES,
+)
+from secure_fedrec.protection.masking.messages.keys import TAG_BYTES
+from secure_fedrec.protection.masking.messages.shamir import (
+    ELEMENT_BYTES,
+    decode_element,
+    encode_element,
+)
+from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
+
+_HASH = 32
+
+
+_BOX = 2 * ELEMENT_BYTES + TAG_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """R0: what the round is about."""
+
+    config: MaskingConfig
+    epoch: int
+    roster_version: int
+    channel_public: bytes
+    cohort: IntArray
+
+    def head(self) -> bytes:
+        """Encode the head."""
+        return b"".join(
+            (
+                self.config.encode(),
+                self.epoch.to_bytes(8, "little"),
+                self.roster_version.to_bytes(4, "little"),
+                self.channel_public,
+                len(self.cohort).to_bytes(4, "little"),
+                encode_ids(self.cohort),
+            )
+        )
+
+    @classmethod
+    def decode(cls, head: bytes) -> "Setup":
+        """Decode a head."""
+        with Reader(head, "SETUP") as reader:
+            config = MaskingConfig.decode(reader.take(MaskingConfig.encoded_size()))
+            epoch, version, channel = reader.number(8), reader.number(4), reader.take(_HASH)
+            cohort = reader.ids(reader.number(4))
+        if len(cohort) != config.clients:
+            raise ProtocolError(f"SETUP: {len(cohort)} clients, configured {config.clients}")
+        return cls(
+            config=config,
+            epoch=epoch,
+            roster_version=version,
+            channel_public=channel,
+            cohort=cohort,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advertisement:
+    """R1: a client's public keys; the KEM keys are empty without the hybrid agreement.
+
+    ``generation`` counts the rounds that the client's journal has begun, this one included.
+    """
+
+    epoch: int
+    generation: int
+    mask_public: bytes
+    channel_public: bytes
+    mask_kem: bytes = b""
+    channel_kem: bytes = b""
+
+    def head(self) -> bytes:
+        """Encode the head."""
+        keys = self.mask_public + self.channel_public + self.mask_kem + self.channel_kem
+        numbers = self.epoch.to_bytes(8, "little") + self.generation.to_bytes(8, "little")
+        return numbers + keys
+
+    @staticmethod
+    def size(config: MaskingConfig) -> int:
+        """Bytes of the head."""
+        return 16 + 2 * _HASH + (2 * PUBLIC_BYTES if config.hybrid else 0)
+
+    @classmethod
+    def decode(cls, head: bytes, config: MaskingConfig) -> "Advertisement":
+        """Decode a head; public keys must be reduced, so that equal keys have equal bytes."""
+        with Reader(head, "ADVERTISE") as reader:
+            epoch, generation = reader.number(8), reader.number(8)
+            mask, channel = reader.take(_HASH), reader.take(_HASH)
+            kem = PUBLIC_BYTES if config.hybrid else 0
+            mask_kem, channel_kem = reader.take(kem), reader.take(kem)
+        for key in (mask, channel):
+            decode_element(key)
+        return cls(
+            epoch=epoch,
+            generation=generation,
+            mask_public=mask,
+            channel_public=channel,
+            mask_kem=mask_kem,
+            channel_kem=channel_kem,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """R1 to a client: who advertised, and its neighbours' signed heads.
+
+    Args:
+        advertised: bool[n].
+        beacon: public randomness of the epoch; zeros on the complete graph.
+        records: head and signature of each neighbour that advertised, by number.
+    """
+
+    advertised: BoolArray
+    beacon: bytes
+    records: Mapping[int, bytes]
+
+    def head(self) -> bytes:
+        """Encode the head."""
+        return encode_marks(self.advertised) + self.beacon
+
+    def payload(self) -> bytes:
+        """Encode the payload."""
+        return encode_records(self.records)
+
+    @classmethod
+    def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Keys":
+        """Decode head and payload."""
+        with Reader(head, "KEYS") as reader:
+            advertised, beacon = reader.marks(config.clients), reader.take(_HASH)
+        with Reader(payload, "KEYS") as reader:
+            records = reader.records(Advertisement.size(config) + SIGNATURE_BYTES)
+        return cls(advertised=advertised, beacon=beacon, records=records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRecord:
+    """What one client sends to one neighbour, beside the pair seal.
+
+    Args:
+        channel_seal: sealed channel secret; empty without the hybrid agreement.
+        box: encrypted share of the mask seed and share of the self-mask seed.
+        mask_hash: hash of the first.
+        self_hash: hash of the second.
+    """
+
+    channel_seal: bytes
+    box: bytes
+    mask_hash: bytes
+    self_hash: bytes
+
+    @staticmethod
+    def size(config: MaskingConfig) -> int:
+        """Bytes of a record."""
+        return _BOX + 2 * _HASH + (SEALED_BYTES if config.hybrid else 0)
+
+    def encode(self) -> bytes:
+        """Encode the record."""
+        return self.channel_seal + self.box + self.mask_hash + self.self_hash
+
+    @classmethod
+    def decode(cls, record: bytes) -> "ShareRecord":
+        """Decode a record of the right size."""
+        seal = len(record) - _BOX - 2 * _HASH
+        return cls(
+            channel_seal=record[:seal],
+            box=record[seal : seal + _BOX],
+            mask_hash=record[-2 * _HASH : -_HASH],
+            self_hash=record[-_HASH:],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """R2: commitment to the self-mask seed, a record per neighbour, a seal per higher neighbour."""
+
+    commitment: bytes
+    records: Mapping[int, bytes]
+    seals: Mapping[int, bytes]
+
+    def head(self) -> bytes:
+        """Encode the head."""
+        return self.commitment + encode_records(self.records) + b"".join(self.seals.values())
+
+    @classmethod
+    def decode(cls, head: bytes, sender: int, config: MaskingConfig) -> "Shares":
+        """Decode a head."""
+        with Reader(head, "SHARES") as reader:
+            commitment = reader.take(_HASH)
+            records = reader.records(ShareRecord.size(config))
+            sealed = [client for client in records if client > sender] if config.hybrid else []
+            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
+        return cls(commitment=commitment, records=records, seals=seals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes:
+    """R2 to a client: who shared (bool[n]), and what its neighbours sent it."""
+
+    shared: BoolArray
+    records: Mapping[int, bytes]
+    seals: Mapping[int, bytes]
+
+    def head(self) -> bytes:
+        """Encode the head."""
+        return encode_marks(self.shared)
+
+    def payload(self) -> bytes:
+        """Encode the payload."""
+        return encode_records(self.records) + b"".join(self.seals.values())
+
+    @classmethod
+    def decode(
+        cls, head: bytes, payload: memoryview, receiver: int, config: MaskingConfig
+    ) -> "Boxes":
+        """Decode head and payload."""
+        with Reader(head, "BOXES") as reader:
+            shared = reader.marks(config.clients)
+        with Reader(payload, "BOXES") as reader:
+            records = reader.records(ShareRecord.size(config))
+            sealed = [client for client in records if client < receiver] if config.hybrid else []
+            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
+        return cls(shared=shared, records=records, seals=seals)
+
+
+def share_hash(context: Context, purpose: str, sender: int, receiver: int, share: bytes) -> bytes:
+    """Hash by which a sharer is bound to a share; the share's 255 bits of entropy hide it."""
+    ends = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
+    return labelled_hash(f"share-{purpose}", context.round_id, ends, share)
+
+
+def commitment_to(context: Context, owner: int, element: int) -> bytes:
+    """Hash by which a client is bound to its self-mask seed."""
+    return labelled_hash(
+        "self-mask", context.round_id, owner.to_bytes(4, "little"), encode_element(element)
+    )

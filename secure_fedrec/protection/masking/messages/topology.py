@@ -1,0 +1,209 @@
+"""The public side of a round, the same for every party: who is there, masks with whom, signs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.config.committee import draw_committee
+from secure_fedrec.protection.masking.config.graph import (
+    graph_seed,
+    harary_neighbours,
+    permutation,
+    windows_hold,
+)
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.envelope import Context, cohort_hash
+from secure_fedrec.protection.masking.messages.key_messages import Setup
+from secure_fedrec.protection.masking.messages.rules import enough_clients, enough_neighbours
+
+NO_BEACON = bytes(32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicRound:
+    """What SETUP settles.
+
+    Args:
+        context: round id and hashes.
+        config: the configuration.
+        cohort: int64[n], client numbers, ascending. A client's *place* is its position here.
+        epoch: epoch of the beacon, 0 without one.
+        server_channel: the server's X25519 key of the round.
+    """
+
+    context: Context
+    config: MaskingConfig
+    cohort: IntArray
+    epoch: int
+    server_channel: bytes
+    _places: dict[int, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        places = {client: place for place, client in enumerate(self.cohort.tolist())}
+        object.__setattr__(self, "_places", places)
+
+    @classmethod
+    def of(cls, setup: Setup, context: Context) -> "PublicRound":
+        """Check that a SETUP says what its header is bound to.
+
+        Raises:
+            ProtocolError: configuration or cohort have other hashes, no public state is named
+                against an active server, or no epoch where the graph needs a beacon. (Elsewhere it
+                may be: beacons also draw cohorts.)
+        """
+        if setup.config.hash != context.config_hash:
+            raise ProtocolError("SETUP: the configuration is not that of the header")
+        if cohort_hash(setup.cohort) != context.cohort_hash:
+            raise ProtocolError("SETUP: the cohort is not that of the header")
+        if setup.config.lacks_state:
+            raise ProtocolError("SETUP: against an active server a public state must be named")
+        if setup.config.needs_beacon and not setup.epoch:
+            raise ProtocolError(
+                "SETUP: against an active server a sparse graph needs a beacon; without one only "
+                "the complete graph is safe"
+            )
+        return cls(
+            context=context,
+            config=setup.config,
+            cohort=setup.cohort,
+            epoch=setup.epoch,
+            server_channel=setup.channel_public,
+        )
+
+    @property
+    def beacon_due(self) -> bool:
+        """Whether the graph must come from the beacon of the epoch."""
+        return bool(self.epoch) and self.config.degree is not None
+
+    def require_fresh_epoch(self, beacons: Mapping[int, bytes]) -> None:
+        """Check that the round was set up before its beacon was known.
+
+        Args:
+            beacons: public randomness observed so far, by epoch.
+
+        Raises:
+            ProtocolError: the beacon is known, or another one comes first.
+        """
+        epoch = self.epoch
+        if epoch:
+            # Whoever knew the beacon before the keys were signed could have chosen the round for
+            # the graph that it gives.
+            if max(beacons, default=0) >= epoch:
+                raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
+            if epoch > 1 and epoch - 1 not in beacons:
+                raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
+
+    def place(self, client: int) -> int:
+        """Place of a client in the cohort.
+
+        Raises:
+            ProtocolError: it is not in the cohort.
+        """
+        try:
+            return self._places[client]
+        except KeyError:
+            raise ProtocolError(f"client {client} is not in the cohort") from None
+
+    def require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
+        """Check that records are of a client's live neighbours, all of them and in order.
+
+        Args:
+            name: of the message that brought them.
+            live: int64[...], places of these neighbours.
+            records: by client.
+
+        Raises:
+            ProtocolError: somebody is missing, a stranger, or out of order.
+        """
+        expected = self.cohort[live].tolist()
+        if list(records) != expected:
+            wrong = sorted(set(records) ^ set(expected))
+            raise ProtocolError(f"{name}: wrong set of neighbours (see clients {wrong[:5]})")
+
+    def topology(self, beacon: bytes) -> "Topology":
+        """The graph that a beacon gives.
+
+        Raises:
+            ProtocolError: the complete graph comes with a beacon.
+        """
+        if self.config.degree is None:
+            if beacon != NO_BEACON:
+                raise ProtocolError("KEYS: the complete graph takes no beacon")
+            return Topology(self.config, NO_BEACON)
+        seed = graph_seed(beacon, self.context.cohort_hash, self.context.round_id)
+        return Topology(self.config, seed)
+
+
+class Topology:
+    """Who masks with whom, and who signs the survivors.
+
+    Args:
+        config: the configuration.
+        seed: seed of ring and committee; not used by the complete graph.
+    """
+
+    __slots__ = ("_committee", "_config", "_order", "_rows", "seed")
+
+    def __init__(self, config: MaskingConfig, seed: bytes) -> None:
+        self.seed = seed
+        self._config = config
+        self._order: IntArray | None = None
+        self._rows: IntArray | None = None
+        self._committee: BoolArray | None = None
+        if config.degree is not None:
+            self._order = permutation(seed, config.clients)
+            self._rows = harary_neighbours(self._order, config.degree)
+            if config.committee is not None:
+                self._committee = draw_committee(seed, config.clients, config.committee)
+
+    def neighbours(self, place: int) -> IntArray:
+        """int64[k], places of a client's neighbours, ascending."""
+        if self._rows is not None:
+            row: IntArray = self._rows[place]
+            return row
+        others = np.arange(self._config.clients - 1)
+        return others + (others >= place)
+
+    def live(self, place: int, marks: BoolArray) -> IntArray:
+        """Places of the neighbours that are marked."""
+        neighbours = self.neighbours(place)
+        return neighbours[marks[neighbours]].astype(np.int64, copy=False)
+
+    def signers(self, survivors: BoolArray) -> BoolArray:
+        """bool[n], whose signatures on these survivors count: their own, of the committee's."""
+        return survivors if self._committee is None else survivors & self._committee
+
+    def require_survivors(self, survivors: BoolArray) -> None:
+        """Check that a sum over these clients hides each of them.
+
+        Raises:
+            ProtocolError: they are fewer than configured, or, against an active server, their
+                graph could fall apart.
+        """
+        least = self._config.min_survivors
+        if not enough_clients(survivors, least):
+            raise ProtocolError(f"{survivors.sum()} survivors; a sum needs at least {least}")
+        window = self._config.window_least
+        if window is None or self._order is None:
+            return
+        if not windows_hold(self._order, survivors, self._config.neighbours, window):
+            raise ProtocolError(
+                f"the survivors leave fewer than {window} clients in some "
+                f"{self._config.neighbours // 2} consecutive places of the ring: the graph could "
+                "be cut"
+            )
+
+    def require_live(self, place: int, client: int, marks: BoolArray) -> None:
+        """Check that enough neighbours are there to restore a client's secrets.
+
+        Raises:
+            ProtocolError: fewer than the threshold.
+        """
+        live, threshold = len(self.live(place, marks)), self._config.threshold
+        if not enough_neighbours(live, threshold):
+            raise ProtocolError(
+                f"client {client} has {live} live neighbours; its secrets need {threshold}"
+            )

@@ -1,0 +1,381 @@
+"""Means of flat vectors under masks, for anybody's training loop: what all parties settle first.
+
+A loop of one's own has vectors (what a client's model moved by), weights, and a server that wants
+their mean. ``MaskedMean`` and ``NoisedMean`` say how that mean is hidden, in one settings object
+that is equal on every host. What a round's halves of ``masking`` must agree on follows from it,
+from the length of the vectors and from what ``hosting.Standing`` says of the attempt. Who carries
+the halves' messages is no matter here: ``engines.distributed.mean_site`` is one half's host.
+"""
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Annotated, ClassVar, TypeAlias
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray, RingArray
+from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError, renamed_keys
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base.hosting import Standing, rotation_seed
+from secure_fedrec.protection.dp import (
+    BoundedEncoding,
+    Contribution,
+    Event,
+    Part,
+    SkellamClient,
+    SkellamConfig,
+    SkellamServer,
+)
+from secure_fedrec.protection.masking import (
+    EncodedVector,
+    MaskingConfig,
+    MeanLayout,
+    Roster,
+    SitePolicy,
+    SumLayout,
+)
+from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.session import Role
+from secure_fedrec.settings import Bits, Count, Positive, Settings, Share, Within
+
+_LABEL = b"secure-fedrec|v1|mean|"
+_NO_ROUND = sha256(_LABEL).digest()
+"""In the place of a model's hash, where settings are tried and no round is run."""
+_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "ring": "protection",
+        "dp": "protection",
+        "dp.ring": "protection.ring",
+        "layout": "protection",
+        "masking": "protection",
+        "masking.clients": "roster.clients",
+        "policy": "protection",
+    }
+)
+"""Keys that a user wrote, by those of the packages that refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Update:
+    """What one client hands in.
+
+    Args:
+        values: float64[d].
+        weight: how much it counts, such as its number of examples; from 1.
+        metrics: figures that are averaged with it, by name.
+    """
+
+    values: FloatArray
+    weight: int = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mean:
+    """What the server learns.
+
+    Args:
+        values: float64[d], the weighted mean.
+        weight: sum of the weights in it.
+        metrics: weighted means, by name.
+    """
+
+    values: FloatArray
+    weight: int
+    metrics: Mapping[str, float]
+
+
+class _UnderMasks(Settings, section="protection"):
+    """What both ways have in common.
+
+    Args:
+        adversary: the server that is withstood: "active" deviates from the protocol, and everybody
+            on the roster is in the cohort; "curious" follows it, and chooses who is.
+        corrupt: largest fraction of clients that may work with the server.
+        dropout: largest fraction of clients that a round can lose.
+        min_survivors: fewest clients in a sum.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    adversary: Adversary = "active"
+    corrupt: Share = 0.1
+    dropout: Share = 0.1
+    min_survivors: Annotated[int, Within(least=2)] = 3
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes, hash of all settings."""
+        settled = json.dumps({type(self).__name__: asdict(self)}, sort_keys=True)
+        return sha256(_LABEL + settled.encode()).digest()
+
+    @property
+    def policy(self) -> SitePolicy:
+        """What every client insists on."""
+        return SitePolicy(
+            adversary=self.adversary,
+            corrupt=self.corrupt,
+            dropout=self.dropout,
+            min_survivors=self.min_survivors,
+            cohort="roster" if self.adversary == "active" else "server",
+        )
+
+    def require(self, roster: Roster) -> None:
+        """Check that rounds of everybody on a roster are possible.
+
+        Raises:
+            ConfigError: they are not; names the setting.
+        """
+        if self.adversary == "active" and roster.server == roster.operator:
+            raise ConfigError("roster.operator", "(the server)", "must not be the server")
+        self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
+
+    def config(self, at: Standing, length: int) -> MaskingConfig:
+        """Settings of one sum.
+
+        Args:
+            at: the attempt.
+            length: values per vector, d.
+
+        Raises:
+            ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
+        """
+        return self._config(len(at.clients), at.state, length)
+
+    @abstractmethod
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        """Settings of a sum of so many clients, in a round that goes on from ``state``."""
+
+    def _masks(
+        self, clients: int, state: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
+    ) -> MaskingConfig:
+        """The masking of a round, bound to everything that was settled."""
+        with renamed_keys(_KEYS):
+            found = MaskingConfig.for_cohort(
+                clients,
+                bits=bits,
+                length=words,
+                layout_hash=self._named(layout),
+                corrupt=self.corrupt,
+                dropout=self.dropout,
+                adversary=self.adversary,
+                public_state=state,
+            )
+            found = replace(found, min_survivors=max(found.min_survivors, self.min_survivors))
+        if found.needs_beacon:
+            problem = (
+                f"among {found.clients} clients needs public randomness, which these rounds have "
+                "none of: up to 128 clients, or a curious server"
+            )
+            raise ConfigError("protection.adversary", self.adversary, problem, ("curious",))
+        return found
+
+    def _named(self, layout: MeanLayout | SumLayout) -> bytes:
+        return sha256(_LABEL + self.digest + layout.hash).digest()
+
+
+class MaskedMean(_UnderMasks):
+    """A weighted mean under masks: exact but for the rounding of each value to the ring's grid.
+
+    Every client rounds each value once, to a multiple of 2^-fraction_bits; from there to the
+    quotient of the sums all arithmetic is of integers. So the mean is within 2^-(fraction_bits + 1)
+    of the one of real numbers, a metric's within 2^-(fraction_bits + 1) limit / clip.
+
+    Args:
+        clip: largest magnitude of one value; a larger one is refused, never cut, and halts its
+            client (``engines.distributed.halt``): clip before, where training may come to it.
+        max_weight: largest weight of one client, such as its number of examples.
+        fraction_bits: binary digits kept after the point.
+        metrics: metrics that are averaged under the masks as well, and the largest magnitude of
+            each; others do not leave a client.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    weighted: ClassVar[bool] = True
+
+    clip: Positive
+    max_weight: Count
+    fraction_bits: Bits = 24
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def _agree(self) -> None:
+        for name, limit in self.metrics.items():
+            if limit <= 0:
+                raise ConfigError(f"protection.metrics.{name}", limit, "must be above 0")
+
+    def encode(self, update: Update, at: Standing) -> EncodedVector:
+        """A client's words, to be masked.
+
+        Raises:
+            EncodingError: a value is no real number, NaN, infinite or beyond what was settled.
+            ConfigError: as ``config``.
+        """
+        _require_reals(update.values)
+        if not 1 <= update.weight <= self.max_weight:
+            # Of weight 0 it would count among the survivors, and hide nobody.
+            raise EncodingError("a weight is below 1 or above protection.max_weight")
+        layout = self._layout(len(at.clients), len(update.values))
+        metrics = [self._scaled(update, name) for name in sorted(self.metrics)]
+        values = np.concatenate([update.values, np.array(metrics, dtype=np.float64)])
+        encoded = layout.encode(values, weight=update.weight)
+        return replace(encoded, layout_hash=self._named(layout))
+
+    def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
+        """The mean of ``survivors`` clients: the exact quotient, rounded once."""
+        del survivors  # they have said themselves how much they count
+        found = self._layout(len(at.clients), length).decode(words)
+        names = sorted(self.metrics)
+        mean = found.mean
+        metrics = zip(names, mean[length:].tolist(), strict=True)
+        return Mean(
+            values=mean[:length],
+            weight=found.weight,
+            metrics={name: value * self.metrics[name] / self.clip for name, value in metrics},
+        )
+
+    def _scaled(self, update: Update, name: str) -> float:
+        value = update.metrics.get(name)
+        if value is None or not abs(value) <= self.metrics[name]:
+            raise EncodingError(f"metric {name} is missing, NaN or beyond protection.metrics")
+        return value * self.clip / self.metrics[name]
+
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        layout = self._layout(clients, length)
+        return self._masks(clients, state, layout, layout.codec.bits, layout.words)
+
+    def _layout(self, clients: int, length: int) -> MeanLayout:
+        """What the words are: a weight, then values and metrics times the weight.
+
+        Raises:
+            SumBudgetError: no ring is wide enough.
+        """
+        largest = clients * self.max_weight * max(1, round(self.clip * 2.0**self.fraction_bits))
+        bits = max(8, largest.bit_length() + 1, self.fraction_bits + 1)
+        if bits > 64:
+            problem = (
+                f"sums of {clients} clients with weights up to {self.max_weight} and "
+                f"{self.fraction_bits} fraction bits take a ring of {bits} bits, and the widest "
+                "has 64: lower it, protection.max_weight or protection.fraction_bits"
+            )
+            raise SumBudgetError("protection.clip", self.clip, problem)
+        with renamed_keys(_KEYS):
+            codec = FixedPoint(bits=bits, fraction_bits=self.fraction_bits, clip=self.clip)
+            return MeanLayout(
+                codec=codec,
+                length=length + len(self.metrics),
+                clients=clients,
+                max_weight=self.max_weight,
+            )
+
+
+class NoisedMean(_UnderMasks):
+    """A mean under masks, with Skellam noise inside: differential privacy against the server.
+
+    Every client counts alike, whatever its weight: weights would be told, or take noise of their
+    own. It clips its whole vector, and adds its share of the noise before it masks.
+
+    Args:
+        clip: largest L2 norm of a client's vector; a longer one is shortened.
+        noise_multiplier: standard deviation of the noise that counts, over the clip; as
+            ``accounting.find_noise_multiplier`` gives it for a budget.
+        fraction_bits: binary digits kept after the point.
+        ring_bits: width of the ring of the sum.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    weighted: ClassVar[bool] = False
+
+    clip: Positive
+    noise_multiplier: Positive
+    fraction_bits: Annotated[Bits, Within(0, 40)] = 12
+    ring_bits: Annotated[Bits, Within(8, 64)] = 32
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """None: each would take noise of its own."""
+        return {}
+
+    def encode(self, update: Update, at: Standing) -> EncodedVector:
+        """A client's words, to be masked: clipped, rotated, rounded and noised.
+
+        Raises:
+            EncodingError: a value is no real number, NaN or infinite.
+            ConfigError: as ``config``.
+        """
+        _require_reals(update.values)
+        length = len(update.values)
+        noise, layout = self._noise(len(at.clients), length), self._layout(len(at.clients), length)
+        words = SkellamClient(noise, rotation_seed(at)).protect({"update": update.values})
+        encoded = layout.encode(noise.codec.to_integers(words))
+        return replace(encoded, layout_hash=self._named(layout))
+
+    def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
+        """An unbiased estimate of the mean of the clipped vectors of ``survivors`` clients."""
+        server = SkellamServer(self._noise(len(at.clients), length), rotation_seed(at))
+        sums = server.decode(words, survivors=survivors)["update"]
+        return Mean(values=sums / survivors, weight=survivors, metrics={})
+
+    def deviation(self, *, clients: int, length: int, survivors: int) -> float:
+        """Standard deviation of the noise in each value of a mean.
+
+        Args:
+            clients: in the cohort.
+            length: values per vector, d.
+            survivors: clients in the sum.
+        """
+        return self._noise(clients, length).deviation(survivors) / survivors
+
+    def events(self, *, clients: int, length: int, rounds: int) -> tuple[Event, ...]:
+        """What so many rounds release, for an accountant (``secure_fedrec.accounting``)."""
+        return self._noise(clients, length).events(rounds=rounds)
+
+    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+        return self._masks(clients, state, self._layout(clients, length), self.ring_bits, length)
+
+    def _noise(self, clients: int, length: int) -> SkellamConfig:
+        # What the masks reckon with depends on no layout.
+        one = SumLayout(bits=8, length=1, clients=1, largest=1)
+        config = self._masks(clients, _NO_ROUND, one, 8, 1)
+        with renamed_keys(_KEYS):
+            return SkellamConfig(
+                encoding=BoundedEncoding(
+                    contribution=Contribution(parts=(Part(name="update", size=length),)),
+                    clip=self.clip,
+                    fraction_bits=self.fraction_bits,
+                ),
+                noise_multiplier=self.noise_multiplier,
+                ring_bits=self.ring_bits,
+                cohort=config.clients,
+                # The policy's own, which every client holds a set-up against.
+                min_survivors=self.min_survivors,
+                corrupt=config.corrupt_clients,
+            )
+
+    def _layout(self, clients: int, length: int) -> SumLayout:
+        noise = self._noise(clients, length)
+        with renamed_keys(_KEYS):
+            return SumLayout(
+                bits=self.ring_bits,
+                length=length,
+                clients=clients,
+                largest=int(noise.codec.clip),
+            )
+
+
+def _require_reals(values: FloatArray) -> None:
+    """Refuse what a conversion to numbers would change: imaginary parts, text, times, gaps."""
+    if np.ma.isMaskedArray(values) or np.asarray(values).dtype.kind not in "fiu":
+        raise EncodingError("an update must be an array of real numbers, without gaps")
+
+
+ProtectedMean: TypeAlias = MaskedMean | NoisedMean
+"""Ways of hiding vectors of which a server learns the mean."""

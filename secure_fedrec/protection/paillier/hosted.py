@@ -1,0 +1,376 @@
+"""Encrypted rounds whose parties are elsewhere (``protection.hosting``).
+
+Where the clients hold the key, every client's host has it, and the server's has the public state
+encrypted (``hosting.StateHidden``). A table reaches clients with what begins an attempt; round 1
+begins with the state that all know from the configuration, so there is no round 0. Tables are bound
+to their rounds and to the federation, all other messages to one attempt as well. That clients are
+given one table of a round, and updaters the sum of all, is what an honest-but-curious server keeps
+to.
+
+An authority has a host of its own, and the private key is on no other. It opens one sum of a
+round: its journal holds what it opened before the sum leaves. One that was lost
+on its way is opened again in a later attempt if it is the same to the last word; another would
+show, as a difference, who is in one of the two alone. Which ciphertexts it is sent is the server's
+word: that they are the sum of all is what an honest-but-curious server keeps to.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.base.dense import DenseWords, Gathered
+from secure_fedrec.protection.base.hosting import (
+    Desk,
+    Held,
+    NoHelpers,
+    SharedKeys,
+    Standing,
+    read_each,
+)
+from secure_fedrec.protection.base.table import aggregate_note
+from secure_fedrec.protection.paillier import (
+    Authority,
+    Decryptor,
+    Encryptor,
+    KeyHolding,
+    Plan,
+    PrivateKey,
+    PublicKey,
+    TableClient,
+    TableReader,
+    TableServer,
+    UploadingClient,
+    UploadingServer,
+    generate_key,
+)
+from secure_fedrec.protection.paillier.embedded import EncryptedSum
+from secure_fedrec.protection.paillier.helper import AUTHORITY
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
+from secure_fedrec.protection.paillier.messages.words_shown import table_layout, uploaded_words
+from secure_fedrec.protection.session import Identity, Node, Parcel, Role
+from secure_fedrec.protection.session.answer_once import Once
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Step, Wire
+
+_DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
+
+
+class HostedEncryptedSum:
+    """The server's side of one attempt.
+
+    Args:
+        collector: whose round it is.
+        plan: of the attempt.
+        identity: the server's key.
+        at: the attempt.
+    """
+
+    def __init__(
+        self, collector: EncryptedSum, plan: Plan, identity: Identity, at: Standing
+    ) -> None:
+        self.hub = UploadingServer(plan, identity, at.round)
+        self._collector = collector
+        self._plan = plan
+        self._at = at
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts, as the authority has opened them.
+
+        Raises:
+            ProtocolError: it has not.
+        """
+        (opened,) = self.hub.result()
+        return self._collector.layout.split(opened, self._collector.codec)
+
+    def heard(self) -> IntArray:
+        """int64[k]: every client of the attempt."""
+        return self._at.clients
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """As many words of every client's ciphertexts as it encrypted (``hosting.HostedSum``)."""
+        collector, layout, round_ = self._collector, self._collector.layout, self._at.round
+
+        def read(data: bytes) -> tuple[int, RingArray]:
+            sent = self._plan.read(data, round_=round_, awaits=Kind.UPLOAD, sender=Role.CLIENT)
+            return sent.sender.number, uploaded_words(data, layout.length, collector.codec)
+
+        for client, size, words in read_each(arrived, read):
+            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
+            sizes = np.array([size])
+            shown = seen.message(
+                round_=round_, step=Step.UPLOAD, codec=collector.codec, sizes=sizes
+            )
+            wire.show(shown, origins=seen.clients)
+        wire.show(aggregate_note(round_, aggregate))
+
+
+class _HostedCiphertexts(NoHelpers):
+    """What hosts of encrypted rounds have in common, whoever holds the key.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    whole = True
+
+    def __init__(self, collector: EncryptedSum) -> None:
+        self._collector = collector
+        self._encryptor: Encryptor | None = None
+
+    def _keys_for(self, holders: Iterable[Node]) -> SharedKeys:
+        """A new key: its public half for everybody, all of it for its holders."""
+        private = generate_key(self._collector.config.key_bits)
+        secret = dict.fromkeys(holders, private.to_bytes())
+        return SharedKeys(public=private.public.to_bytes(), private=secret)
+
+    def _under(self, key: PublicKey) -> Encryptor:
+        if self._encryptor is None or self._encryptor.key != key:
+            self._encryptor = Encryptor(key)  # its table of powers serves every round
+        return self._encryptor
+
+    def _words(self, at: Standing, client: int, block: RowBlock) -> RingArray:
+        """What a client uploads."""
+        own = Gathered(self._collector, at.round, np.array([client]))
+        own.accept(own.clients, block)
+        (part,) = own.words_of(own.clients, block, self._collector.layout)
+        words: RingArray = part.words[0]
+        return words
+
+    def _require_enough(self, at: Standing) -> None:
+        """Refuse what the server's word makes too few."""
+        least = self._collector.min_survivors
+        if len(at.clients) < least:
+            raise ProtocolError(
+                f"{len(at.clients)} clients are there, a sum needs at least {least}"
+            )
+
+
+class HostedEncryption(_HostedCiphertexts):
+    """Halves of rounds whose key an authority holds."""
+
+    uploads, opens = "UPLOADS", "RESULT"
+
+    def shared_keys(self) -> SharedKeys:
+        """The authority holds the private key."""
+        return self._keys_for([AUTHORITY])
+
+    def hub(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> HostedEncryptedSum:
+        """The server's side (``hosting.Hosting``)."""
+        return HostedEncryptedSum(self._collector, self._plan(at), identity, at)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Once:
+        """A client's half (``hosting.Hosting``)."""
+        plan = self._plan(at)
+        half = UploadingClient(plan, identity, self._under(plan.key), at.round)
+        half.load([self._words(at, identity.number, block)])
+        return Once(half, journal, at.serial, at.roster)
+
+    def helpers(self) -> dict[Node, Node]:
+        """The authority, on a host of its own."""
+        return {AUTHORITY: AUTHORITY}
+
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Once:
+        """The authority's half (``hosting.Hosting``).
+
+        Raises:
+            ProtocolError: its host has not the private key of the plan.
+        """
+        plan, private = self._plan(at), _private_key(identity, desk.secret)
+        half = Authority(plan, identity, private, last_round=at.round - 1)
+
+        def opened(answers: Sequence[Parcel]) -> bytes:
+            read = partial(plan.read, round_=at.round, awaits=Kind.RESULT, sender=Role.AUTHORITY)
+            words = b"".join(read(parcel.data).body for parcel in answers)
+            return sha256(_DOMAIN + b"sum|" + words).digest()[:8]
+
+        return Once(half, desk.journal, at.round, at.roster, same=opened)
+
+    def _plan(self, at: Standing) -> Plan:
+        self._require_enough(at)
+        collector, attempt = self._collector, at.series + _attempt(at)
+        return Plan(
+            holding=KeyHolding(holder="authority"),
+            key=_public_key(at),
+            roster=at.roster,
+            clients=tuple(at.clients.tolist()),
+            layouts=(collector.slots,),
+            minimum=collector.min_survivors,
+            federation=sha256(_DOMAIN + attempt).digest()[:16],
+        )
+
+
+class HostedTable:
+    """The server's side of one attempt that it reads nothing of (``hosting.Left``).
+
+    Args:
+        plan: of the attempt.
+        identity: the server's key.
+        at: the attempt.
+        table: what the round before has left; b"" in round 1.
+    """
+
+    def __init__(self, plan: Plan, identity: Identity, at: Standing, table: bytes) -> None:
+        self.hub = TableServer.going_on(plan, identity, at.round, table)
+        self._at = at
+
+    @property
+    def left(self) -> bytes:
+        """The table of the next round, as two clients encrypted it."""
+        return self.hub.held
+
+    def heard(self) -> IntArray:
+        """int64[k]: every client of the attempt."""
+        return self._at.clients
+
+    def aggregate(self) -> Aggregate:
+        """There is none here.
+
+        Raises:
+            ProtocolError: always.
+        """
+        raise ProtocolError("clients keep the sums from the server")
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """There is nothing to show (``unrecorded``)."""
+
+
+class HostedTables(_HostedCiphertexts):
+    """Halves of rounds whose key the clients hold (``hosting.StateHidden``)."""
+
+    uploads, opens = "UPLOADS", "UPDATES"
+    unrecorded = "the server's host cannot say what the public state was: clients keep it from it"
+
+    def __init__(self, collector: EncryptedSum) -> None:
+        super().__init__(collector)
+        self._holder: _KeyHolder | None = None
+
+    def shared_keys(self) -> SharedKeys:
+        """Every client holds the private key."""
+        return self._keys_for(Node(Role.CLIENT, n) for n in range(self._collector.n_clients))
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedTable:
+        """The server's side (``hosting.Hosting``).
+
+        Raises:
+            WireError: what it holds is no table of this key.
+        """
+        self._require_enough(at)
+        return HostedTable(self._plan(at, at.clients), identity, at, _held(at).table)
+
+    def require_key(self, keys: bytes, secret: bytes) -> None:
+        """Check a client's private key (``hosting.StateHidden``).
+
+        Raises:
+            ConfigError: it is not the private half of what all hosts hold.
+        """
+        try:
+            fits = PrivateKey.from_bytes(secret).public == PublicKey.from_bytes(keys)
+        except WireError as damage:
+            raise ConfigError("layer.key", f"({len(secret)} bytes)", str(damage)) from None
+        if not fits:
+            raise ConfigError("layer.key", "(a key)", "is of another public key than layer.pub")
+
+    def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
+        """The state of an attempt (``hosting.StateHidden``)."""
+        plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
+        if self._holder is None:
+            private = _private_key(identity, secret)
+            self._holder = _KeyHolder(private, Decryptor(private))
+        private, decryptor = self._holder
+        if private.public != plan.key:
+            raise ProtocolError(f"the private key of {identity.node} is of another public key")
+        table = _held(at).table
+        return TableReader(plan, private, decryptor).open(table, at.round) if table else None
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Once:
+        """A client's half, which has read the state (``hosting.Hosting``)."""
+        if self._holder is None:
+            raise ProtocolError(f"{identity.node} has not read the public state")
+        self._require_enough(at)
+        plan, collector = self._plan(at, at.clients), self._collector
+        step = collector.require_step(at.round)
+
+        def after(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
+            (opened,) = sums
+            return step.after(table, collector.layout.split(opened, collector.codec))
+
+        private, decryptor = self._holder
+        encryptor = self._under(plan.key)
+        half = TableClient(
+            plan, identity, private, encryptor, after, at.round, decryptor, alone=True
+        )
+        words = self._words(at, identity.number, block)
+        half.take_table(step.words)
+        half.load(lambda _: [words])
+        return Once(half, journal, at.serial, at.roster)
+
+    def _plan(self, at: Standing, clients: IntArray) -> Plan:
+        """What hosts agree on: tables are of the federation, all else of one attempt."""
+        collector = self._collector
+        return Plan(
+            holding=KeyHolding(holder="clients"),
+            key=_public_key(at),
+            roster=at.roster,
+            clients=tuple(clients.tolist()),
+            layouts=(collector.slots,),
+            table=table_layout(_held(at).words),
+            minimum=collector.min_survivors,
+            federation=sha256(_DOMAIN + b"tables|" + at.series).digest()[:16],
+            attempt=_attempt(at),
+        )
+
+
+class _KeyHolder(NamedTuple):
+    private: PrivateKey
+    decryptor: Decryptor
+
+
+def _attempt(at: Standing) -> bytes:
+    return at.serial.to_bytes(8, "little") + at.state
+
+
+def _held(at: Standing) -> Held:
+    """What there is of the state.
+
+    Raises:
+        ProtocolError: nothing, as where it is sent in clear.
+    """
+    if at.held is None:
+        raise ProtocolError(f"round {at.round}: there is no encrypted state")
+    return at.held
+
+
+def _public_key(at: Standing) -> PublicKey:
+    try:
+        return PublicKey.from_bytes(at.keys)
+    except WireError as damage:
+        raise ProtocolError(f"there is no public key to encrypt with: {damage}") from None
+
+
+def _private_key(identity: Identity, secret: bytes) -> PrivateKey:
+    try:
+        return PrivateKey.from_bytes(secret)
+    except WireError as damage:
+        raise ProtocolError(f"{identity.node} has no private key: {damage}") from None

@@ -1,0 +1,91 @@
+"""What travels in a round, and how large it is: known before anything is encrypted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
+from secure_fedrec.protection.paillier.messages.tables import DIGEST_BYTES, updaters
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
+from secure_fedrec.protection.paillier.scheme.vectors import vector_bytes
+from secure_fedrec.protection.paillier.scheme.words import words_bytes
+from secure_fedrec.protection.session import Node as Party
+from secure_fedrec.protection.session import Role
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
+
+_SERVER = Party(Role.SERVER)
+_AUTHORITY = Party(Role.AUTHORITY)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message of a round.
+
+    Args:
+        kind: what it is for.
+        sender: who sent it.
+        receiver: who received it.
+        size: bytes, signature included.
+    """
+
+    kind: Kind
+    sender: Party
+    receiver: Party
+    size: int
+
+
+def authority_messages(
+    clients: Sequence[int], *, layouts: Sequence[SlotLayout], key_bits: int
+) -> list[Sent]:
+    """The messages of a round without masks whose key an authority holds."""
+    vectors = upload_bytes(layouts, key_bits)
+    words = words_bytes(layouts)
+    return [
+        *(Sent(Kind.UPLOAD, Party(Role.CLIENT, number), _SERVER, vectors) for number in clients),
+        Sent(Kind.SUMS, _SERVER, _AUTHORITY, vectors),
+        Sent(Kind.RESULT, _AUTHORITY, _SERVER, ENVELOPE_BYTES + words),
+    ]
+
+
+def first_table_messages(clients: Sequence[int], *, table: SlotLayout, key_bits: int) -> list[Sent]:
+    """The messages of round 0, in which two clients encrypt the first table."""
+    size = table_bytes(table, key_bits)
+    return [
+        Sent(Kind.UPDATE, Party(Role.CLIENT, number), _SERVER, size)
+        for number in updaters(clients, 0)
+    ]
+
+
+def table_messages(
+    clients: Sequence[int],
+    *,
+    round_: int,
+    layouts: Sequence[SlotLayout],
+    table: SlotLayout,
+    key_bits: int,
+) -> list[Sent]:
+    """The messages of a round on an encrypted table."""
+    vectors, size = upload_bytes(layouts, key_bits), table_bytes(table, key_bits)
+    sent = []
+    for number in clients:
+        client = Party(Role.CLIENT, number)
+        sent += [
+            Sent(Kind.TABLE, _SERVER, client, size),
+            Sent(Kind.UPLOAD, client, _SERVER, vectors),
+        ]
+    for number in updaters(clients, round_):
+        client = Party(Role.CLIENT, number)
+        sent += [
+            Sent(Kind.SUMS, _SERVER, client, vectors),
+            Sent(Kind.UPDATE, client, _SERVER, size),
+        ]
+    return sent
+
+
+def table_bytes(table: SlotLayout, key_bits: int) -> int:
+    """Size of an encrypted table with its digest, on its way to the server or from it."""
+    return ENVELOPE_BYTES + DIGEST_BYTES + vector_bytes(table, key_bits)
+
+
+def upload_bytes(layouts: Sequence[SlotLayout], key_bits: int) -> int:
+    """Size of encrypted vectors, of one client or their sums."""
+    return ENVELOPE_BYTES + sum(vector_bytes(layout, key_bits) for layout in layouts)

@@ -1,0 +1,1 @@
+"""Halves of the server: ``uploading`` where an authority opens sums, ``table`` where the clients do."""

@@ -1,0 +1,43 @@
+"""Rounds without protection whose clients are elsewhere (``protection.hosting``).
+
+Every client sends its rows under its name and signature. Body of the one message, little-endian:
+u32 rows | rows x i32, ascending | the words, packed to the ring's bits, row by row.
+"""
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.protection.base.hosting import NoHelpers, Standing
+from secure_fedrec.protection.base.table import ServerSum, TableCollector
+from secure_fedrec.protection.plain.client import PlainClient
+from secure_fedrec.protection.plain.server import PlainServer
+from secure_fedrec.protection.session import (
+    Identity,
+)
+from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.uploads import RowBlock
+
+
+class HostedPlain(NoHelpers):
+    """Halves of rounds without protection.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    def __init__(self, collector: TableCollector) -> None:
+        self._collector = collector
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> PlainServer:
+        """The server's side (``hosting.Hosting``)."""
+        total = ServerSum(self._collector, at.round, at.clients)
+        return PlainServer(self._collector, at, total)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> PlainClient:
+        """A client's half (``hosting.Hosting``)."""
+        return PlainClient(self._collector, at, identity, block)

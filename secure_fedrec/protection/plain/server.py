@@ -1,0 +1,103 @@
+"""The server of a plain round on hosts."""
+
+from collections.abc import Iterable, Sequence
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.hosting import Standing, joined_clients, read_each
+from secure_fedrec.protection.base.table import ServerSum, TableCollector
+from secure_fedrec.protection.plain.messages import PlainKind, context_of, decode_upload
+from secure_fedrec.protection.session import (
+    SERVER,
+    Node,
+    Parcel,
+    Role,
+    from_server,
+    refusals_of,
+)
+from secure_fedrec.protection.session.envelope import Family, open_envelope
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Wire
+
+
+class PlainServer:
+    """The server of one attempt: adds up the rows of those who are heard.
+
+    Args:
+        collector: sizes and ring.
+        at: the attempt.
+        total: where rows are added.
+    """
+
+    node = SERVER
+
+    def __init__(self, collector: TableCollector, at: Standing, total: ServerSum) -> None:
+        self._collector = collector
+        self._at = at
+        self._total = total
+        self._heard: list[int] = []
+        self.stage = "CREATED"
+        self.finished = False
+
+    @property
+    def hub(self) -> "PlainServer":
+        """Itself."""
+        return self
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """Ask everybody; add up what came (``Party.step``).
+
+        Raises:
+            ProtocolError: nobody was heard, or the round is over.
+        """
+        if self.finished:
+            raise ProtocolError("the round is over")
+        if self.stage == "CREATED":
+            self.stage = PlainKind.UPLOAD.name
+            clients = self._at.clients.tolist()
+            return from_server((Node(Role.CLIENT, n) for n in clients), "INVITE", b"")
+        why = refusals_of(inbox, self._receive)
+        if not self._heard:
+            raise ProtocolError(f"no client was heard{why}")
+        self.stage, self.finished = "DONE", True
+        return []
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts."""
+        return self._total.aggregate()
+
+    def heard(self) -> IntArray:
+        """int64[k]: whose rows are in it."""
+        return joined_clients(self._heard)
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Every row, under its client's name (``hosting.HostedSum``)."""
+        for client, size, block in read_each(arrived, self._read):
+            self._total.show(wire, client, block, size)
+        self._total.show_sum(wire, aggregate)
+
+    def _receive(self, data: bytes) -> None:
+        number, block = self._read(data)
+        if number in self._heard:
+            raise ProtocolError(f"client {number} is not awaited")
+        self._total.add(block)
+        self._heard.append(number)
+
+    def _read(self, data: bytes) -> tuple[int, RowBlock]:
+        """Client and rows of an upload.
+
+        Raises:
+            ProtocolError, WireError: it is none, or of nobody who was invited.
+        """
+        found = open_envelope(
+            data,
+            family=Family.PLAIN,
+            kinds=PlainKind,
+            roster=self._at.roster,
+            round_=self._at.serial,
+            context=context_of(self._at),
+        )
+        number = found.sender.number
+        if found.sender.role is not Role.CLIENT or number not in self._at.clients:
+            raise ProtocolError(f"{found.sender} is not awaited")
+        return number, decode_upload(self._collector, found.body)

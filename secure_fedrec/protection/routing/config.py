@@ -1,0 +1,55 @@
+"""Settings of the layer "routing"."""
+
+from typing import Annotated
+
+from secure_fedrec.errors import renamed_keys
+from secure_fedrec.protection.base.executions import Execution
+from secure_fedrec.protection.routing import (
+    LEAST_SENDERS,
+    RoutingConfig,
+)
+from secure_fedrec.protection.routing.directory import Mixes
+from secure_fedrec.protection.routing.sealing import KemName
+from secure_fedrec.settings import Settings, Unit
+
+
+class RoutingLayerConfig(Settings, section="protection"):
+    """Settings of the layer.
+
+    Args:
+        layers: mixes a cell passes.
+        cell_bytes: size of a cell; large enough for a row, 2^24 at most.
+        kem: key encapsulation, "x25519" or "mlkem768-x25519".
+        execution: "simulated", or "real": seal, mix and open over the wire.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    layers: Mixes = 3
+    cell_bytes: Annotated[int, Unit("bytes")] = 65536
+    kem: KemName = "x25519"
+    execution: Execution = "simulated"
+
+    def _agree(self) -> None:
+        with renamed_keys({"routing": "protection"}):
+            _ = self.routing
+
+    @property
+    def routing(self) -> RoutingConfig:
+        """Sizes of the mix network."""
+        return RoutingConfig(
+            layers=self.layers,
+            cell_bytes=self.cell_bytes,
+            kem=self.kem,
+            min_batch=self._min_batch,
+        )
+
+    @property
+    def _min_batch(self) -> int:
+        """Cells of the smallest batch.
+
+        The numbers of cells differ and have no public bound, so they cannot stand for senders:
+        ``RoutedDenoisers.open`` counts those, and a round is one batch.
+        """
+        return LEAST_SENDERS

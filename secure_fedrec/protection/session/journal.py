@@ -1,0 +1,342 @@
+"""What a client must not forget: which rounds it has begun, and what it has revealed.
+
+Two different answers to one round could open a client's mask, so a client that crashed and came
+back must not answer again from fresh keys. Two answers over one public state could show a vector as
+a difference, so what was revealed for a state, purpose and layout is revealed once, in whatever
+round (``public_state``); before anything was, a failed round may be tried again. The journal is
+written, and on disk, before the message that it records is handed out. It holds no secret in clear:
+a reveal is stored as the encrypted message that was sent.
+
+Rounds are numbered by the first 8 bytes of their identity, and a journal begins each number at most
+once, in ascending order, none more than 2^20 beyond the last one begun or the floor that the
+operator signed in the roster: one SETUP cannot use up the numbers that are left. A round that was
+begun but not revealed when the process died is lost to this client: the keys were never stored.
+
+Two rounds may be open at once: one whose keys are agreed on (``ready``), and before it one whose
+vector was sent (``sent``), which may still be revealed in. ``begin`` gives up the first, ``upload``
+the second: so at most one vector of a client waits to be opened, and keys of a round that a later
+one was begun over serve nothing.
+
+A journal's *generation* is the number of rounds that it has begun. It goes out with ADVERTISE,
+signed, and peers keep the highest that each signing key has shown. An old copy that was restored
+has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
+name its owner and leave the round. A journal belongs to the client that first begins a round in it,
+so files that were mixed up are refused. What goes unnoticed is a copy that was taken after the last
+ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state; and an
+old copy that an active server wears in, with set-ups that it passes on to nobody, until it has
+begun as many rounds again. So an old copy is not to be put back at all.
+"""
+
+import fcntl
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.errors import CheckpointError, ProtocolError
+from secure_fedrec.protection.session.journal_entries import NO_ROUND, SUM_BYTES, Entries, number_of
+from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
+
+MOST_ROUNDS_AHEAD: Final = 2**20
+"""How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
+
+
+class MemoryJournal:
+    """Where a client records what it commits to.
+
+    This one dies with the process: for simulations and tests. Another one overrides ``_save``.
+    """
+
+    def __init__(self) -> None:
+        self._held = Entries()
+
+    def begin(
+        self,
+        round_id: bytes,
+        *,
+        roster_version: int,
+        epoch: int,
+        round_floor: int = 0,
+        sum_hash: bytes = b"",
+        owner: int = SERVER,
+    ) -> int:
+        """Record that keys of a round are about to be advertised.
+
+        Args:
+            round_id: 16 bytes.
+            roster_version: version of the roster.
+            epoch: epoch of the beacon, 0 for a round without one.
+            round_floor: round number that the roster's operator signed.
+            sum_hash: what would be revealed for (``public_state.sum_hash``), so that a round which
+                must fail is not begun; empty without a state, or where it is not known yet.
+            owner: number of the client whose journal it is.
+
+        Returns:
+            The journal's generation: rounds that it has begun, this one included.
+
+        Raises:
+            ProtocolError: the round's number, or the epoch, is not beyond the last; the number is
+                too far beyond it; the roster is older than the last; something was revealed for
+                the same state, purpose and layout; or it is another client's journal. Nothing was
+                stored.
+        """
+        held = self._held
+        if held.owner not in (SERVER, owner):
+            raise ProtocolError(f"this is the journal of client {held.owner}")
+        _require_next(number_of(round_id), held.last, round_floor)
+        if roster_version < held.roster_version:
+            raise ProtocolError(
+                f"roster {roster_version} is older than roster {held.roster_version}"
+            )
+        if epoch and epoch <= held.epoch:
+            raise ProtocolError(f"epoch {epoch} allows no second attempt")
+        self._require_unrevealed(sum_hash)
+        begun = replace(
+            held,
+            owner=owner,
+            roster_version=roster_version,
+            epoch=epoch or held.epoch,
+            generation=held.generation + 1,
+            ready=round_id,
+            ready_ticket=b"",
+        )
+        self._save(begun)
+        return begun.generation
+
+    def begun_last(self, round_id: bytes) -> bool:
+        """Whether a round, by its whole identity, is the last one begun."""
+        return self._held.ready == round_id != NO_ROUND
+
+    def see(self, round_id: bytes, peers: Mapping[int, tuple[bytes, int]]) -> None:
+        """Record the generations that peers have advertised.
+
+        Args:
+            round_id: 16 bytes.
+            peers: signing key and generation by client number.
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or was uploaded in, or a generation
+                is not beyond the last of its key, which names the client. Nothing was stored.
+        """
+        held = self._held
+        if round_id != held.ready:
+            raise ProtocolError("KEYS: a later round was begun")
+        old = [n for n, (key, shown) in peers.items() if shown <= held.peers.get(key, 0)]
+        if old:
+            raise ProtocolError(
+                f"KEYS: an old journal: clients {old[:5]} have shown a later generation of their "
+                "journals than the one they advertise"
+            )
+        self._save(replace(held, peers={**held.peers, **dict(peers.values())}))
+
+    def upload(self, round_id: bytes, sum_hash: bytes = b"") -> None:
+        """Record that the vector of a round is about to be sent; rounds before it are over.
+
+        Args:
+            round_id: 16 bytes.
+            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or was uploaded in; or something was
+                revealed for the same state, purpose and layout. Nothing was stored.
+        """
+        held = self._held
+        if round_id != held.ready or round_id == NO_ROUND:
+            raise ProtocolError("a vector is sent once, in the last round begun")
+        self._require_unrevealed(sum_hash)
+        self._save(
+            replace(
+                held,
+                ready=NO_ROUND,
+                sent=round_id,
+                sum_id=sum_hash[:SUM_BYTES],
+                message=b"",
+                ready_ticket=b"",
+                sent_ticket=b"",
+            )
+        )
+
+    def reveal(self, round_id: bytes, message: bytes) -> None:
+        """Record a REVEAL message that is about to be sent.
+
+        Raises:
+            ProtocolError: the round is not the last one that a vector was sent in, or something was
+                revealed in it.
+        """
+        held = self._held
+        if round_id != held.sent:
+            raise ProtocolError("a reveal must belong to the last round that a vector was sent in")
+        if held.message:
+            raise ProtocolError("a round is revealed once")
+        sums = held.revealed | {held.sum_id} if held.sum_id else held.revealed
+        self._save(replace(held, message=message, revealed=sums, sent_ticket=b""))
+
+    def revealed(self, round_id: bytes) -> bytes | None:
+        """The REVEAL message of a round, if it was the last one uploaded in, and revealed."""
+        return self._held.message or None if round_id == self._held.sent else None
+
+    def park(self, round_id: bytes, ticket: bytes) -> None:
+        """Record the only saved state that the round may be gone on with, by its hash (``saved``).
+
+        Raises:
+            ProtocolError: the round is over for this client, or something was revealed in it.
+        """
+        place = self._held.open(round_id)
+        if not place:
+            raise ProtocolError("a state is saved in a round in progress, and before its reveal")
+        self._save(self._with(place, ticket))
+
+    def parked(self, round_id: bytes) -> bool:
+        """Whether a saved state may be gone on with, so that no half in memory may."""
+        place = self._held.open(round_id)
+        return place != "" and getattr(self._held, place) != b""
+
+    def require_ticket(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
+        """Check that a state may be gone on with; nothing is stored.
+
+        Raises:
+            ProtocolError: it is another client's journal, or it holds no ticket for this state.
+        """
+        held = self._held
+        if held.owner != owner:
+            raise ProtocolError(f"this is the journal of client {held.owner}, as is the state")
+        place = held.open(round_id)
+        if not place or not compare_digest(ticket, getattr(held, place)):
+            raise ProtocolError("a saved state serves once: this one is a copy, or an old one")
+
+    def redeem(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
+        """Strike a state's ticket, before anything of it is used; as ``require_ticket``."""
+        self.require_ticket(round_id, ticket, owner=owner)
+        self._save(self._with(self._held.open(round_id), b""))
+
+    def _require_unrevealed(self, sum_hash: bytes) -> None:
+        if sum_hash[:SUM_BYTES] in self._held.revealed:
+            raise ProtocolError(
+                "this client has revealed for this public state, purpose and layout already; the "
+                "model must move on before it does again"
+            )
+
+    def _with(self, place: str, ticket: bytes) -> Entries:
+        return replace(
+            self._held,
+            ready_ticket=ticket if place == "ready_ticket" else self._held.ready_ticket,
+            sent_ticket=ticket if place == "sent_ticket" else self._held.sent_ticket,
+        )
+
+    def _save(self, entries: Entries) -> None:
+        self._held = entries
+
+
+Journal: TypeAlias = MemoryJournal
+"""Any journal: the rules are the same wherever it is kept."""
+
+
+class FileJournal(MemoryJournal):
+    """A journal in a file, on disk before ``begin``, ``see``, ``upload`` or ``reveal`` return.
+
+    The file is replaced as a whole, so a crash leaves the old state or the new one. A lock beside
+    it keeps a second process out; ``close`` releases it, and nothing is written without it, nor by
+    a fork of the process that took it. Links are followed first: one file has one lock, under
+    whatever name. It grows by 16 bytes for every state that something was revealed for, and by 40
+    for every peer.
+
+    Layout: that of ``entries``, and SHA-256 over it.
+
+    Args:
+        path: the file; made, for its owner only, by the first ``begin``.
+
+    Raises:
+        CheckpointError: the file is damaged or cannot be read, or another process holds it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__()
+        self._path = Path(path).resolve()
+        self._process = os.getpid()
+        self._lock: int | None = None
+        try:
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._path.exists():
+                self._held = self._load(self._path.read_bytes())
+        except BlockingIOError:
+            self.close()
+            raise CheckpointError(f"{self._path}: another process holds this journal") from None
+        except OSError as error:
+            self.close()
+            raise CheckpointError(f"{self._path}: {error.strerror}") from error
+        except CheckpointError:
+            self.close()
+            raise
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a round was begun and not revealed in: after a restart it is lost."""
+        held = self._held
+        return held.generation > 0 and (held.ready != NO_ROUND or not held.message)
+
+    def close(self) -> None:
+        """Release the lock; a second time does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _load(self, data: bytes) -> Entries:
+        body, digest = data[:-32], data[-32:]
+        if not compare_digest(sha256(body).digest(), digest):
+            raise CheckpointError(f"{self._path}: the journal is damaged")
+        entries = Entries.decode(body)
+        if entries is None:
+            raise CheckpointError(f"{self._path}: not a journal of this version")
+        return entries
+
+    @property
+    def _lock_path(self) -> Path:
+        return self._path.with_name(self._path.name + ".lock")
+
+    def _require_lock(self) -> None:
+        """Check that nobody else can have gone on from the file, with rounds not known here."""
+        if self._lock is None:
+            raise CheckpointError(f"{self._path}: this journal was closed")
+        if self._process != os.getpid():
+            raise CheckpointError(f"{self._path}: another process opened this journal")
+        try:
+            held = os.path.samestat(os.fstat(self._lock), self._lock_path.stat())
+        except OSError:
+            held = False
+        if not held:
+            raise CheckpointError(f"{self._path}: its lock was taken away")
+
+    def _save(self, entries: Entries) -> None:
+        self._require_lock()
+        try:
+            self._write(entries)
+        except OSError as error:
+            problem = error.strerror or error
+            raise CheckpointError(f"{self._path}: {problem}; nothing is sent") from error
+        super()._save(entries)
+
+    def _write(self, entries: Entries) -> None:
+        body = entries.encode()
+        replace_file(self._path, body + sha256(body).digest(), private=True, durable=True)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _require_next(number: int, last: int, floor: int) -> None:
+    if number <= last:
+        raise ProtocolError(f"round {number} is not beyond round {last}, the last one begun")
+    reached = max(last, floor)
+    if number > reached + MOST_ROUNDS_AHEAD:
+        raise ProtocolError(
+            f"round {number} is more than {MOST_ROUNDS_AHEAD} beyond round {reached}, the last one "
+            "begun or the floor that the roster's operator signed; a roster with a later floor "
+            "would let it pass"
+        )

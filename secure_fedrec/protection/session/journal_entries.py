@@ -1,0 +1,119 @@
+"""All that a client's journal holds, and its bytes (``journal.FileJournal`` adds a hash).
+
+Layout, version 4: "SFMJ" | u8 version | u32 owner | u32 roster version | u64 epoch | u64 generation
+| 16 id of the round that is ready | 16 of the one sent | 16 its sum, zeros for none | u32 size of
+the message | u32 sums | u32 peers | 2 x 32 ticket of a saved state, of either round; zeros for none
+| message | sums x 16 | peers x (32 key | u64 generation). Numbers are little-endian.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
+
+_MAGIC = b"SFMJ\x04"
+_STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s")
+SUM_BYTES: Final = 16
+_PEER = struct.Struct("<32sQ")
+NO_ROUND: Final = bytes(16)
+"""In the place of a round's identity: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """All that a journal holds.
+
+    Args:
+        owner: number of the client whose journal it is; ``SERVER`` before the first round.
+        roster_version, epoch: of the last round begun.
+        generation: rounds begun.
+        ready: the round that was begun and not uploaded in; zeros for none.
+        sent: the last round that was uploaded in; zeros for none.
+        sum_id: first bytes of that round's sum hash; empty without a state. Another sum with the
+            same ones would be refused for nothing, none is let through.
+        message: its REVEAL, empty as long as there is none.
+        revealed: ``sum_id`` of every sum that something was revealed for.
+        peers: highest generation by signing key.
+        ready_ticket, sent_ticket: of the state of either round that was saved; empty for none.
+    """
+
+    owner: int = SERVER
+    roster_version: int = 0
+    epoch: int = 0
+    generation: int = 0
+    ready: bytes = NO_ROUND
+    sent: bytes = NO_ROUND
+    sum_id: bytes = b""
+    message: bytes = b""
+    revealed: frozenset[bytes] = frozenset()
+    peers: Mapping[bytes, int] = field(default_factory=dict)
+    ready_ticket: bytes = b""
+    sent_ticket: bytes = b""
+
+    @property
+    def last(self) -> int:
+        """Number of the last round begun; 0 before the first."""
+        return max(number_of(self.ready), number_of(self.sent))
+
+    def open(self, round_id: bytes) -> str:
+        """Field of the ticket of a round in progress; empty if the round is none."""
+        if round_id == NO_ROUND:
+            return ""
+        if round_id == self.ready:
+            return "ready_ticket"
+        return "sent_ticket" if round_id == self.sent and not self.message else ""
+
+    def encode(self) -> bytes:
+        """The layout of the module's description."""
+        state = _STATE.pack(
+            _MAGIC,
+            self.owner,
+            self.roster_version,
+            self.epoch,
+            self.generation,
+            self.ready,
+            self.sent,
+            self.sum_id,
+            len(self.message),
+            len(self.revealed),
+            len(self.peers),
+            self.ready_ticket,
+            self.sent_ticket,
+        )
+        peers = [_PEER.pack(key, generation) for key, generation in self.peers.items()]
+        return b"".join((state, self.message, *sorted(self.revealed), *peers))
+
+    @classmethod
+    def decode(cls, body: bytes) -> "Entries | None":
+        """Inverse of ``encode``; None if this is no journal of this version."""
+        if len(body) < _STATE.size:
+            return None
+        magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
+        ready, sent, sum_id, *counts = rest
+        size, sums, peers, *tickets = counts
+        ready_ticket, sent_ticket = (each if any(each) else b"" for each in tickets)
+        start = _STATE.size + size
+        end = start + sums * SUM_BYTES
+        if magic != _MAGIC or len(body) != end + peers * _PEER.size:
+            return None
+        return cls(
+            owner=owner,
+            roster_version=version,
+            epoch=epoch,
+            generation=generation,
+            ready=ready,
+            sent=sent,
+            sum_id=sum_id if any(sum_id) else b"",
+            message=body[_STATE.size : start],
+            revealed=frozenset(body[at : at + SUM_BYTES] for at in range(start, end, SUM_BYTES)),
+            peers=dict(_PEER.iter_unpack(body[end:])),
+            ready_ticket=ready_ticket,
+            sent_ticket=sent_ticket,
+        )
+
+
+def number_of(round_id: bytes) -> int:
+    """The number of a round: the first 8 bytes of its identity."""
+    return int.from_bytes(round_id[:8], "little")
