@@ -21,7 +21,6 @@ from secure_fedrec.protection.masking import (
     ServerState,
     run_round,
 )
-from secure_fedrec.protection.masking.client import secrets as pairs
 from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets
 from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
@@ -30,6 +29,7 @@ from secure_fedrec.protection.masking.envelope import (
     seal,
     seal_for_server,
 )
+from secure_fedrec.protection.masking.messages import pair_seal as pairs
 from secure_fedrec.protection.masking.messages.hybrid import KemKey, pair_secret, seal_to
 from secure_fedrec.protection.masking.messages.keys import fresh_key
 from secure_fedrec.protection.session import Parcel

@@ -32,12 +32,12 @@ from secure_fedrec.protection.masking import (
     state_hash,
 )
 from secure_fedrec.protection.masking.client import steps as rules
-from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets, seal_info
+from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets
 from secure_fedrec.protection.masking.envelope import Envelope
 from secure_fedrec.protection.masking.messages import hybrid
 from secure_fedrec.protection.masking.messages.key_messages import Boxes, Keys, ShareRecord, Shares
 from secure_fedrec.protection.masking.messages.keys import exchange, pair_key, self_key
-from secure_fedrec.protection.masking.messages.pair_seal import pair_hash
+from secure_fedrec.protection.masking.messages.pair_seal import pair_hash, seal_info
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 

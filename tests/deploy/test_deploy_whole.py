@@ -13,12 +13,11 @@ from audits.deploy.homes import Layout, open_coordinator, open_lone
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier import Encryptor
 from secure_fedrec.protection.paillier import hosted as encrypted_hosted
-from secure_fedrec.protection.paillier.helper import AUTHORITY
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.scheme import keys
 from secure_fedrec.protection.paillier.scheme.vectors import RunningSum, encrypt_vector
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
-from secure_fedrec.protection.session import Identity
+from secure_fedrec.protection.session import AUTHORITY, Identity
 from tests.deploy.memory import LONE, Deployment
 from tests.deploy.test_deploy_rounds import settings
 

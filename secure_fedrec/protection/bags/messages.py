@@ -1,5 +1,7 @@
-"""The message of a client's vectors: "SFBG", then an envelope (``session.envelope``, family ``BAGS``)
-whose body is, for every bag in order, u32 vectors | their words, packed to the ring's bits.
+"""The message of a client's vectors, under its name and signature.
+
+"SFBG", then an envelope (``session.envelope``, family ``BAGS``) whose body is, for every bag in order,
+u32 vectors | their words, packed to the ring's bits; little-endian.
 """
 
 from enum import IntEnum
@@ -20,14 +22,23 @@ _DOMAIN = b"secure-fedrec|v1|bags|"
 
 
 class BagKind(IntEnum):
+    """Kinds of messages."""
+
     VECTORS = 1
 
 
 def context_of(at: Standing) -> bytes:
+    """What all messages of an attempt are bound to."""
     return sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
 
 
 def encode_vectors(channel: LayeredBags, name: str, given: SetBlock) -> bytes:
+    """What one client gives to a bag.
+
+    Raises:
+        WireError: its vectors have no values.
+        EncodingError: a value cannot be encoded.
+    """
     words = channel.protect(name, given).values
     if words is None:
         raise WireError(f"bag {name!r}: vectors without values")

@@ -12,6 +12,7 @@ Claims = Mapping[tuple[str, ...], Claim]
 
 
 def by_name(*layers: Layer) -> Mapping[str, Layer]:
+    """Records by the name of the layer."""
     return MappingProxyType({layer.name: layer for layer in layers})
 
 

@@ -211,10 +211,16 @@ class RealSum:
         session.wire.show(shown, origins=seen.clients)
 
 
-NO_CLOAK = ("cloak",)  # every row is hidden: there is no rated set left to cover
+NO_CLOAK = ("cloak",)
+"""What hidden sums exclude: with every row hidden, there is no rated set left to cover."""
 
 
 def require_reachable(settings: Any, cohort: int) -> None:
+    """Refuse sums that no round reaches.
+
+    Raises:
+        ConfigError: a round has fewer clients than the smallest sum.
+    """
     if settings.min_survivors > cohort:
         raise ConfigError(
             "protection.min_survivors",

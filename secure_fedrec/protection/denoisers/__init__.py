@@ -1,6 +1,6 @@
 """FedRec++'s denoising clients: virtual rows are collected, summed and taken out again.
 
 Reading order: ``config`` (who denoises for whom), ``messages`` (what the parties of a round say),
-``client``, ``helper`` (a denoiser), ``server`` (the halves), ``group_sums`` and ``embedded`` (a round
-for the engine), ``embedded_mixes`` (the same behind mixes), ``hosted``, ``layer``.
+``client``, ``helper`` (a denoiser), ``server`` (the halves), ``group_sums`` and ``embedded`` (a
+round for the engine), ``embedded_mixes`` (the same behind mixes), ``hosted``, ``layer``.
 """

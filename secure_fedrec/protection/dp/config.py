@@ -5,11 +5,8 @@ from types import MappingProxyType
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError, renamed_keys
-from secure_fedrec.protection.dp import (
-    BoundedEncoding,
-    Contribution,
-    Part,
-)
+from secure_fedrec.protection.dp.clipping import Contribution, Part
+from secure_fedrec.protection.dp.encoding import BoundedEncoding
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.settings import Bits, Count, Natural, Positive, Settings, Within
 

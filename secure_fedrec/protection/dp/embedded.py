@@ -19,14 +19,9 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, renamed_keys
 from secure_fedrec.protection.base.dense import HIDDEN, DenseWords
+from secure_fedrec.protection.base.events import explained
 from secure_fedrec.protection.base.parts import Released, Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
-from secure_fedrec.protection.dp import (
-    SkellamClient,
-    SkellamConfig,
-    SkellamServer,
-    explained,
-)
 from secure_fedrec.protection.dp.config import (
     DP_KEYS,
     ClipConfig,
@@ -34,6 +29,7 @@ from secure_fedrec.protection.dp.config import (
     corrupt_clients,
     encoding_of,
 )
+from secure_fedrec.protection.dp.skellam import SkellamClient, SkellamConfig, SkellamServer
 from secure_fedrec.protection.masking.embedded import MaskedSession, MaskedSum
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.streams import Streams

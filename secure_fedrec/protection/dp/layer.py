@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from secure_fedrec.protection.base.record import Budget, Claim, Layer, Place, Sizes, Stand
-from secure_fedrec.protection.dp import skellam_events
 from secure_fedrec.protection.dp.config import DP_KEYS, ClipConfig, SkellamLayerConfig, encoding_of
 from secure_fedrec.protection.dp.embedded import NOISED, NoisedSum
 from secure_fedrec.protection.dp.hosted import HostedNoise
+from secure_fedrec.protection.dp.skellam import skellam_events
 from secure_fedrec.traits import AS_BEFORE
 
 _EPSILON = 8.0

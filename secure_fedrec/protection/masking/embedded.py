@@ -27,17 +27,14 @@ from secure_fedrec.protection.base.hidden_sum import HiddenAddition, HiddenSessi
 from secure_fedrec.protection.base.parts import Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
 from secure_fedrec.protection.mask_expander import MaskExpander
-from secure_fedrec.protection.masking import (
-    Expected,
-    MaskingConfig,
-    TailFloor,
-    state_hash,
-)
+from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.floored_rounds import FloorRounds
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.masking.messages.metered import count_beside, upload_bytes
 from secure_fedrec.protection.masking.rounds_old import MaskedRounds
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.masking.tail_floor import TailFloor
+from secure_fedrec.protection.session.public_state import NO_STATE, state_hash
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Traffic, Wire

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.protection.base.dense import DenseWords
-from secure_fedrec.protection.masking import (
-    Expected,
-    MaskingConfig,
-    SecondRound,
-    SumLayout,
-    TailFloor,
-)
+from secure_fedrec.protection.masking.config.layouts import SumLayout
+from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.rounds_old import MaskedRounds
+from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step
 

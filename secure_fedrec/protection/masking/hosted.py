@@ -9,18 +9,16 @@ from secure_fedrec.core.packing import unpack
 from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash
 from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
-from secure_fedrec.protection.masking import (
-    LATER_STATE,
-    EncodedVector,
-    Expected,
-    MaskingClient,
-    MaskingConfig,
-    MaskingServer,
-)
+from secure_fedrec.protection.masking.client.half import MaskingClient
+from secure_fedrec.protection.masking.config.layouts import EncodedVector
+from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Envelope, Kind
+from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.public_state import LATER_STATE
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 

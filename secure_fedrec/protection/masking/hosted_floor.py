@@ -17,17 +17,14 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
-from secure_fedrec.protection.masking import (
-    Expected,
-    MaskingClient,
-    MaskingConfig,
-    MaskingServer,
-    SecondRound,
-    SumLayout,
-    TailFloor,
-)
+from secure_fedrec.protection.masking.client.half import MaskingClient
+from secure_fedrec.protection.masking.config.layouts import SumLayout
+from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Envelope, Kind, round_number
+from secure_fedrec.protection.masking.server.half import MaskingServer
+from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, from_server
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.nodes import named

@@ -4,7 +4,8 @@ from typing import Protocol, runtime_checkable
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.protection.base.hosting import HostedSum, Standing
-from secure_fedrec.protection.masking import MaskingClient, MaskingServer
+from secure_fedrec.protection.masking.client.half import MaskingClient
+from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import RowBlock

@@ -8,7 +8,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.dense import HIDDEN
 from secure_fedrec.protection.base.hidden_sum import NO_CLOAK, require_reachable
 from secure_fedrec.protection.base.record import Claim, Layer, Option, Place, Sizes, Stand
-from secure_fedrec.protection.masking import COMPLETE_UP_TO
+from secure_fedrec.protection.masking.config.parameters import COMPLETE_UP_TO
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.hosted import HostedMasks
 from secure_fedrec.protection.masking.hosted_floor import HostedFloor

@@ -5,13 +5,11 @@ from typing import Annotated
 
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base.executions import Execution, Survivors
-from secure_fedrec.protection.masking import (
-    SitePolicy,
-    TailFloor,
-)
 from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.protection.masking.config.hypergeometric import least_within
 from secure_fedrec.protection.masking.config.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.config.policy import SitePolicy
+from secure_fedrec.protection.masking.tail_floor import TailFloor
 from secure_fedrec.settings import Natural, OneOf, Settings, Share
 
 _KEYS = {

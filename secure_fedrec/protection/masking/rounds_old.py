@@ -14,15 +14,11 @@ from secure_fedrec.core.packing import packed_size, unpack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.dense import DenseWords
 from secure_fedrec.protection.base.hidden_sum import HiddenSession, RealSum
-from secure_fedrec.protection.masking import (
-    EncodedVector,
-    Expected,
-    Federation,
-    MaskingClient,
-    MaskingConfig,
-    SitePolicy,
-    run_round,
-)
+from secure_fedrec.protection.masking.client.half import MaskingClient
+from secure_fedrec.protection.masking.config.layouts import EncodedVector
+from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.federation import Federation, run_round
 from secure_fedrec.protection.masking.messages.keys import fresh_key
 from secure_fedrec.wire import Step
 

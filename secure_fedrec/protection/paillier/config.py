@@ -3,10 +3,7 @@
 from typing import Annotated
 
 from secure_fedrec.protection.base.executions import Execution, Survivors
-from secure_fedrec.protection.paillier import (
-    DEFAULT_BITS,
-    require_key_bits,
-)
+from secure_fedrec.protection.paillier.scheme.keys import DEFAULT_BITS, require_key_bits
 from secure_fedrec.settings import Bits, OneOf, Settings
 
 

@@ -26,10 +26,6 @@ from secure_fedrec.protection.base.dense import DenseWords
 from secure_fedrec.protection.base.hidden_sum import HiddenSession, HiddenSum
 from secure_fedrec.protection.base.parts import PublicStep, Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
-from secure_fedrec.protection.paillier import (
-    SlotLayout,
-    generate_key,
-)
 from secure_fedrec.protection.paillier.carried_out import (
     AuthorityCiphertexts,
     EncryptedState,
@@ -47,6 +43,8 @@ from secure_fedrec.protection.paillier.messages.sizes import (
     upload_bytes,
 )
 from secure_fedrec.protection.paillier.messages.words_shown import table_layout
+from secure_fedrec.protection.paillier.scheme.keys import generate_key
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.stand_ins import StandIns, meter_beside
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate

@@ -25,11 +25,16 @@ from secure_fedrec.protection.paillier.scheme.keys import PrivateKey
 from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.server.table import TableServer
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
-from secure_fedrec.protection.session import Carrier, Identity, Role, Roster, run_in_memory
+from secure_fedrec.protection.session import (
+    AUTHORITY,
+    SERVER,
+    Carrier,
+    Identity,
+    Role,
+    Roster,
+    run_in_memory,
+)
 from secure_fedrec.protection.session import Node as Party
-
-_SERVER = Party(Role.SERVER)
-_AUTHORITY = Party(Role.AUTHORITY)
 
 
 class _Federation:
@@ -50,7 +55,7 @@ class _Federation:
         layouts: Sequence[SlotLayout],
         minimum: int = 3,
     ) -> None:
-        parties = [_SERVER, _AUTHORITY, *(Party(Role.CLIENT, number) for number in clients)]
+        parties = [SERVER, AUTHORITY, *(Party(Role.CLIENT, number) for number in clients)]
         self.identities = {party: Identity.generate(party) for party in parties}
         keys = {party: each.public for party, each in self.identities.items()}
         self.roster = Roster.of(Ed25519PrivateKey.generate(), keys)
@@ -118,8 +123,8 @@ class AuthorityFederation(_Federation):
         """
         plan = self._plan(KeyHolding(holder="authority", masked=masked), vectors)
         self.rounds += 1
-        server = UploadingServer(plan, self.identities[_SERVER], self.rounds)
-        holder = self.identities[_AUTHORITY]
+        server = UploadingServer(plan, self.identities[SERVER], self.rounds)
+        holder = self.identities[AUTHORITY]
         halves: list[Authority | UploadingClient] = [
             Authority(plan, holder, self.private, last_round=self.rounds - 1)
         ]
@@ -159,7 +164,7 @@ class TableFederation(_Federation):
         """
         self.series = _new_series()
         plan = self._plan(KeyHolding(holder="clients"), cohort, self.table)
-        server = TableServer(plan, self.identities[_SERVER])
+        server = TableServer(plan, self.identities[SERVER])
         halves = [self._client(plan, number, _no_step, 1) for number in updaters(plan.clients, 0)]
         for half in halves:
             half.load(first=words)
@@ -187,7 +192,7 @@ class TableFederation(_Federation):
         if self._server is None:
             raise ProtocolError("there is no table yet")
         plan = self._plan(KeyHolding(holder="clients"), uploads, self.table)
-        server = TableServer(plan, self.identities[_SERVER], earlier=self._server)
+        server = TableServer(plan, self.identities[SERVER], earlier=self._server)
         self._server = server
         halves = []
         for number in plan.clients:

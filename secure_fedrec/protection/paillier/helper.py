@@ -25,13 +25,10 @@ from secure_fedrec.protection.paillier.scheme.vectors import decrypt_vector, spl
 from secure_fedrec.protection.paillier.scheme.words import write_words
 from secure_fedrec.protection.session import (
     Identity,
-    Node,
     Parcel,
     Role,
     replies_to,
 )
-
-AUTHORITY = Node(Role.AUTHORITY)
 
 
 class Authority(Half):

@@ -33,26 +33,20 @@ from secure_fedrec.protection.base.hosting import (
     read_each,
 )
 from secure_fedrec.protection.base.table import aggregate_note
-from secure_fedrec.protection.paillier import (
-    Authority,
-    Decryptor,
-    Encryptor,
-    KeyHolding,
-    Plan,
-    PrivateKey,
-    PublicKey,
-    TableClient,
-    TableReader,
-    TableServer,
-    UploadingClient,
-    UploadingServer,
-    generate_key,
-)
+from secure_fedrec.protection.paillier.client.table import TableClient
+from secure_fedrec.protection.paillier.client.uploading import UploadingClient
 from secure_fedrec.protection.paillier.embedded import EncryptedSum
-from secure_fedrec.protection.paillier.helper import AUTHORITY
+from secure_fedrec.protection.paillier.helper import Authority
+from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
+from secure_fedrec.protection.paillier.messages.plans import Plan
+from secure_fedrec.protection.paillier.messages.tables import TableReader
 from secure_fedrec.protection.paillier.messages.words_shown import table_layout, uploaded_words
-from secure_fedrec.protection.session import Identity, Node, Parcel, Role
+from secure_fedrec.protection.paillier.scheme.encryption import Decryptor, Encryptor
+from secure_fedrec.protection.paillier.scheme.keys import PrivateKey, PublicKey, generate_key
+from secure_fedrec.protection.paillier.server.table import TableServer
+from secure_fedrec.protection.paillier.server.uploading import UploadingServer
+from secure_fedrec.protection.session import AUTHORITY, Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock

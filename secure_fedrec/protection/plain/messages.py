@@ -19,14 +19,22 @@ _DOMAIN = b"secure-fedrec|v1|plain|"
 
 
 class PlainKind(IntEnum):
+    """Kinds of messages."""
+
     UPLOAD = 1
 
 
 def context_of(at: Standing) -> bytes:
+    """What all messages of an attempt are bound to."""
     return sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
 
 
 def encode_upload(collector: TableCollector, block: RowBlock) -> bytes:
+    """The body of a client's message.
+
+    Raises:
+        WireError: its rows have no values.
+    """
     if block.values is None:
         raise WireError("rows without values cannot be summed")
     rows = np.ascontiguousarray(block.rows, dtype="<i4").tobytes()

@@ -4,11 +4,7 @@ from typing import Annotated
 
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base.executions import Execution
-from secure_fedrec.protection.routing import (
-    LEAST_SENDERS,
-    RoutingConfig,
-)
-from secure_fedrec.protection.routing.directory import Mixes
+from secure_fedrec.protection.routing.directory import LEAST_SENDERS, Mixes, RoutingConfig
 from secure_fedrec.protection.routing.sealing import KemName
 from secure_fedrec.settings import Settings, Unit
 

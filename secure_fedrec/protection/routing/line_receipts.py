@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.routing import receipt_bytes
+from secure_fedrec.protection.routing.receipts import receipt_bytes
 from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire import Messages, Meter
 

@@ -6,7 +6,7 @@ between them), ``beacon`` (public randomness).
 """
 
 from secure_fedrec.protection.session.identity import Identity
-from secure_fedrec.protection.session.nodes import SERVER, Node, Role
+from secure_fedrec.protection.session.nodes import AUTHORITY, SERVER, Node, Role
 from secure_fedrec.protection.session.over_wire import OverWire
 from secure_fedrec.protection.session.parties import (
     Carrier,
@@ -24,6 +24,7 @@ from secure_fedrec.protection.session.parties import (
 from secure_fedrec.protection.session.roster import Roster
 
 __all__ = [
+    "AUTHORITY",
     "SERVER",
     "Carrier",
     "Channel",

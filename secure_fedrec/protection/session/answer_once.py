@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from secure_fedrec.protection.session import Parcel, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.parties import Parcel, Party
+from secure_fedrec.protection.session.roster import Roster
 
 
 class Once:

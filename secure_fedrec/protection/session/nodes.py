@@ -49,6 +49,9 @@ class Node:
 SERVER = Node(Role.SERVER)
 """The one server of a federation."""
 
+AUTHORITY = Node(Role.AUTHORITY)
+"""Who alone holds the key of sums, where clients do not."""
+
 
 def named(node: Node | int) -> Node:
     """A node, or the one that a number stands for: a client, or the server.

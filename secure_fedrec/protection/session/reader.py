@@ -9,9 +9,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.masking.envelope import (
-    SERVER,
-)
+from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
 
 
 def encode_marks(marks: BoolArray) -> bytes:

@@ -39,6 +39,7 @@ def open_pair_seal(
 
 
 def seal_info(context: Context, purpose: str, sender: int, receiver: int) -> bytes:
+    """What a sealed secret is bound to: the round, and who seals it for whom."""
     ends = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
     return (
         b"secure-fedrec|v1|masking|" + purpose.encode() + context.prefix(Kind.SHARES, sender, ends)

@@ -1,3 +1,1 @@
-"""Halves of clients: ``uploading`` to a server whose sums an authority opens, ``table`` where the
-clients hold the key.
-"""
+"""Halves of clients: ``uploading`` where an authority opens sums, ``table`` where the clients do."""

@@ -8,12 +8,9 @@ from secure_fedrec.protection.paillier.messages.tables import DIGEST_BYTES, upda
 from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.scheme.vectors import vector_bytes
 from secure_fedrec.protection.paillier.scheme.words import words_bytes
+from secure_fedrec.protection.session import AUTHORITY, SERVER, Role
 from secure_fedrec.protection.session import Node as Party
-from secure_fedrec.protection.session import Role
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
-
-_SERVER = Party(Role.SERVER)
-_AUTHORITY = Party(Role.AUTHORITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +37,9 @@ def authority_messages(
     vectors = upload_bytes(layouts, key_bits)
     words = words_bytes(layouts)
     return [
-        *(Sent(Kind.UPLOAD, Party(Role.CLIENT, number), _SERVER, vectors) for number in clients),
-        Sent(Kind.SUMS, _SERVER, _AUTHORITY, vectors),
-        Sent(Kind.RESULT, _AUTHORITY, _SERVER, ENVELOPE_BYTES + words),
+        *(Sent(Kind.UPLOAD, Party(Role.CLIENT, number), SERVER, vectors) for number in clients),
+        Sent(Kind.SUMS, SERVER, AUTHORITY, vectors),
+        Sent(Kind.RESULT, AUTHORITY, SERVER, ENVELOPE_BYTES + words),
     ]
 
 
@@ -50,7 +47,7 @@ def first_table_messages(clients: Sequence[int], *, table: SlotLayout, key_bits:
     """The messages of round 0, in which two clients encrypt the first table."""
     size = table_bytes(table, key_bits)
     return [
-        Sent(Kind.UPDATE, Party(Role.CLIENT, number), _SERVER, size)
+        Sent(Kind.UPDATE, Party(Role.CLIENT, number), SERVER, size)
         for number in updaters(clients, 0)
     ]
 
@@ -69,14 +66,14 @@ def table_messages(
     for number in clients:
         client = Party(Role.CLIENT, number)
         sent += [
-            Sent(Kind.TABLE, _SERVER, client, size),
-            Sent(Kind.UPLOAD, client, _SERVER, vectors),
+            Sent(Kind.TABLE, SERVER, client, size),
+            Sent(Kind.UPLOAD, client, SERVER, vectors),
         ]
     for number in updaters(clients, round_):
         client = Party(Role.CLIENT, number)
         sent += [
-            Sent(Kind.SUMS, _SERVER, client, vectors),
-            Sent(Kind.UPDATE, client, _SERVER, size),
+            Sent(Kind.SUMS, SERVER, client, vectors),
+            Sent(Kind.UPDATE, client, SERVER, size),
         ]
     return sent
 

@@ -5,7 +5,7 @@ import numpy as np
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.paillier import SlotLayout
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.session.envelope import SIGNATURE_BYTES
 
 

@@ -1,1 +1,1 @@
-"""Halves of the server: ``uploading`` where an authority opens sums, ``table`` where the clients do."""
+"""Halves of the server: ``uploading`` where an authority opens sums, ``table`` where clients do."""

@@ -5,7 +5,6 @@ from enum import Enum
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.paillier.helper import AUTHORITY
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.halves import ServerHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
@@ -13,6 +12,7 @@ from secure_fedrec.protection.paillier.messages.uploads import UploadSum
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES
 from secure_fedrec.protection.paillier.scheme.words import read_words
 from secure_fedrec.protection.session import (
+    AUTHORITY,
     SERVER,
     Identity,
     Parcel,
