@@ -8,17 +8,14 @@ from functools import cache
 
 import pytest
 
-from secure_fedrec.protection.paillier import Encryptor, generate_key
-from secure_fedrec.protection.paillier import embedded as encrypted
-from secure_fedrec.protection.paillier import federation as rounds
-from secure_fedrec.protection.paillier import hosted as encrypted_hosted
+from secure_fedrec.protection.paillier import Encryptor, generate_key, hosted
+from tests import paillier_federation
 
 _KEY, _TABLE = cache(generate_key), cache(Encryptor)
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Federations of this test are given the key."""
-    for module in (encrypted, encrypted_hosted):
-        monkeypatch.setattr(module, "generate_key", _KEY)
-    for module in (encrypted_hosted, rounds):
+    monkeypatch.setattr(hosted, "generate_key", _KEY)
+    for module in (hosted, paillier_federation):
         monkeypatch.setattr(module, "Encryptor", _TABLE)

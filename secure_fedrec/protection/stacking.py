@@ -8,12 +8,15 @@ from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import LayeredBags
+from secure_fedrec.protection.bags.carried_out import carried_out as bags_carried_out
 from secure_fedrec.protection.bags.hosted_mixes import mixed_hosting
+from secure_fedrec.protection.base.carried_out import carried_out
 from secure_fedrec.protection.base.compatibility import makers_of
 from secure_fedrec.protection.base.hosting import Hosting
 from secure_fedrec.protection.base.parts import Collector
 from secure_fedrec.protection.base.record import Layer, Place, Sizes
 from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.protection.layers import (
     BAG_RECORDS,
     RECORDS,
@@ -56,6 +59,11 @@ def build_stack(
     cloaks = [_built(record, place) for record in records if record.role == "cloak"]
     collector, maker = _collector(records, place)
     bags = _bags(bag_layers or {}, place)
+    halves = None if maker.hosted is None else cache(partial(_hosted, maker, collector, bags))
+    if isinstance(collector, TableCollector) and collector.execution == "real" and maker.hosted:
+        carried_out(collector, maker.hosted(collector))
+    if bags is not None and bags.execution == "real":
+        bags_carried_out(bags)
     return Stack(
         codec=codec,
         cloak=cloaks[0] if cloaks else None,
@@ -63,7 +71,7 @@ def build_stack(
         n_clients=sizes.n_clients,
         bags=bags,
         layout=BlockLayout(sizes.blocks or (_one_block(sizes),), codec),
-        hosted=None if maker.hosted is None else cache(partial(_hosted, maker, collector, bags)),
+        hosted=halves,
     )
 
 

@@ -29,10 +29,10 @@ from secure_fedrec.protection.routing import (
     send,
 )
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
-from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Meter, Parties, Wire
+from tests.mix_network import MixNetwork
 
 SENDERS, CELLS, BATCH = 5, 3, 7
 CODEC = FixedPoint()

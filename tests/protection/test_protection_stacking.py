@@ -23,11 +23,11 @@ from secure_fedrec.protection.dp.config import SkellamLayerConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.routing import send
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
-from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Meter, RecordingPolicy, Step, Wire
+from tests.mix_network import MixNetwork
 
 N_CLIENTS, N_ITEMS, RANK = 20, 30, 3
 TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=6.0, seed=2))

@@ -4,13 +4,13 @@ A vector is encoded once, at its client, and nothing but a permutation happens t
 bag that the server holds is the multiset of the encoded vectors, bit for bit, named or anonymous.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
 from secure_fedrec.blocks import require_names
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.arrivals import Arrivals
@@ -37,6 +37,10 @@ _DELTA = 1e-5
 """Of a claim without a delta of its own."""
 
 
+Carried = Callable[[int, Mapping[int, Sequence[bytes]], Mapping[str, RingArray], Wire], None]
+"""Runs a round's halves: its number, messages by client, the bags they must come to, the wire."""
+
+
 class LayeredBags:
     """Carries what clients give to the bags of an algorithm.
 
@@ -47,6 +51,9 @@ class LayeredBags:
         streams: the run's random streams.
         noise: settings of the layer "local-dp"; None adds no noise.
         routing: settings of the layer "routing"; None sends under names.
+
+    Attributes:
+        carried: lets halves carry rounds out, beside the simulation; None where none do.
 
     Raises:
         ConfigError: there is no bag or more than a message can number, or a setting does not fit.
@@ -77,6 +84,9 @@ class LayeredBags:
             else Mixes(routing, bags=self.bags, codec=codec, streams=streams)
         )
 
+        self.execution = "simulated" if routing is None else routing.execution
+        self.carried: Carried | None = None
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the bags, in the order of their numbers in messages."""
@@ -87,10 +97,17 @@ class LayeredBags:
 
         Raises:
             ProtocolError: one client alone would send through the mixes.
+            ConfigError: its halves are to carry it out, and there are none.
         """
+        if self.execution == "real" and self.carried is None:
+            raise ConfigError(
+                "bag_protection.execution",
+                "real",
+                "is carried out by halves on hosts, which build_stack gives to the bags",
+            )
         line: Line = NamedLine(round=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
-            line = MixedLine(self.mixes, round_, participants, wire)
+            line = MixedLine(self.mixes, round_, participants)
         return BagSession(self, line, round_, len(participants), wire)
 
     def protect(self, name: str, block: SetBlock) -> SetBlock:
@@ -164,14 +181,16 @@ class LayeredBags:
 class BagSession:
     """One round of all bags; make it with ``LayeredBags.open``."""
 
-    __slots__ = ("_arrivals", "_channel", "_line", "_wire")
+    __slots__ = ("_arrivals", "_channel", "_given", "_line", "_round", "_wire")
 
     def __init__(
         self, channel: LayeredBags, line: Line, round_: int, clients: int, wire: Wire
     ) -> None:
         self._channel = channel
         self._line = line
+        self._round = round_
         self._wire = wire
+        self._given: dict[int, Sequence[bytes]] = {}
         self._arrivals = {
             name: Arrivals(
                 round_=round_,
@@ -198,19 +217,26 @@ class BagSession:
         """
         require_bags(bags, self._channel.bags, len(clients))
         words = {name: self._channel.protect(name, bags[name]) for name in self._channel.bags}
+        if self._channel.carried is not None:
+            self._given |= zip(clients.tolist(), self._messages(words), strict=True)
         for sending in self._line.hand_in(clients, words):
             delivered = self._wire.send(sending.messages, origins=sending.origins)
             self._arrivals[sending.bag].accept(sending.messages, delivered)
+
+    def _messages(self, words: Mapping[str, SetBlock]) -> list[list[bytes]]:
+        mixes = self._channel.mixes
+        return [] if mixes is None else mixes.messages(words, self._round)
 
     def close(self) -> dict[str, FloatArray]:
         """The bags as the server holds them: float64[N, d] each, in canonical order.
 
         Raises:
             ProtocolError: a message is missing or came twice.
-            LosslessnessError: real mixes brought other vectors.
+            LosslessnessError: halves that carried the round out brought other vectors.
         """
         found = {name: arrivals.close() for name, arrivals in self._arrivals.items()}
-        self._line.require_delivered(found)
+        if self._channel.carried is not None:
+            self._channel.carried(self._round, self._given, found, self._wire)
         self._line.count_receipts(self._wire.meter)
         codec = self._channel.codec
         return {name: codec.decode(words, spent=True) for name, words in found.items()}

@@ -15,6 +15,7 @@ from secure_fedrec.protection.bags.mixed_client import MixedGiver
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
 from secure_fedrec.protection.bags.server import BagHub
+from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.base.hosting import Hosting, Standing
 from secure_fedrec.protection.base.parts import BagChannel
 from secure_fedrec.protection.session import Hub, Identity, Party
@@ -48,10 +49,17 @@ def giver_of(
         identity: the client's key.
         channel: the bags.
         given: float64 vectors by bag, one segment.
+
+    Raises:
+        WireError: a bag is missing or unknown, or its vectors do not fit its sizes.
+        EncodingError: a value cannot be encoded.
     """
     if channel.mixes is None:
         return Giver(half, at, identity, channel, given)
-    return MixedGiver(half, BagAttempt(channel.mixes, at), identity, channel, given)
+    require_bags(given, channel.bags, 1)
+    words = {name: channel.protect(name, given[name]) for name in channel.bags}
+    (messages,) = channel.mixes.messages(words, at.round)
+    return MixedGiver(half, BagAttempt(channel.mixes, at), identity, messages)
 
 
 def bag_hub(

@@ -43,6 +43,7 @@ class HostedMixedBags(NoHelpers):
         self.uploads, self.opens = sums.uploads, sums.opens
         self.last_stage = sums.last_stage
         self.takes_beacons = sums.takes_beacons
+        self.anonymous = sums.anonymous
         self.drops = not sums.whole
 
     def shared_keys(self) -> SharedKeys:

@@ -1,10 +1,8 @@
 """A client's half that hands in cells with its upload, and looks for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
-from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import send
 from secure_fedrec.protection.routing.hosted import (
@@ -18,7 +16,6 @@ from secure_fedrec.protection.session import (
     Parcel,
     Party,
 )
-from secure_fedrec.uploads import SetBlock
 
 
 class MixedGiver:
@@ -28,30 +25,18 @@ class MixedGiver:
         half: the half.
         attempt: the attempt.
         identity: the client's key.
-        channel: the bags.
-        given: float64 vectors by bag, one segment.
-
-    Raises:
-        WireError: a bag is missing or unknown, or its vectors do not fit its sizes.
-        EncodingError: a value cannot be encoded.
+        messages: a vector each, to be sent to the bags (``Mixes.messages``).
     """
 
     def __init__(
-        self,
-        half: Party,
-        attempt: BagAttempt,
-        identity: Identity,
-        channel: LayeredBags,
-        given: Mapping[str, SetBlock],
+        self, half: Party, attempt: BagAttempt, identity: Identity, messages: Sequence[bytes]
     ) -> None:
-        require_bags(given, channel.bags, 1)
         self.node = half.node
         self._half = half
         self._attempt = attempt
         self._course = attempt.course
         self._identity = identity
-        words = {name: channel.protect(name, given[name]) for name in channel.bags}
-        (self._messages,) = attempt.mixes.messages(words, attempt.at.round)
+        self._messages = messages
         self._sent: SentCells | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:

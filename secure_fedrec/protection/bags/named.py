@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import SetBlock
@@ -38,13 +38,6 @@ class Line(Protocol):
     def count_receipts(self, meter: Meter) -> None:
         """Meter the lists by which senders see that their cells arrived."""
 
-    def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
-        """Check, where real halves ran beside the wire, that they brought the same bags.
-
-        Raises:
-            LosslessnessError: they did not.
-        """
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NamedLine:
@@ -74,6 +67,3 @@ class NamedLine:
 
     def count_receipts(self, meter: Meter) -> None:
         """Messages under names need none."""
-
-    def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
-        """There is no other half to compare with."""

@@ -6,7 +6,7 @@ is what masking and encryption differ in; what they have in common is here.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Protocol
@@ -25,7 +25,7 @@ from secure_fedrec.protection.base.table import (
 )
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Messages, Step
+from secure_fedrec.wire import Messages, Step, Wire
 
 _CHUNK_BYTES = 2 * 2**20
 """Of words hidden and sent at a time: what a core's cache holds, and the allocator keeps."""
@@ -85,6 +85,31 @@ class DenseWords:
             counts=codec.to_integers(self.words[:, cut:].reshape(-1)),
         )
         return client_messages(round_, self.clients, block, sizes, step=step)
+
+
+def show_words(
+    wire: Wire,
+    found: Iterable[tuple[int, int, RingArray]],
+    layout: DenseLayout,
+    *,
+    round_: int,
+    step: Step,
+    codec: FixedPoint,
+) -> None:
+    """Record the hidden words of clients, each as it was read of one message.
+
+    Args:
+        wire: of the record.
+        found: client, size of its message, and [layout.length] words.
+        layout: what the words stand for.
+        round_: the round.
+        step: what the messages are for.
+        codec: the ring.
+    """
+    for client, size, words in found:
+        seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
+        shown = seen.message(round_=round_, step=step, codec=codec, sizes=np.array([size]))
+        wire.show(shown, origins=seen.clients)
 
 
 class Gathered:
@@ -167,14 +192,6 @@ class Gathered:
     def _kept(self) -> Iterator[RowBlock]:
         for block, words in self._parts:
             yield replace(block, values=self._spill.get(words))
-
-    def rows_of(self) -> Iterator[tuple[int, RowBlock]]:
-        """Each client and its rows, as the reals that were encoded."""
-        clients = iter(self.clients.tolist())
-        for block, words in self._parts:
-            rows = replace(block, values=self._codec.decode(self._spill.get(words)), counts=None)
-            for one in rows.split():
-                yield next(clients), one
 
     def _spread(self, block: RowBlock, start: int, stop: int, layout: DenseLayout) -> RingArray:
         if block.values is None:

@@ -1,13 +1,13 @@
 """One round of hidden uploads: submitted, hidden, sent, added up and opened."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.dense import (
     HIDDEN,
     DenseLayout,
@@ -17,13 +17,9 @@ from secure_fedrec.protection.base.dense import (
     Hider,
 )
 from secure_fedrec.protection.base.table import TableCollector, TableSession, TableSizes
-from secure_fedrec.protection.session import OverWire
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Traffic, Wire
-
-_UPLOAD = Step.UPLOAD.name
-"""As every protocol calls the message with a client's words."""
 
 
 class HiddenSum(TableCollector):
@@ -51,6 +47,18 @@ class HiddenSum(TableCollector):
         """All rows of the table."""
         return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
 
+    def require_round(self, round_: int, participants: IntArray) -> None:
+        """Refuse a sum of so few that it hides nobody.
+
+        Raises:
+            ProtocolError: fewer clients than the smallest sum allowed.
+        """
+        least = self.min_survivors
+        if len(participants) < least:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
+            )
+
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Every client sends every row."""
         return (
@@ -74,11 +82,6 @@ class HiddenSession(TableSession):
     def __init__(
         self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        least = collector.min_survivors  # of fewer a sum hides nobody
-        if len(participants) < least:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
-            )
         super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
         self._gathered = Gathered(collector, round_, participants)
@@ -148,67 +151,6 @@ class HiddenAddition:
         self._server.require_complete()
         codec = self._session.collector.codec
         return self._layout.split(codec.reduce(self.hider.open(self._server.total)), codec)
-
-
-class RealSum:
-    """One sum of a round by a protocol's halves, whose bytes go over the run's wire.
-
-    Args:
-        session: whose round it is.
-        step: what the uploads are for.
-        layout: what their words stand for.
-        unmetered: kinds of messages that are counted elsewhere.
-    """
-
-    def __init__(
-        self,
-        session: HiddenSession,
-        step: Step,
-        layout: DenseLayout,
-        *,
-        unmetered: frozenset[str] = frozenset(),
-    ) -> None:
-        self.session = session
-        self.codec = session.collector.codec
-        self.layout = layout
-        self._step = step
-        self.line = OverWire(
-            session.wire,
-            round=session.round,
-            steps={_UPLOAD: step},
-            rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
-            unmetered=unmetered,
-        )
-
-    def check(self, total: RingArray, parts: Sequence[DenseWords], what: str) -> None:
-        """Check a sum that the protocol opened against the words that clients put in.
-
-        Raises:
-            LosslessnessError: it is another one; names it by ``what``.
-        """
-        codec = self.codec
-        words = np.concatenate([part.words for part in parts])
-        plain: RingArray = words.sum(axis=0, dtype=codec.dtype)
-        if not np.array_equal(total, codec.reduce(plain)):
-            raise LosslessnessError(f"{what} differs from the plain sum")
-
-    def show(self, read: Callable[[bytes], RingArray]) -> None:
-        """Let the server's view have the words of the uploads as they arrived.
-
-        Args:
-            read: from one of them, [length] words in the layout's order.
-        """
-        uploads, session = self.line.read(_UPLOAD, read), self.session
-        sizes, words = zip(*uploads.values(), strict=True)
-        seen = DenseWords(
-            clients=np.array(list(uploads), dtype=np.int64),
-            words=np.stack(words),
-            layout=self.layout,
-        )
-        shown = seen.message(
-            round_=session.round, step=self._step, codec=self.codec, sizes=np.array(sizes)
-        )
-        session.wire.show(shown, origins=seen.clients)
 
 
 NO_CLOAK = ("cloak",)

@@ -18,7 +18,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Wire
+from secure_fedrec.wire import Step, Wire
 
 Read = TypeVar("Read")
 
@@ -95,12 +95,14 @@ class Desk:
         journal: what the helper has committed to.
         secret: its private key of the layer; b"" where it has none.
         own: what the client of this host sends, one segment, where it takes part.
+        completes: whether the record's round is complete once the helper has read what it is sent.
     """
 
     wire: Wire | None = None
     journal: Journal
     secret: bytes = b""
     own: RowBlock | None = None
+    completes: bool = True
 
 
 class HostedSum(Protocol):
@@ -115,6 +117,9 @@ class HostedSum(Protocol):
 
     def heard(self) -> IntArray:
         """int64[k], ascending: the clients in the sum."""
+
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """What messages of a stage are for, and rows in those of so many bytes; None of others."""
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Record what the server read of the clients' rows, once the hub has finished.
@@ -141,6 +146,7 @@ class Hosting(Protocol):
         unrecorded: why hosts cannot take down what they see so that it comes to a run; empty where
             they can.
         takes_beacons: whether rounds may be drawn by public randomness.
+        anonymous: whether messages have no senders at those who read them.
     """
 
     uploads: str
@@ -150,6 +156,7 @@ class Hosting(Protocol):
     drops: bool
     unrecorded: str
     takes_beacons: bool
+    anonymous: bool
 
     def shared_keys(self) -> SharedKeys:
         """New keys of the layer's own, for one federation."""
@@ -240,6 +247,25 @@ class Left(Protocol):
         """The table of the next round, encrypted."""
 
 
+@runtime_checkable
+class DrawnByBeacon(Protocol):
+    """Capability of a hub: its round is drawn by public randomness, once advertisements are in."""
+
+    beacon: bytes | None
+
+    @property
+    def beacon_due(self) -> int:
+        """Epoch of the beacon that the hub awaits; 0 for none."""
+
+
+@runtime_checkable
+class ObservesBeacon(Protocol):
+    """Capability of a client's half: it is told what is public, whoever tells it."""
+
+    def observe_beacon(self, epoch: int, value: bytes) -> None:
+        """Take note of the value of an epoch."""
+
+
 class NoHelpers:
     """Base of a ``Hosting`` whose only parties are clients and server."""
 
@@ -250,6 +276,7 @@ class NoHelpers:
     drops = False
     unrecorded = ""
     takes_beacons = False
+    anonymous = False
 
     def shared_keys(self) -> SharedKeys:
         """None."""

@@ -254,5 +254,12 @@ class StateKeeper(Protocol):
     def keep(self, step: PublicStep) -> None:
         """Take the state of the round that is opened next."""
 
+    def require_step(self, round_: int) -> PublicStep:
+        """The state of the round in progress.
+
+        Raises:
+            ProtocolError: none was handed over.
+        """
+
     def broadcast_bytes(self, words: int) -> int:
         """Size of the message that brings a client a state of so many words."""

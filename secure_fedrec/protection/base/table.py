@@ -1,6 +1,6 @@
 """No routing: every client sends its rows to the server under its name, the server adds them up."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
@@ -9,10 +9,10 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.awaited import Heard
-from secure_fedrec.protection.base.parts import Withstood
+from secure_fedrec.protection.base.parts import RoundSession, Withstood
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
 
@@ -188,6 +188,9 @@ class TableCollector:
     """
 
     model_hidden_from: tuple[str, ...] = ()
+    execution = "simulated"
+    carried: "Callable[[TableCollector, int, IntArray, Wire], RoundSession] | None" = None
+    """Opens rounds whose halves carry them out (``base.carried_out``); None simulates them."""
 
     def __init__(self, **table: Unpack[TableSizes]) -> None:
         self.n_clients = table["n_clients"]
@@ -198,6 +201,38 @@ class TableCollector:
     def participants(self, cohort: IntArray) -> IntArray:
         """Everybody in the cohort takes part."""
         return np.sort(cohort)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
+        """Begin a round.
+
+        Raises:
+            ProtocolError, ConfigError: no round of these clients can begin.
+        """
+        self.require_round(round_, participants)
+        if self.carried is not None:
+            return self.carried(self, round_, participants, wire)
+        if self.execution == "real":
+            raise ConfigError(
+                "protection.execution",
+                "real",
+                "is carried out by halves on hosts, which build_stack gives to a collector",
+            )
+        return self.simulated(round_, participants, wire)
+
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
+        """One round whose messages are simulated."""
+        raise NotImplementedError
+
+    def require_round(self, round_: int, participants: IntArray) -> None:
+        """Check that a round of these clients can begin.
+
+        Raises:
+            ProtocolError, ConfigError: it cannot.
+        """
+
+    def expected(self, plain: Aggregate) -> Aggregate | None:
+        """What the server comes to where clients' rows sum to this; None where noise is added."""
+        return plain
 
     def withstands(self, cohort: int) -> Withstood:
         """Any coalition: what the parties tell one another is attacked."""

@@ -26,6 +26,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.parts import RoundSession
 from secure_fedrec.protection.base.picked_rows import pick, pick_segments
 from secure_fedrec.protection.base.table import (
     TableCollector,
@@ -80,8 +81,8 @@ class Denoisers(TableCollector):
         asked[groups[ordinary]] = True
         return np.sort(cohort[(served & asked)[groups]])
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DenoisingSession":
-        """Begin a round."""
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
+        """One round, whose channel to the denoisers is assumed."""
         return DenoisingSession(self, round_, participants, wire)
 
     def noise_sizes(self, block: RowBlock) -> IntArray:

@@ -47,6 +47,7 @@ class HostedDenoisers(NoHelpers):
 
     whole = True
     unrecorded = UNSIGNED
+    anonymous = True
 
     def __init__(self, collector: RoutedDenoisers) -> None:
         self._collector = collector

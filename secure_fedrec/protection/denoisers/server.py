@@ -19,7 +19,7 @@ from secure_fedrec.protection.session import (
     refusals_of,
 )
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Wire
+from secure_fedrec.wire import Step, Wire
 
 
 class RoutedServer:
@@ -90,6 +90,10 @@ class RoutedServer:
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._attempt.at.clients
+
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """Rounds of the engine count these themselves (``hosting.HostedSum``)."""
+        return None
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """These rounds are not recorded (``hosting.HostedSum``).

@@ -110,13 +110,13 @@ class NoisedSum(MaskedSum):
             reason="it knows the noise of its own clients, and that of no more is made up for",
         )
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
-        """Begin a round.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
+        """One round under pads, of noised words."""
         return NoisedSession(self, round_, participants, wire)
+
+    def expected(self, plain: Aggregate) -> None:
+        """Noise differs from round to round."""
+        return
 
     def noised(self, part: DenseWords, seed: bytes) -> DenseWords:
         """Contributions, clipped and noised.

@@ -1,40 +1,37 @@
 """Masked sums as a collector of the engine: the server learns sums and counts, and nobody's rows.
 
-Two executions give the same bits:
-
-- ``"real"`` runs the protocol of ``masking`` among the clients of the round, keys, signatures and
-  shares included;
-- ``"simulated"`` hides every upload under pads that cancel in the sum, as the protocol's masks do
-  once all clients are heard: each client adds its own keystream and takes off its successor's, so
-  that any set of uploads short of all is uniformly random. It shows the server of an audit what the
-  protocol would show it, at the cost of two keystreams per client.
+Every upload is hidden under pads that cancel in the sum, as the protocol's masks do once all clients
+are heard: each client adds its own keystream and takes off its successor's, so that any set of
+uploads short of all is uniformly random. That shows the server of an audit what the protocol would
+show it, at the cost of two keystreams per client.
 
 Item denominators are exact: a client's count words are summed under the same masks as its rows.
 With a tail floor the counts are summed first, and rows of items below the floor are never sent: the
-two rounds of ``masking.tail_floor``, whose halves derive layouts and settings in either execution,
-and run in the real one. Against an active server a floor is refused: it would lie about counts.
+two rounds of ``masking.tail_floor``, with the protocol's layouts and settings. Against an active
+server a floor is refused: it would lie about counts.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.dense import DenseLayout, DenseWords, layout_hash
 from secure_fedrec.protection.base.hidden_sum import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.base.parts import Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
 from secure_fedrec.protection.mask_expander import MaskExpander
-from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
-from secure_fedrec.protection.masking.floored_rounds import FloorRounds
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
-from secure_fedrec.protection.masking.messages.metered import count_beside, upload_bytes
-from secure_fedrec.protection.masking.rounds_old import MaskedRounds
+from secure_fedrec.protection.masking.messages.metered import (
+    count_beside,
+    count_counts,
+    upload_bytes,
+)
 from secure_fedrec.protection.masking.tail_floor import TailFloor
-from secure_fedrec.protection.session.public_state import NO_STATE, state_hash
+from secure_fedrec.protection.session.public_state import NO_STATE
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Traffic, Wire
@@ -53,7 +50,7 @@ class MaskedSum(HiddenSum):
         self, config: MaskingLayerConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         super().__init__(min_survivors=config.min_survivors, **table)
-        self.config = config
+        self.config, self.execution = config, config.execution
         self.pads = streams.stream("pads")
 
     def withstands(self, cohort: int) -> Withstood:
@@ -96,13 +93,20 @@ class MaskedSum(HiddenSum):
         )
         return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
-        """Begin a round.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
+        """One round under pads."""
         return MaskedSession(self, round_, participants, wire)
+
+    def expected(self, plain: Aggregate) -> Aggregate | None:
+        """With a tail floor, zeros where a row is below it."""
+        floor = self.config.floor
+        if floor is None:
+            return plain
+        below = np.ones(self.n_items, dtype=bool)
+        below[floor.rows(plain.counts)] = False
+        ring, counts = plain.ring.copy(), plain.counts.copy()
+        ring[below], counts[below] = 0, 0
+        return replace(plain, ring=ring, counts=counts)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Every client sends every row; with a tail floor, a count of every row before."""
@@ -137,84 +141,51 @@ class MaskedSession(HiddenSession):
         return aggregate
 
     def _hider(self) -> "_Pads | None":
-        """Pads are a matter of two clients; the protocol's halves and a floor are one of all."""
-        if self._real or self.collector.config.floor is not None:
+        """Pads are a matter of two clients, and a floor is one of all."""
+        if self.collector.config.floor is not None:
             return None
         collector, layout = self.collector, self.collector.layout
         config = self._config(layout.length, layout_hash(layout, collector.codec))
         return _Pads(self, config, Step.UPLOAD)
 
-    def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
-        """What the clients put under the masks."""
-        return self._hidden(self._gathered.words(layout))
-
     def _masked_sum(self) -> Aggregate:
-        """Sums and counts of all rows.
+        """Sums and counts of all rows, as they came.
 
         Raises:
-            ConfigError: no safe parameters for so few clients.
+            ProtocolError: no client has submitted.
         """
-        if self._sum is not None:
-            return self._opened(self._sum)
-        layout = self.collector.layout
-        named = layout_hash(layout, self.collector.codec)
-        config = self._config(layout.length, named)
-        held = list(self._words(layout))  # noised words are drawn once
-        rounds = MaskedRounds(self, self.collector.config.policy)
-        expected = Expected(layout_hash=named, public_state=config.public_state)
-        vectors = rounds.encode(held, config)
-        total = rounds.sum(Step.UPLOAD, held, vectors, config=config, expected=expected)
-        return layout.split(total, self.collector.codec)
+        if self._sum is None:
+            raise ProtocolError(f"round {self.round}: nobody has submitted")
+        return self._opened(self._sum)
 
     def _floored(self, floor: TailFloor) -> tuple[Aggregate, IntArray]:
         """Sums and counts of the items at the floor, zeros at the others, and the counts of all."""
         collector, codec, n = self.collector, self.collector.codec, len(self.order)
         marks = TailFloor.presence_layout(collector.n_items, clients=n, bits=codec.bits)
         first = self._config(marks.words, marks.hash)
-        counting = replace(collector.layout, width=0)
-        rounds = None
-        if self._real:
-            rows = dict(self._gathered.rows_of())
-            protocol = MaskedRounds(self, collector.config.policy)
-            rounds = FloorRounds(
-                floor=floor, protocol=protocol, rows=rows, marks=marks, first=first
-            )
-            known = codec.to_integers(rounds.count(list(self._words(counting))))
-        else:
-            known = self._padded_sum(Step.COUNTS, counting, first).counts
+        known = self._padded_sum(Step.COUNTS, replace(collector.layout, width=0), first).counts
         items = floor.rows(known).astype(np.int32)
         ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=codec.dtype)
         counts = np.zeros(collector.n_items, dtype=np.int64)
-        aggregate = Aggregate(ring=ring, counts=counts, codec=codec)
-        if not len(items):  # nothing is asked for
-            return aggregate, known
-        layout = replace(collector.layout, items=items)
-        second = floor.second_round(
-            known, self.order, first=first, codec=codec, width=collector.width
-        )
-        if rounds is not None:
-            found = layout.split(rounds.sum(list(self._words(layout)), second), codec)
-        else:
+        if len(items):  # else nothing is asked for
+            count_counts(self.wire.meter, collector.n_items, codec.bits, self.order)
+            second = floor.second_round(
+                known, self.order, first=first, codec=codec, width=collector.width
+            )
+            layout = replace(collector.layout, items=items)
             found = self._padded_sum(Step.UPLOAD, layout, floor.config(second, first))
-        ring[items], counts[items] = found.ring, found.counts
-        return aggregate, known
-
-    @property
-    def _real(self) -> bool:
-        return self.collector.config.execution == "real"
+            ring[items], counts[items] = found.ring, found.counts
+        return Aggregate(ring=ring, counts=counts, codec=codec), known
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
-        model = self.wire.model
-        state = NO_STATE  # sizes alone count where nothing is run
-        if self._real and model is not None and model.values is not None:
-            state = state_hash({"table": model.values, **model.extras})
-        return self.collector.masking_config(len(self.order), length, named, state)
+        # Sizes alone count where nothing is run.
+        return self.collector.masking_config(len(self.order), length, named, NO_STATE)
 
     def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:
         """Send and add words under simulated pads."""
         pads = _Pads(self, config, step)
         addition = HiddenAddition(self, step, layout, pads)
-        addition.add(self._words(layout))
+        addition.add(self._gathered.words(layout))
         return self._opened(addition)
 
     def _opened(self, addition: HiddenAddition) -> Aggregate:

@@ -6,7 +6,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.packing import unpack
-from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash
+from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash, show_words
 from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
@@ -45,6 +45,12 @@ class HostedMaskedSum:
         """int64[k]: the survivors."""
         return self.hub.survivors
 
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """An upload has every row (``hosting.HostedSum``)."""
+        if stage != Kind.UPLOAD.name:
+            return None
+        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
+
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked words of the clients in the sum (``hosting.HostedSum``)."""
         collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
@@ -56,15 +62,14 @@ class HostedMaskedSum:
             words = unpack(envelope.payload, layout.length, collector.codec.bits)
             return envelope.sender, words
 
-        for client, size, words in read_each(arrived, read):
-            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
-            shown = seen.message(
-                round_=self._at.round,
-                step=Step.UPLOAD,
-                codec=collector.codec,
-                sizes=np.array([size]),
-            )
-            wire.show(shown, origins=seen.clients)
+        show_words(
+            wire,
+            read_each(arrived, read),
+            layout,
+            round_=self._at.round,
+            step=Step.UPLOAD,
+            codec=collector.codec,
+        )
         wire.show(aggregate_note(self._at.round, aggregate))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.base.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.base.dense import DenseLayout, show_words
 from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
@@ -23,6 +23,7 @@ from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Envelope, Kind, round_number
+from secure_fedrec.protection.masking.messages.metered import COUNTS_MAGIC
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, from_server
@@ -31,7 +32,7 @@ from secure_fedrec.protection.session.nodes import named
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
-_MAGIC, _COUNTS = b"SFTF", "COUNTS"
+_COUNTS, _MARKS = "COUNTS", "MARKS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +134,7 @@ class FloorHub:
         )
         config = attempt.floor.config(self._asked, attempt.first)
         self._second = self._server(config, first.survivors, attempt.numbers[1])
-        counts = _MAGIC + first.packed_result
+        counts = COUNTS_MAGIC + first.packed_result
         everybody = (named(number) for number in first.survivors.tolist())
         return [*sent, *from_server(everybody, _COUNTS, counts), *self._second.step(())]
 
@@ -152,6 +153,14 @@ class FloorHub:
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return (self._first if self._second is None else self._second).survivors
+
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """Marks of every row, then the rows at the floor (``hosting.HostedSum``)."""
+        if stage == _MARKS:
+            return Step.COUNTS, np.full_like(sizes, self._attempt.collector.n_items)
+        if stage != Kind.UPLOAD.name or self._asked is None:
+            return None
+        return Step.UPLOAD, np.full_like(sizes, len(self._asked.layout.rows))
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked counts and words, and the counts of all rows (``hosting.HostedSum``)."""
@@ -181,15 +190,17 @@ class FloorHub:
             other = envelope.kind is not Kind.UPLOAD or round_number(data) != number
             if other or envelope.sender not in server.survivors:
                 return None
-            return envelope.sender, unpack(envelope.payload, layout.length, codec.bits)
+            words = unpack(envelope.payload, layout.length, codec.bits)
+            return envelope.sender, np.roll(words, -shift)
 
-        for client, size, words in read_each(arrived, read):
-            rolled = np.roll(words, -shift)[None]
-            seen = DenseWords(clients=np.array([client]), words=rolled, layout=layout)
-            shown = seen.message(
-                round_=self._attempt.at.round, step=step, codec=codec, sizes=np.array([size])
-            )
-            wire.show(shown, origins=seen.clients)
+        show_words(
+            wire,
+            read_each(arrived, read),
+            layout,
+            round_=self._attempt.at.round,
+            step=step,
+            codec=codec,
+        )
 
     def _dense(self, asked: SecondRound) -> DenseLayout:
         return replace(self._attempt.collector.layout, items=asked.layout.rows.astype(np.int32))
@@ -241,14 +252,17 @@ class FloorClient:
             ProtocolError, WireError: a message is of no round here, or a half refuses.
         """
         one, two = self._attempt.numbers
-        counts = [data for data in inbox if data[: len(_MAGIC)] == _MAGIC]
-        rest = [data for data in inbox if data[: len(_MAGIC)] != _MAGIC]
+        counts = [data for data in inbox if data[: len(COUNTS_MAGIC)] == COUNTS_MAGIC]
+        rest = [data for data in inbox if data[: len(COUNTS_MAGIC)] != COUNTS_MAGIC]
         groups = {number: [d for d in rest if round_number(d) == number] for number in (one, two)}
         if sum(map(len, groups.values())) != len(rest):
             raise ProtocolError(f"{self.node} is in rounds {one} and {two} alone")
-        answers = self._first.step(groups[one]) if groups[one] else []
+        answers = [
+            parcel._replace(stage=_MARKS) if parcel.stage == Kind.UPLOAD.name else parcel
+            for parcel in (self._first.step(groups[one]) if groups[one] else ())
+        ]
         if counts:
-            self._begin_second(counts[0].removeprefix(_MAGIC))
+            self._begin_second(counts[0].removeprefix(COUNTS_MAGIC))
         if groups[two]:
             if self._second is None:
                 raise ProtocolError(f"{self.node} has not seen the counts")

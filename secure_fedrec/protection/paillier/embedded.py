@@ -8,42 +8,31 @@ Who reads the sum depends on who holds the key (``paillier.key_holders``):
   encrypt the next state. The aggregate that the engine is given holds the integers which those two
   decrypted, so the engine's public state is the clients', and no view of the server has either.
 
-Two executions give the same bits (``encrypted_rounds``): ``"real"`` drives the signed halves of
-``paillier`` for every client, ``"simulated"`` sends as many random words and adds the plaintexts.
+Clients send as many random words as they would ciphertexts, which to whoever lacks the key is the
+same thing, and plaintexts are added up beside.
 
 A recorded upload shows as many words of a client's ciphertexts as the layout has: the rest of them
 is no more readable. Sizes are those of the whole messages.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any, Unpack
 
-from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, renamed_keys
-from secure_fedrec.protection.base.dense import DenseWords
 from secure_fedrec.protection.base.hidden_sum import HiddenSession, HiddenSum
 from secure_fedrec.protection.base.parts import PublicStep, Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
-from secure_fedrec.protection.paillier.carried_out import (
-    AuthorityCiphertexts,
-    EncryptedState,
-    TableCiphertexts,
-)
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
-from secure_fedrec.protection.paillier.federation import AuthorityFederation, TableFederation
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.sizes import (
     Sent,
     authority_messages,
-    first_table_messages,
     table_bytes,
     table_messages,
     upload_bytes,
 )
 from secure_fedrec.protection.paillier.messages.words_shown import table_layout
-from secure_fedrec.protection.paillier.scheme.keys import generate_key
 from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.stand_ins import StandIns, meter_beside
 from secure_fedrec.streams import Streams
@@ -66,7 +55,7 @@ class EncryptedSum(HiddenSum):
         self, config: EncryptionLayerConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         super().__init__(min_survivors=config.min_survivors, **table)
-        self.config = config
+        self.config, self.execution = config, config.execution
         if self.held_by_clients:
             self.model_hidden_from = ("server",)  # it keeps the state encrypted
         self.stand_ins = streams.stream("ciphertexts")
@@ -74,27 +63,11 @@ class EncryptedSum(HiddenSum):
         with renamed_keys({"paillier.bits": "protection.key_bits"}):
             self.slots.slots(config.key_bits)  # refuses a key without room for one word
         self._step: PublicStep | None = None
-        self.state = EncryptedState(self._begun_anew)
-        """The state between real rounds whose key the clients hold."""
 
     @property
     def held_by_clients(self) -> bool:
         """Whether the clients keep sums and state from the server."""
         return self.config.holder == "clients"
-
-    @cached_property
-    def authority(self) -> AuthorityFederation:
-        """The parties of real rounds with an authority; keys are made when first needed."""
-        return AuthorityFederation(range(self.n_clients), **self._agreed())
-
-    def _begun_anew(self, words: int) -> TableFederation:
-        """Clients with a new key, for a state of so many words."""
-        return TableFederation(range(self.n_clients), table=table_layout(words), **self._agreed())
-
-    def _agreed(self) -> dict[str, Any]:
-        """What parties agree on before their first round; the key is new."""
-        private = generate_key(self.config.key_bits)
-        return {"private": private, "layouts": (self.slots,), "minimum": self.min_survivors}
 
     def keep(self, step: PublicStep) -> None:
         """Take the state of the round that is opened next."""
@@ -126,12 +99,8 @@ class EncryptedSum(HiddenSum):
             "protection.holder = 'clients' does not claim to withstand",
         )
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "EncryptedSession":
-        """Begin a round.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "EncryptedSession":
+        """One round of random words."""
         return EncryptedSession(self, round_, participants, wire)
 
     def describe(self) -> tuple[str, dict[str, Any]]:
@@ -145,55 +114,33 @@ class EncryptedSession(HiddenSession):
     collector: EncryptedSum
 
     def close(self) -> Aggregate:
-        """Encrypt, send, add and open what was gathered.
+        """Check completeness, open the sum, and count what the protocol sends beside.
 
         Raises:
-            ProtocolError: a message is missing, repeated or late, or two clients disagree.
-            LosslessnessError: what was decrypted differs from the plain sums, or what clients made
-                of them from the plain step.
+            ProtocolError: a message is missing, repeated or late.
         """
         self._gathered.require_complete()
-        collector, layout = self.collector, self.collector.layout
-        try:
-            if self._sum is None:
-                total = self._real_sum(list(self._gathered.words(layout)))
-                aggregate = layout.split(total, collector.codec)
-            else:
-                aggregate = self._sum.open()
-                beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
-                meter_beside(self.wire.meter, beside)
-        except BaseException:
-            collector.state.forget()
-            raise
-        if not collector.held_by_clients:  # else nobody opens it for the server
+        if self._sum is None:
+            raise ProtocolError(f"round {self.round}: nobody has submitted")
+        aggregate = self._sum.open()
+        beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
+        meter_beside(self.wire.meter, beside)
+        if not self.collector.held_by_clients:  # else nobody opens it for the server
             self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
-    def _hider(self) -> StandIns | None:
-        """Random words stand for nobody else; the protocol's halves are made for all at once."""
+    def _hider(self) -> StandIns:
         collector = self.collector
-        if collector.config.execution == "real":
-            return None
         size = upload_bytes((collector.slots,), collector.config.key_bits)
         return StandIns(self, collector.stand_ins, size=size)
 
-    def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
-        collector = self.collector
-        if not collector.held_by_clients:
-            return AuthorityCiphertexts(self).sum(collector.authority, parts)
-        step = collector.require_step(self.round)
-        return TableCiphertexts(self).sum(collector.state, step, parts)
-
     def _foreseen(self) -> list[Sent]:
-        """What the protocol would send, by its layouts."""
+        """What the protocol would send, by its layouts; tables come with the round's broadcast."""
         collector, clients = self.collector, self.order.tolist()
         key_bits, layouts = collector.config.key_bits, (collector.slots,)
         if not collector.held_by_clients:
             return authority_messages(clients, layouts=layouts, key_bits=key_bits)
         table = table_layout(len(collector.require_step(self.round).words))
-        first: list[Sent] = []
-        if self.round == 1:
-            first = first_table_messages(clients, table=table, key_bits=key_bits)
-        return first + table_messages(
+        return table_messages(
             clients, round_=self.round, layouts=layouts, table=table, key_bits=key_bits
         )

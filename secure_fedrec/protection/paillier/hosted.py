@@ -23,7 +23,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.base.dense import DenseWords, Gathered
+from secure_fedrec.protection.base.dense import Gathered, show_words
 from secure_fedrec.protection.base.hosting import (
     Desk,
     Held,
@@ -86,22 +86,14 @@ class HostedEncryptedSum:
         """int64[k]: every client of the attempt."""
         return self._at.clients
 
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """An upload has every row (``hosting.HostedSum``)."""
+        return _rows_in(self._collector, stage, sizes)
+
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """As many words of every client's ciphertexts as it encrypted (``hosting.HostedSum``)."""
-        collector, layout, round_ = self._collector, self._collector.layout, self._at.round
-
-        def read(data: bytes) -> tuple[int, RingArray]:
-            sent = self._plan.read(data, round_=round_, awaits=Kind.UPLOAD, sender=Role.CLIENT)
-            return sent.sender.number, uploaded_words(data, layout.length, collector.codec)
-
-        for client, size, words in read_each(arrived, read):
-            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
-            sizes = np.array([size])
-            shown = seen.message(
-                round_=round_, step=Step.UPLOAD, codec=collector.codec, sizes=sizes
-            )
-            wire.show(shown, origins=seen.clients)
-        wire.show(aggregate_note(round_, aggregate))
+        _show(self._collector, self._plan, self._at.round, wire, arrived)
+        wire.show(aggregate_note(self._at.round, aggregate))
 
 
 class _HostedCiphertexts(NoHelpers):
@@ -212,13 +204,23 @@ class HostedTable:
     """The server's side of one attempt that it reads nothing of (``hosting.Left``).
 
     Args:
+        collector: whose round it is.
         plan: of the attempt.
         identity: the server's key.
         at: the attempt.
         table: what the round before has left; b"" in round 1.
     """
 
-    def __init__(self, plan: Plan, identity: Identity, at: Standing, table: bytes) -> None:
+    def __init__(
+        self,
+        collector: EncryptedSum,
+        plan: Plan,
+        identity: Identity,
+        at: Standing,
+        table: bytes,
+    ) -> None:
+        self._collector = collector
+        self._plan = plan
         self.hub = TableServer.going_on(plan, identity, at.round, table)
         self._at = at
 
@@ -239,8 +241,13 @@ class HostedTable:
         """
         raise ProtocolError("clients keep the sums from the server")
 
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """An upload has every row (``hosting.HostedSum``)."""
+        return _rows_in(self._collector, stage, sizes)
+
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """There is nothing to show (``unrecorded``)."""
+        """As many words of every client's ciphertexts as it encrypted; nobody shows a sum."""
+        _show(self._collector, self._plan, self._at.round, wire, arrived)
 
 
 class HostedTables(_HostedCiphertexts):
@@ -264,7 +271,8 @@ class HostedTables(_HostedCiphertexts):
             WireError: what it holds is no table of this key.
         """
         self._require_enough(at)
-        return HostedTable(self._plan(at, at.clients), identity, at, _held(at).table)
+        plan, table = self._plan(at, at.clients), _held(at).table
+        return HostedTable(self._collector, plan, identity, at, table)
 
     def require_key(self, keys: bytes, secret: bytes) -> None:
         """Check a client's private key (``hosting.StateHidden``).
@@ -334,6 +342,27 @@ class HostedTables(_HostedCiphertexts):
             federation=sha256(_DOMAIN + b"tables|" + at.series).digest()[:16],
             attempt=_attempt(at),
         )
+
+
+def _rows_in(collector: EncryptedSum, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+    """An upload has every row."""
+    if stage != Kind.UPLOAD.name:
+        return None
+    return Step.UPLOAD, np.full_like(sizes, collector.n_items)
+
+
+def _show(
+    collector: EncryptedSum, plan: Plan, round_: int, wire: Wire, arrived: Sequence[bytes]
+) -> None:
+    """Record as many words of every client's ciphertexts as it encrypted."""
+    layout, codec = collector.layout, collector.codec
+
+    def read(data: bytes) -> tuple[int, RingArray]:
+        sent = plan.read(data, round_=round_, awaits=Kind.UPLOAD, sender=Role.CLIENT)
+        return sent.sender.number, uploaded_words(data, layout.length, codec)
+
+    found = read_each(arrived, read)
+    show_words(wire, found, layout, round_=round_, step=Step.UPLOAD, codec=codec)
 
 
 class _KeyHolder(NamedTuple):

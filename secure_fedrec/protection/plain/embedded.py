@@ -18,8 +18,8 @@ class DirectSum(TableCollector):
 
     traits: Traits = AS_BEFORE
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
-        """Begin a round."""
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
+        """One round, in which nothing is hidden."""
         return DirectSession(self, round_, participants, wire)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:

@@ -17,7 +17,7 @@ from secure_fedrec.protection.session import (
 )
 from secure_fedrec.protection.session.envelope import Family, open_envelope
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Wire
+from secure_fedrec.wire import Step, Wire
 
 
 class PlainServer:
@@ -69,6 +69,10 @@ class PlainServer:
     def heard(self) -> IntArray:
         """int64[k]: whose rows are in it."""
         return joined_clients(self._heard)
+
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """Rounds of the engine count these themselves (``hosting.HostedSum``)."""
+        return None
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Every row, under its client's name (``hosting.HostedSum``)."""

@@ -1,21 +1,18 @@
 """The wire of a run between parties in one process: what faults strike, and what is metered."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
-from typing import TypeVar
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.nodes import SERVER, Node, Role
 from secure_fedrec.protection.session.parties import Parcel
 from secure_fedrec.wire import Parcels, Parties, Step, Wire
 
-Read = TypeVar("Read")
+Rows = Callable[[str, IntArray], tuple[Step, IntArray] | None]
+"""What messages of a stage are for, and rows in those of so many bytes; None of others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,26 +22,20 @@ class OverWire:
     Args:
         wire: of the run.
         round: of the run.
-        steps: by stage, what messages that carry rows are for.
-        rows: by stage, rows in a message of so many bytes, which count as vectors; messages of
-            other stages are metered as what a protocol sends beside them.
-        unmetered: stages that are metered elsewhere.
+        rows: of messages whose rows count as vectors; others are metered as what a protocol sends
+            beside them. None meters nothing: messages are counted elsewhere.
         denoisers: int64[D], client number of each denoiser.
 
     Attributes:
-        delivered: by stage that is in ``steps``: what arrived.
+        arrived: what came to the server, in order.
     """
 
     wire: Wire
     _: KW_ONLY
     round: int
-    steps: Mapping[str, Step]
-    rows: Mapping[str, Callable[[IntArray], IntArray]]
-    unmetered: frozenset[str] = frozenset()
+    rows: Rows | None
     denoisers: IntArray | None = None
-    delivered: dict[str, list[Parcel]] = field(
-        init=False, default_factory=lambda: defaultdict(list)
-    )
+    arrived: list[bytes] = field(init=False, default_factory=list)
 
     def __call__(self, sent: Sequence[Parcel]) -> list[Parcel]:
         """What arrives; prompts do, they carry nothing."""
@@ -55,19 +46,20 @@ class OverWire:
         return arrived
 
     def _carry(self, stage: str, by: Role, to: Role, parcels: list[Parcel]) -> list[Parcel]:
+        sizes = np.array([len(parcel.data) for parcel in parcels], dtype=np.int64)
+        told = None if self.rows is None else self.rows(stage, sizes)
         batch = Parcels(
             round=self.round,
             stage=stage,
-            step=self.steps.get(stage),
+            step=None if told is None else told[0],
             senders=_parties(by, [parcel.sender for parcel in parcels]),
             receivers=_parties(to, [parcel.receiver for parcel in parcels]),
             data=tuple(parcel.data for parcel in parcels),
         )
-        if stage not in self.unmetered:
-            sizes, rows = batch.sizes, self.rows.get(stage)
+        if self.rows is not None:
             self.wire.meter.count_bytes(
                 sizes,
-                rows=None if rows is None else rows(sizes),
+                rows=None if told is None else told[1],
                 senders=self._metered(batch.senders),
                 receivers=self._metered(batch.receivers),
             )
@@ -77,22 +69,8 @@ class OverWire:
             senders, receivers = found.senders.ids.tolist(), found.receivers.ids.tolist()
             ends = zip(senders, receivers, found.data, strict=True)
             arrived = [Parcel(Node(by, one), Node(to, two), stage, data) for one, two, data in ends]
-        if stage in self.steps:
-            self.delivered[stage] += arrived
+        self.arrived.extend(parcel.data for parcel in arrived if parcel.receiver == SERVER)
         return arrived
-
-    def read(self, stage: str, read: Callable[[bytes], Read]) -> dict[int, tuple[int, Read]]:
-        """Size and content of each sender's first message that can be read, by its number.
-
-        Beside the messages of a stage a line may bring copies and rubbish, which their receiver
-        refused.
-        """
-        found: dict[int, tuple[int, Read]] = {}
-        for parcel in self.delivered[stage]:
-            if parcel.sender.number not in found:
-                with suppress(ProtocolError, WireError):
-                    found[parcel.sender.number] = len(parcel.data), read(parcel.data)
-        return found
 
     def _metered(self, parties: Parties) -> IntArray | str | None:
         if parties.role == "client":

@@ -1,8 +1,8 @@
 """Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
 
-Reading order: ``context`` (what a round is), ``words`` (ring words), ``messages`` (bytes),
-``client``, ``denoiser``, ``server`` (the halves), ``real`` (all of them in one process), ``tally``,
-``recruits`` and ``collector`` (a round for the engine).
+Reading order: ``config`` and ``context`` (what a round is), ``words`` (ring words), ``messages``
+(bytes), ``client``, ``helper`` (a denoiser), ``server`` (the halves), ``tally``, ``recruits`` and
+``embedded`` (a round for the engine), ``hosted``, ``layer``; ``identities`` (keys for examples).
 
     client:    x || c  ->  one uniform share per party      (fakes share zero)
     denoisers: HELD -> server: PROPOSAL -> denoisers: CONSENT -> server: AGREEMENT
@@ -21,11 +21,13 @@ from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
 from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
+from secure_fedrec.protection.shared_upload.identities import Identities
 from secure_fedrec.protection.shared_upload.layer import SHARED_UPLOAD
 from secure_fedrec.protection.shared_upload.server import SharingServer
 
 __all__ = [
     "SHARED_UPLOAD",
+    "Identities",
     "Roster",
     "RoundContext",
     "Shared",

@@ -1,22 +1,19 @@
-"""The collector: a round of shared uploads for the engine, simulated or with real cryptography.
+"""A round of shared uploads for the engine.
 
-The simulation draws the denoisers' shares of a whole batch of clients from one AES-256-CTR stream
-per denoiser, keyed by the operating system in every round, instead of one stream per client; it
-signs and seals nothing, and refuses a message that was changed on the wire where the real halves
-would find its signature broken. Sums, counts, supports and message sizes are those of the protocol.
-Executed as ``"real"``, the halves of this package exchange their bytes over the wire instead, and
-what they come to is compared with the rows that went in.
+The denoisers' shares of a whole batch of clients are drawn from one AES-256-CTR stream per
+denoiser, keyed by the operating system in every round, instead of one stream per client. Nothing is
+signed or sealed, and a message that was changed on the wire is refused where the halves would find its
+signature broken. Sums, counts, supports and message sizes are those of the protocol.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
-from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.table import (
     TableSession,
     TableSizes,
@@ -25,18 +22,14 @@ from secure_fedrec.protection.base.table import (
     denoiser_sums,
 )
 from secure_fedrec.protection.routing.sealing import require_kem
-from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     agreement_bytes,
-    decode_rows,
-    open_envelope,
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.real import RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
 from secure_fedrec.protection.shared_upload.words import UniformWords
@@ -66,19 +59,9 @@ class SharedUpload(RecruitedDenoisers):
         config.require_fits(table["n_clients"])
         super().__init__(config, floor=config.floor, streams=streams, **table)
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
-        """Begin a round.
-
-        Raises:
-            ProtocolError: fewer participants than the floor.
-            ConfigError: more participants than run with real cryptography.
-        """
-        self.require_round(round_, participants)
+    def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
+        """One round of shares from keystreams."""
         return SharedUploadSession(self, round_, participants, wire)
-
-    def real_round(self, round_: int, line: OverWire) -> RealRound:
-        """The real halves of a round."""
-        return RealRound(self.context(round_), self.identities(), line)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one share per client and denoiser, one sum per denoiser."""
@@ -104,10 +87,7 @@ class SharedUploadSession(TableSession):
     ) -> None:
         super().__init__(collector, round_, participants, wire)
         self._streams: list[UniformWords] = []
-        self._real: RealRound | None = None
         self._named = np.zeros(collector.n_items, dtype=np.int64)
-        self._plain = np.zeros((collector.n_items, collector.width + 1), collector.codec.dtype)
-        self._line = self._over_wire()
         self._server = self._tally(Step.UPLOAD, "the server", participants)
         self._held = [
             self._tally(Step.SHARE, f"denoiser {number}", participants)
@@ -115,13 +95,10 @@ class SharedUploadSession(TableSession):
         ]
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Send the shares of the next clients; the real halves do so in ``close``."""
+        """Send the shares of the next clients."""
         if block.values is None:
             raise ProtocolError("rows without values cannot be shared")
         self._named += np.bincount(block.rows, minlength=len(self._named))
-        if self.collector.config.execution == "real":
-            self._load(clients, block, ~virtual)
-            return
         collector, codec = self.collector, self.collector.codec
         if not self._streams:
             self._streams = [UniformWords(secrets.token_bytes(32)) for _ in self._held]
@@ -145,73 +122,17 @@ class SharedUploadSession(TableSession):
 
         Raises:
             ProtocolError: a message is missing, repeated, late or not its sender's.
-            LosslessnessError: the real halves came to other words than were put into them.
         """
-        if self._real is not None:
-            aggregate = self._run(self._real)
-        else:
-            for holder in (self._server, *self._held):
-                holder.require_complete()
-            sizes = self._foreseen()
-            self._count_agreement(sizes)
-            support = np.flatnonzero(self._named).astype(np.int32)
-            totals = self._server.totals
-            for number, held in enumerate(self._held):
-                totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
-            aggregate = reveal(totals, self._named, self.collector.codec)
+        for holder in (self._server, *self._held):
+            holder.require_complete()
+        sizes = self._foreseen()
+        self._count_agreement(sizes)
+        support = np.flatnonzero(self._named).astype(np.int32)
+        totals = self._server.totals
+        for number, held in enumerate(self._held):
+            totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
+        aggregate = reveal(totals, self._named, self.collector.codec)
         self.wire.show(aggregate_note(self.round, aggregate))
-        return aggregate
-
-    def _load(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
-        """Load the real halves, and add up what must come out of them."""
-        if self._real is None:
-            self._real = self.collector.real_round(self.round, self._line)
-        self._real.submit(clients, block, rated)
-        if block.values is not None:
-            scatter_add(self._plain, block.rows, with_counts(block.values, rated))
-
-    def _over_wire(self) -> OverWire:
-        collector = self.collector
-        per_row = 4 + (collector.width + 1) * collector.codec.bytes_per_value
-        kem = require_kem("protection.kem", collector.config.kem)
-        nothing = np.zeros(1, dtype=np.int64)
-        shares = int(rows_message_bytes(nothing, 0, 0)[0])
-        seeds = int(seed_message_bytes(nothing, kem.overhead)[0])
-        return OverWire(
-            self.wire,
-            round=self.round,
-            steps={"SHARES": Step.UPLOAD, "SEED": Step.SHARE, "SUMS": Step.DENOISE},
-            rows={
-                "SHARES": lambda sizes: (sizes - shares) // per_row,
-                "SEED": lambda sizes: (sizes - seeds) // 4,
-                "SUMS": lambda sizes: (sizes - shares) // per_row,
-            },
-            denoisers=collector.denoisers,
-        )
-
-    def _run(self, real: RealRound) -> Aggregate:
-        """Drive the real halves, and show what their holders were sent."""
-        line = self._line
-        with self.in_round():
-            aggregate = real.close()
-        require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
-        server, *denoisers = real.held
-        uploads, seeds = (line.delivered[stage] for stage in ("SHARES", "SEED"))
-        shown = self._upload(*joined(server), _sizes(uploads), self.order)
-        self.wire.show(shown, origins=self.order)
-        for number, held in enumerate(denoisers):
-            own = [parcel for parcel in seeds if parcel.receiver.number == number]
-            shown = self._share(number, *joined(held), _sizes(own), self.order)
-            self.wire.show(shown, origins=self.order)
-
-        def sums_in(data: bytes) -> tuple[IndexArray, RingArray]:
-            released = open_envelope(data, Kind.SUMS, context=real.context).body
-            return decode_rows(released, real.context, width=self.collector.width + 1)
-
-        for number, (size, lone) in line.read("SUMS", sums_in).items():
-            origin = self.collector.denoisers[number : number + 1]
-            shown = self._sums(number, *joined([lone]), np.array([size]))
-            self.wire.show(shown, origins=origin)
         return aggregate
 
     def _foreseen(self) -> Mapping[Kind, int]:
@@ -273,32 +194,3 @@ class SharedUploadSession(TableSession):
         everybody = np.repeat(self.order, count)  # each client gets every denoiser's key
         adverts = np.full(len(everybody), sizes[Kind.ADVERT])
         meter.count_beside(adverts, senders=None, receivers=everybody)
-
-
-def joined(held: Sequence[tuple[IndexArray, RingArray]]) -> tuple[RowBlock, RingArray]:
-    """Rows of several clients, and their words [N, d + 1]."""
-    lengths = [len(rows) for rows, _ in held]
-    block = RowBlock(
-        indptr=np.concatenate([[0], np.cumsum(lengths)]),
-        rows=np.concatenate([rows for rows, _ in held]),
-        values=None,
-    )
-    return block, np.concatenate([words for _, words in held])
-
-
-def _sizes(parcels: Sequence[Parcel]) -> IntArray:
-    """Bytes per client, each once, by number."""
-    sizes = {parcel.sender.number: len(parcel.data) for parcel in parcels}
-    return np.array([sizes[number] for number in sorted(sizes)], dtype=np.int64)
-
-
-def require_equal(real: Aggregate, simulated: Aggregate) -> None:
-    """Check that the real halves came to the same words.
-
-    Raises:
-        LosslessnessError: they did not.
-    """
-    if not (
-        np.array_equal(real.ring, simulated.ring) and np.array_equal(real.counts, simulated.counts)
-    ):
-        raise LosslessnessError("the real halves and the ring path differ")

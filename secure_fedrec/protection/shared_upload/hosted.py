@@ -25,7 +25,13 @@ from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
 from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
-from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
+from secure_fedrec.protection.shared_upload.messages import (
+    Kind,
+    decode_rows,
+    open_envelope,
+    rows_message_bytes,
+    seed_message_bytes,
+)
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.protection.shared_upload.tally import share_block
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -38,11 +44,13 @@ class HostedSharedSum:
     Args:
         hub: the server's half.
         context: of the attempt.
+        denoisers: int64[D], client number of each denoiser.
     """
 
-    def __init__(self, hub: SharingServer, context: RoundContext) -> None:
+    def __init__(self, hub: SharingServer, context: RoundContext, denoisers: IntArray) -> None:
         self.hub = hub
         self._context = context
+        self._denoisers = denoisers
 
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that all holders agreed on.
@@ -58,6 +66,19 @@ class HostedSharedSum:
         """int64[k]: those clients."""
         return joined_clients(self.hub.members)
 
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """Rows of shares and sums, and row numbers beside seeds (``hosting.HostedSum``)."""
+        context, nothing = self._context, np.zeros(1, dtype=np.int64)
+        words = 4 + (context.width + 1) * context.codec.bytes_per_value
+        rows, seed = (
+            rows_message_bytes(nothing, 0, 0),
+            seed_message_bytes(nothing, context.mechanism.overhead),
+        )
+        if stage == Kind.SEED.name:
+            return Step.SHARE, (sizes - seed) // 4
+        steps = {Kind.SHARES.name: Step.UPLOAD, Kind.SUMS.name: Step.DENOISE}
+        return (steps[stage], (sizes - rows) // words) if stage in steps else None
+
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Clients' shares, and the denoisers' sums (``hosting.HostedSum``)."""
         context = self._context
@@ -72,7 +93,8 @@ class HostedSharedSum:
             wire.show(sent, origins=clients)
         for number, size, held in read_each(arrived, lambda data: rows_in(data, Kind.SUMS)):
             block = _shown(*held, context)
-            wire.show(denoiser_sums(context.round, np.array([number]), block, np.array([size])))
+            sent = denoiser_sums(context.round, np.array([number]), block, np.array([size]))
+            wire.show(sent, origins=self._denoisers[number : number + 1])
         wire.show(aggregate_note(context.round, aggregate))
 
 
@@ -84,14 +106,22 @@ class ShowingDenoiser(SharingDenoiser):
         denoiser: its number.
         identity: its key.
         wire: of the record.
+        completes: whether the record's round is complete once the shares are shown.
     """
 
     def __init__(
-        self, context: RoundContext, denoiser: int, identity: Identity, wire: Wire
+        self,
+        context: RoundContext,
+        denoiser: int,
+        identity: Identity,
+        wire: Wire,
+        *,
+        completes: bool,
     ) -> None:
         super().__init__(context, denoiser, identity.key)
         self._number = denoiser
         self._wire = wire
+        self._completes = completes
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """As the half (``Party.step``)."""
@@ -119,7 +149,8 @@ class ShowingDenoiser(SharingDenoiser):
                 receivers=denoiser,
             )
             self._wire.show(sent, origins=clients)
-        self._wire.end_round(context.round)  # it reads nothing of clients from here on
+        if self._completes:
+            self._wire.end_round(context.round)  # it reads nothing of clients from here on
 
 
 class HostedShares(NoHelpers):
@@ -138,7 +169,7 @@ class HostedShares(NoHelpers):
         """The server's side (``hosting.Hosting``)."""
         context = self._context(at)
         hub = SharingServer(context, identity.key, at.clients.tolist())
-        return HostedSharedSum(hub, context)
+        return HostedSharedSum(hub, context, self._collector.denoisers)
 
     def half(
         self,
@@ -169,7 +200,7 @@ class HostedShares(NoHelpers):
         context, number, wire = self._context(at), identity.node.number, desk.wire
         if wire is None:
             return SharingDenoiser(context, number, identity.key)
-        return ShowingDenoiser(context, number, identity, wire)
+        return ShowingDenoiser(context, number, identity, wire, completes=desk.completes)
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector

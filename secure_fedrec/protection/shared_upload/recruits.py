@@ -1,6 +1,5 @@
 """What collectors share whose denoisers hold a part of every upload: who they are, keys, floors."""
 
-import secrets
 from dataclasses import asdict, replace
 from typing import Any, Unpack
 
@@ -9,8 +8,6 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.table import TableCollector, TableSizes
-from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 
@@ -55,7 +52,7 @@ class RecruitedDenoisers(TableCollector):
         self._floor = floor
         draw = streams.stream("denoisers").generator()
         self.denoisers: IntArray = draw.permutation(self.n_clients)[: config.count].astype(np.int64)
-        self._identities: Identities | None = None
+        self.execution = config.execution
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
@@ -85,22 +82,3 @@ class RecruitedDenoisers(TableCollector):
                 f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
                 "cryptography; set cohort.clients_per_round",
             )
-
-    def identities(self) -> Identities:
-        """Signature keys of clients and denoisers, drawn when they are first asked for."""
-        if self._identities is None:
-            self._identities = Identities.draw(clients=self.n_clients, denoisers=self.config.count)
-        return self._identities
-
-    def context(self, round_: int) -> RoundContext:
-        """What all halves of a round agree on, under a fresh id."""
-        return RoundContext(
-            codec=self.codec,
-            n_items=self.n_items,
-            width=self.width,
-            floor=self._floor,
-            roster=self.identities().roster,
-            round=round_,
-            round_id=secrets.token_bytes(16),
-            kem=self.config.kem,
-        )

@@ -22,10 +22,10 @@ from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.bags import embedded_mixes as mixed
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
-from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import RecordingPolicy, encode_set
+from tests.mix_network import MixNetwork
 
 
 def layers_of(drafts: Any, stack: tuple[str, ...]) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
-from secure_fedrec.protection.paillier import PrivateKey, TableClient, generate_key
-from secure_fedrec.protection.paillier import carried_out as encrypted_rounds
-from secure_fedrec.protection.paillier import embedded as encrypted
+from secure_fedrec.protection.base.carried_out import WatchedStep
+from secure_fedrec.protection.base.dense import DenseLayout
+from secure_fedrec.protection.paillier import PrivateKey, generate_key
+from secure_fedrec.protection.paillier import hosted as encrypted
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.protection.paillier.embedded import EncryptedSum
-from secure_fedrec.protection.paillier.federation import AuthorityFederation
+from secure_fedrec.protection.paillier.messages.tables import TableReader
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Adversary, Alter, Meter, Step, Wire
 
 pytestmark = pytest.mark.usefixtures("one_paillier_key")
@@ -72,7 +73,7 @@ def test_simulated_rounds_cost_what_real_ones_do(
     assert real.keys() == simulated.keys()
     for name, totals in real.items():
         assert totals.tolist() == simulated[name].tolist(), name
-    beside = {"authority": 2, "clients": 4}[holder] * 3 + 2 * (holder == "clients")
+    beside = {"authority": 2, "clients": 4}[holder] * 3
     assert real["beside"][0] == beside
     assert bool(real["authority"].any()) == (holder == "authority")
 
@@ -92,24 +93,13 @@ def test_changing_cohorts_go_on_with_one_key(
 def test_a_decryption_that_is_off_is_caught(
     holder: str, run_of: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right: Any = {
-        "authority": AuthorityFederation.sum,
-        "clients": encrypted_rounds.TableCiphertexts._update,
-    }[holder]
+    split = DenseLayout.split
 
-    def opened_wrongly(self: Any, *arguments: Any, **named: Any) -> tuple[RingArray, ...]:
-        (words,) = right(self, *arguments, **named)
-        return (_moved(words),)
+    def opened_wrongly(self: DenseLayout, words: RingArray, codec: FixedPoint) -> Aggregate:
+        return split(self, _moved(words), codec)
 
-    def read_wrongly(self: Any, table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
-        made: RingArray = right(self, table, (_moved(sums[0]),))
-        return made
-
-    if holder == "authority":
-        monkeypatch.setattr(AuthorityFederation, "sum", opened_wrongly)
-    else:
-        monkeypatch.setattr(encrypted_rounds.TableCiphertexts, "_update", read_wrongly)
-    with pytest.raises(LosslessnessError, match="decrypted sum"):
+    monkeypatch.setattr(DenseLayout, "split", opened_wrongly)
+    with pytest.raises(LosslessnessError, match="sum that the halves opened"):
         run_of(layers_of(holder)).run_round()
 
 
@@ -122,14 +112,13 @@ def _moved(words: RingArray) -> RingArray:
 def test_clients_that_step_elsewhere_together_are_caught(
     run_of: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = encrypted_rounds.TableCiphertexts._update
+    right = WatchedStep.after
 
-    def elsewhere(self: Any, *arguments: Any) -> RingArray:
-        moved = _moved(right(self, *arguments))
-        self._next[-1] = moved
-        return moved
+    def elsewhere(self: WatchedStep, *arguments: Any) -> RingArray:
+        self.made[-1:] = [_moved(right(self, *arguments))]
+        return self.made[-1]
 
-    monkeypatch.setattr(encrypted_rounds.TableCiphertexts, "_update", elsewhere)
+    monkeypatch.setattr(WatchedStep, "after", elsewhere)
     with pytest.raises(LosslessnessError, match="next state differs"):
         run_of(layers_of("clients")).run_round()
 
@@ -139,14 +128,14 @@ def test_clients_that_disagree_abort_the_round_and_the_next_begins_anew(
 ) -> None:
     run = run_of(layers_of("clients"), done=1)
     before = run.engine.state()
-    right = encrypted_rounds.TableCiphertexts._update
+    right = WatchedStep.after
 
-    def second_is_off(self: Any, *arguments: Any) -> RingArray:
+    def second_is_off(self: WatchedStep, *arguments: Any) -> RingArray:
         found = right(self, *arguments)
-        return found if len(self._next) == 1 else _moved(found)
+        return found if len(self.made) == 1 else _moved(found)
 
     with monkeypatch.context() as patch:
-        patch.setattr(encrypted_rounds.TableCiphertexts, "_update", second_is_off)
+        patch.setattr(WatchedStep, "after", second_is_off)
         with pytest.raises(ProtocolError, match="computed different tables"):
             run.run_round()
     for name, value in run.engine.state().items():
@@ -160,10 +149,10 @@ def test_clients_that_disagree_abort_the_round_and_the_next_begins_anew(
 def test_a_client_that_reads_another_state_is_caught(
     run_of: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = TableClient.receive_table
-    monkeypatch.setattr(TableClient, "receive_table", lambda *given: _moved(right(*given)))
+    right, run = TableReader.open, run_of(layers_of("clients"), done=1)
+    monkeypatch.setattr(TableReader, "open", lambda *given: _moved(right(*given)))
     with pytest.raises(LosslessnessError, match="client 0 decrypted another state"):
-        run_of(layers_of("clients")).run_round()
+        run.run_round()
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
@@ -195,7 +184,9 @@ def test_a_resumed_run_goes_on_to_the_same_bits(holder: str, run_of: Run) -> Non
 def test_a_state_that_changed_between_rounds_is_refused(run_of: Run) -> None:
     run = run_of(layers_of("clients"), done=1)
     run.engine.public.table[0, 0] += 1.0
-    with pytest.raises(LosslessnessError, match="differs from the engine's public state"):
+    with pytest.raises(
+        LosslessnessError, match="client 0 decrypted another state than the engine's"
+    ):
         run.run_round()
 
 

@@ -17,8 +17,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import DirectSum, Sizes, Stack, build_stack
 from secure_fedrec.protection.base.executions import EXECUTIONS
 from secure_fedrec.protection.dp.config import ClipConfig, SkellamLayerConfig
-from secure_fedrec.protection.masking import SecondRound, TailFloor, run_round
-from secure_fedrec.protection.masking import rounds_old as protocol
+from secure_fedrec.protection.masking import MaskingServer, SecondRound, TailFloor
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
@@ -303,13 +302,15 @@ def test_too_few_clients_are_refused(name: str, run_of: Run) -> None:
 def test_a_protocol_that_sums_wrongly_is_caught(
     monkeypatch: pytest.MonkeyPatch, run_of: Run
 ) -> None:
-    def wrong(*arguments: Any, **named: Any) -> Any:
-        outcome = run_round(*arguments, **named)
-        words = outcome.words.copy()
-        words[0] += np.uint64(1)
-        return replace(outcome, words=words)
+    right = MaskingServer.result.fget
+    assert right is not None
 
-    monkeypatch.setattr(protocol, "run_round", wrong)
+    def wrong(server: MaskingServer) -> Any:
+        words = right(server).copy()
+        words[0] += np.uint64(1)
+        return words
+
+    monkeypatch.setattr(MaskingServer, "result", property(wrong))
     with pytest.raises(LosslessnessError):
         run_of({"masking": MaskingLayerConfig(execution="real")}).run_round()
 

@@ -13,9 +13,9 @@ import pytest
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
-from secure_fedrec.protection.paillier.federation import AuthorityFederation
 from secure_fedrec.protection.session import Carrier, Parcel
 from secure_fedrec.testing import NextRound, PartyContract
+from tests.paillier_federation import AuthorityFederation
 
 RING = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 LAYOUT = SlotLayout(codec=RING, length=6, budget=8)

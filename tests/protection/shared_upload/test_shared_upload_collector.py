@@ -17,14 +17,22 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_lossless, compare_runs
 from secure_fedrec.properties.strategies import Federation, faults, federations, pmf_configs
 from secure_fedrec.protection import DirectSum, Stack, VirtualRatings, VirtualRatingsConfig
+from secure_fedrec.protection.base.carried_out import carried_out
 from secure_fedrec.protection.base.executions import EXECUTIONS
 from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadConfig
-from secure_fedrec.protection.shared_upload import real as real_module
+from secure_fedrec.protection.shared_upload.hosted import HostedSharedSum, HostedShares
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Meter, RecordingPolicy, Step, View, Wire
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def shared_upload(config: SharedUploadConfig, **table: Any) -> SharedUpload:
+    collector = SharedUpload(config, **table)
+    if config.execution == "real":
+        carried_out(collector, HostedShares(collector))
+    return collector
 
 
 @st.composite
@@ -42,7 +50,7 @@ def shared_federations(draw: st.DrawFn, *, width: int, execution: str) -> Federa
         floor=draw(st.integers(2, present)),
         execution=execution,
     )
-    collector = SharedUpload(
+    collector = shared_upload(
         config,
         n_clients=n,
         n_items=drawn.ratings.n_items,
@@ -72,7 +80,7 @@ def federation_of(
 ) -> Any:
     ratings = generate(SyntheticConfig(clients=20, items=40, mean_ratings=8.0, seed=3))
     streams, codec = Streams.from_seed(5), FixedPoint()
-    collector = SharedUpload(
+    collector = shared_upload(
         SharedUploadConfig(count=count, floor=floor, execution=execution),
         n_clients=20,
         n_items=40,
@@ -130,16 +138,16 @@ def test_a_share_that_goes_missing_in_the_sum_is_found() -> None:
 def test_real_halves_that_compute_something_else_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    close = real_module.RealRound.close
+    summed = HostedSharedSum.aggregate
 
     def off_by_one(self: Any) -> Any:
-        aggregate = close(self)
+        aggregate = summed(self)
         aggregate.ring[0, 0] += aggregate.ring.dtype.type(1)
         return aggregate
 
     assert_lossless(**federation_of(execution="real"))
-    monkeypatch.setattr(real_module.RealRound, "close", off_by_one)
-    with pytest.raises(LosslessnessError, match="real halves"):
+    monkeypatch.setattr(HostedSharedSum, "aggregate", off_by_one)
+    with pytest.raises(LosslessnessError, match="the halves opened"):
         assert_lossless(**federation_of(execution="real"))
 
 
@@ -197,7 +205,7 @@ def submitted(
 
 
 def collector_of(*, execution: str, bits: int = 40, count: int = 2, kem: str = "x25519") -> Any:
-    return SharedUpload(
+    return shared_upload(
         SharedUploadConfig(count=count, floor=5, execution=execution, kem=kem),
         n_clients=12,
         n_items=15,

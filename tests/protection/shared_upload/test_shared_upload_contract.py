@@ -9,10 +9,10 @@ import numpy as np
 
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.session import Carrier
-from secure_fedrec.protection.shared_upload import RoundContext
-from secure_fedrec.protection.shared_upload.real import Identities, RealRound
+from secure_fedrec.protection.shared_upload import Identities, RoundContext
 from secure_fedrec.testing import NextRound, PartyContract
 from secure_fedrec.uploads import RowBlock
+from tests.shared_round import RealRound
 
 N, ITEMS, WIDTH = 4, 6, 2
 RING = FixedPoint()

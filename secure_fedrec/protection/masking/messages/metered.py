@@ -8,10 +8,14 @@ clients stay below by a few hashes).
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.packing import packed_size
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.messages.sizes import message_sizes
 from secure_fedrec.wire import Meter
+
+COUNTS_MAGIC = b"SFTF"
+"""In front of the packed counts by which clients derive the second round of a tail floor."""
 
 
 def count_beside(meter: Meter, config: MaskingConfig, clients: IntArray) -> None:
@@ -22,6 +26,12 @@ def count_beside(meter: Meter, config: MaskingConfig, clients: IntArray) -> None
             meter.count_beside(sizes, senders=None, receivers=clients)
         elif each.kind != Kind.UPLOAD.name:
             meter.count_beside(sizes, senders=clients, receivers=None)
+
+
+def count_counts(meter: Meter, rows: int, bits: int, clients: IntArray) -> None:
+    """Count the messages that tell clients the counts of a tail floor's first sum."""
+    sizes = np.full(len(clients), len(COUNTS_MAGIC) + packed_size(rows, bits))
+    meter.count_beside(sizes, senders=None, receivers=clients)
 
 
 def upload_bytes(config: MaskingConfig) -> int:

@@ -1,1 +1,1 @@
-"""Halves of clients: ``uploading`` where an authority opens sums, ``table`` where the clients do."""
+"""Halves of clients: ``uploading`` where an authority opens sums, ``table`` where clients do."""
