@@ -42,13 +42,9 @@ class MixNetwork:
         recipients: int,
         epoch: int,
         max_pieces: int = MAX_PIECES,
-        identities: Sequence[Ed25519PrivateKey] | None = None,
         wire: Wire | None = None,
     ) -> "MixNetwork":
-        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells.
-
-        Recipients sign with ``identities``, or with fresh keys.
-        """
+        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells."""
         keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
         public = tuple(key.public for key in keys)
         directory = Directory(
@@ -65,11 +61,8 @@ class MixNetwork:
         nodes: list[MixNode | Endpoint] = [*mixes, *ends]
         for node, key in zip(nodes, keys, strict=True):
             node.rotate(directory, key)
-        if identities is None:
-            identities = [new_identity() for _ in range(recipients)]
-        return cls(
-            directory=directory, mixes=mixes, ends=ends, identities=tuple(identities), wire=wire
-        )
+        identities = tuple(new_identity() for _ in range(recipients))
+        return cls(directory=directory, mixes=mixes, ends=ends, identities=identities, wire=wire)
 
     def carry(self, cells: list[bytes]) -> list[bytes]:
         """Pass cells through all mixes, as one batch; what arrives at recipients.

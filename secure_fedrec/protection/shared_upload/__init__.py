@@ -1,8 +1,8 @@
 """Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
 
 Reading order: ``context`` (what a round is), ``words`` (ring words), ``messages`` (bytes),
-``client``, ``denoiser``, ``server`` (the halves), ``real`` (all of them in one process), ``tally``,
-``recruits`` and ``collector`` (a round for the engine).
+``client``, ``helper``, ``server`` (the halves), ``real`` (all of them in one process), ``tally``,
+``recruits`` and ``embedded`` (a round for the engine), ``hosted`` (one over hosts).
 
     client:    x || c  ->  one uniform share per party      (fakes share zero)
     denoisers: HELD -> server: PROPOSAL -> denoisers: CONSENT -> server: AGREEMENT
