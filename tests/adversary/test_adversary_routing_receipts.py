@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
-from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -234,12 +232,7 @@ def routed(execution: str) -> Any:
     return rows(RoutedDenoisers(DenoisersConfig(count=2), routing=routing, **settings))
 
 
-def hardened(execution: str) -> Any:
-    config = LinkageHardenedConfig(count=2, cells=3, layers=2, cell_bytes=512, execution=execution)
-    return rows(LinkageHardened(config, **SIZES, streams=Streams.from_seed(1)))
-
-
-ROUNDS: dict[str, Callable[[str], Any]] = {"bags": bags, "routed": routed, "hardened": hardened}
+ROUNDS: dict[str, Callable[[str], Any]] = {"bags": bags, "routed": routed}
 
 
 class Replace:
@@ -278,7 +271,7 @@ class Replace:
         )
 
 
-@pytest.mark.parametrize("kind", ["bags", "routed"])
+@pytest.mark.parametrize("kind", ROUNDS)
 def test_a_replaced_message_ends_a_simulated_round(kind: str) -> None:
     """The number of messages is right, and the receiver has nothing to compare them with."""
     fault, play = Replace(), ROUNDS[kind]("simulated")
@@ -287,32 +280,14 @@ def test_a_replaced_message_ends_a_simulated_round(kind: str) -> None:
     assert fault.struck == 1
 
 
-class ReplaceEverywhere(Replace):
-    """The same row id at every denoiser, so that they agree."""
-
-    def apply(self, messages: Messages) -> Messages:
-        self.struck = 0
-        return super().apply(messages)
+def test_counting_finds_a_message_too_many_where_their_number_is_public() -> None:
+    with pytest.raises(ProtocolError, match="too many"):
+        bags("simulated")(Wire(meter=Meter(6), faults=(Replace(besides=True),)))
 
 
-def test_a_row_replaced_at_every_denoiser_ends_a_simulated_round() -> None:
-    with pytest.raises(ProtocolError, match="does not find its cell in the receipts"):
-        hardened("simulated")(Wire(meter=Meter(6), faults=(ReplaceEverywhere(),)))
-
-
-@pytest.mark.parametrize("kind", ["bags", "hardened"])
-def test_counting_finds_a_message_too_many_where_their_number_is_public(kind: str) -> None:
-    fault = ReplaceEverywhere(besides=True)
-    with pytest.raises(ProtocolError, match=r"too many|holds other rows"):
-        ROUNDS[kind]("simulated")(Wire(meter=Meter(6), faults=(fault,)))
-
-
-@pytest.mark.parametrize("kind", ROUNDS)
-def test_a_real_mix_that_replaces_cells_ends_the_round(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of every recipient one cell becomes a dummy of the mix, which no count can show."""
-    carry, ran = MixNetwork.carry, []
+def let_a_mix_replace_cells(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of every recipient one cell becomes a dummy of the mix, once; how many cells there were."""
+    carry, ran = MixNetwork.carry, list[int]()
 
     def replacing(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
         monkeypatch.setattr(MixNetwork, "carry", carry)
@@ -323,47 +298,26 @@ def test_a_real_mix_that_replaces_cells_ends_the_round(
         return found
 
     monkeypatch.setattr(MixNetwork, "carry", replacing)
+    return ran
+
+
+@pytest.mark.parametrize("kind", ROUNDS)
+def test_a_real_mix_that_replaces_cells_ends_the_round(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = let_a_mix_replace_cells(monkeypatch)
     with pytest.raises(ProtocolError, match=MISSED):
         ROUNDS[kind]("real")(Wire(meter=Meter(6)))
     assert ran and ran[0] >= 4
 
 
-def test_without_receipts_the_halves_take_a_replaced_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: denoisers agree, counts are right, and the server's sums are wrong."""
-    sums = []
-    finish = LinkageServer.finish
-
-    def kept(server: LinkageServer, messages: Any) -> Any:
-        sums.append(finish(server, messages))
-        return sums[-1]
-
+def test_without_receipts_a_replaced_cell_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: what tells then compares with what was sent, which no party could."""
     monkeypatch.setattr(MixNetwork, "require_received", lambda *_, **__: None)
-    monkeypatch.setattr(LinkageServer, "finish", kept)
-    honest = hardened("real")(Wire(meter=Meter(6)))
-    carry = MixNetwork.carry
-
-    def replacing(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
-        monkeypatch.setattr(MixNetwork, "carry", carry)
-        found = network.carry(cells)
-        # Until the cells of one row are struck at both denoisers: a mix can only guess them.
-        ends = [end._opener._epochs[1].key for end in network.ends]
-        rows_at = [dict[bytes, int](), dict[bytes, int]()]
-        directory = network.directory
-        for place, cell in enumerate(found):
-            node = address_of(cell).node
-            inside = ends[node].open(cell[8:], directory.info(2, node))
-            if inside[1] == 1:  # a row share: its id stands behind 40 bytes of its message
-                rows_at[node][inside[32 + 40 : 32 + 56]] = place
-        row = next(iter(rows_at[0]))
-        for node in range(2):
-            found[rows_at[node][row]] = own_cells(network, node, [])[0]
-        return found
-
-    monkeypatch.setattr(MixNetwork, "carry", replacing)
-    with pytest.raises(LosslessnessError):  # by comparison with the simulation alone
-        hardened("real")(Wire(meter=Meter(6)))
-    assert len(sums) == 2
-    assert sums[0].ring.tolist() == honest.ring.tolist() != sums[1].ring.tolist()
+    routed("real")(Wire(meter=Meter(6)))
+    let_a_mix_replace_cells(monkeypatch)
+    with pytest.raises(LosslessnessError, match="the mixes changed or lost"):
+        routed("real")(Wire(meter=Meter(6)))
 
 
 @pytest.mark.parametrize("kind", ROUNDS)

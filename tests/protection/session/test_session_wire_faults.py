@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
@@ -83,15 +82,6 @@ PROTOCOLS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "shared-upload": SharedUploadConfig(count=2, floor=3, execution="real"),
         },
         ("ADVERT", "SHARES", "SEED", "HELD", "PROPOSAL", "CONSENT", "AGREEMENT", "SUMS"),
-    ),
-    "linkage-hardened": (
-        {
-            "virtual-ratings": VirtualRatingsConfig(),
-            "linkage-hardened": LinkageHardenedConfig(
-                count=2, cells=12, layers=2, cell_bytes=512, execution="real"
-            ),
-        },
-        ("UPLOAD", *CELLS, "ROW_SET", "FAKES"),
     ),
     "routed denoisers": (
         {
@@ -184,8 +174,7 @@ def test_a_fault_refuses_the_round_or_changes_nothing(name: str, stage: str, kin
         ("masking, active", "CONFIRM", "one late"),
         ("paillier", "UPLOAD", "repeated"),
         ("shared upload", "SHARES", "one late"),
-        ("linkage-hardened", "CELL-1", "repeated"),
-        ("routed denoisers", "CELL-0", "repeated"),
+        ("routed denoisers", "CELL-1", "repeated"),
     ],
 )
 def test_rounds_go_on_where_their_rules_say_so(name: str, stage: str, kind: str) -> None:
@@ -203,8 +192,8 @@ def test_rounds_go_on_where_their_rules_say_so(name: str, stage: str, kind: str)
         ("masking", "UPLOAD", "altered at the end"),
         ("paillier", "UPLOAD", "altered inside"),
         ("shared upload", "SEED", "one lost"),
-        ("linkage-hardened", "CELL-2", "altered at the end"),
         ("routed denoisers", "CELL-1", "one lost"),
+        ("routed denoisers", "CELL-2", "altered at the end"),
     ],
 )
 def test_what_is_struck_is_missed(name: str, stage: str, kind: str) -> None:
