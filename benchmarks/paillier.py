@@ -26,8 +26,8 @@ from secure_fedrec.protection.paillier import (
     PaillierSum,
     PrivateKey,
     generate_key,
+    phe_bridge,
 )
-from secure_fedrec.protection.paillier.scheme import phe_bridge
 
 __all__ = ["run"]
 

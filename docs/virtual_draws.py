@@ -24,11 +24,8 @@ FORMS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "FedRec, sticky": ([], True),
     "FedRec++, fresh": ([{"layer": "denoisers", "count": 10}], False),
     "FedRec++, sticky": ([{"layer": "denoisers", "count": 10}], True),
-    "linkage-hardened": ([{"layer": "linkage-hardened", "count": 2}], True),
     "shared-upload": ([{"layer": "shared-upload", "count": 2}], True),
 }
-CELLS = 1024
-"""Of linkage-hardened clients and unit of rho: what the client with the most virtual rows needs."""
 DRAWS = ("uniform", "popularity")
 ATTACKS = ("direct", "intersection", "lattice", "subset-regression")
 FIGURES = (
@@ -46,8 +43,6 @@ def measure(data: str, form: str, rho: float, draw: str, rounds: int) -> dict[st
     """Worst figures of the server, and the error that the run ends with."""
     layers, sticky = FORMS[form]
     cloak = {"layer": "virtual-ratings", "rho": rho, "sticky": sticky, "draw": draw}
-    if form == "linkage-hardened":
-        layers = [layer | {"cells": round(CELLS * rho)} for layer in layers]
     config = parse_config(
         {
             "data": {"name": data},

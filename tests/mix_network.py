@@ -1,16 +1,18 @@
 """A whole cascade in one process: one mix per layer, and the recipients at its end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
+from secure_fedrec.protection.routing.directory import NEXT_HOP, Directory, RoutingConfig
 from secure_fedrec.protection.routing.endpoint import MAX_PIECES, Endpoint
+from secure_fedrec.protection.routing.fragments import Kind, cover, cut, encode_fragment
 from secure_fedrec.protection.routing.mix import MixNode
-from secure_fedrec.protection.routing.onions import address_of
+from secure_fedrec.protection.routing.onions import address_of, forward
 from secure_fedrec.protection.routing.receipts import SentCells, new_identity, receipt_digest
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.wire import Parcels, Parties, Wire
@@ -42,13 +44,9 @@ class MixNetwork:
         recipients: int,
         epoch: int,
         max_pieces: int = MAX_PIECES,
-        identities: Sequence[Ed25519PrivateKey] | None = None,
         wire: Wire | None = None,
     ) -> "MixNetwork":
-        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells.
-
-        Recipients sign with ``identities``, or with fresh keys.
-        """
+        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells."""
         keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
         public = tuple(key.public for key in keys)
         directory = Directory(
@@ -65,11 +63,8 @@ class MixNetwork:
         nodes: list[MixNode | Endpoint] = [*mixes, *ends]
         for node, key in zip(nodes, keys, strict=True):
             node.rotate(directory, key)
-        if identities is None:
-            identities = [new_identity() for _ in range(recipients)]
-        return cls(
-            directory=directory, mixes=mixes, ends=ends, identities=tuple(identities), wire=wire
-        )
+        identities = tuple(new_identity() for _ in range(recipients))
+        return cls(directory=directory, mixes=mixes, ends=ends, identities=identities, wire=wire)
 
     def carry(self, cells: list[bytes]) -> list[bytes]:
         """Pass cells through all mixes, as one batch; what arrives at recipients.
@@ -142,3 +137,52 @@ class MixNetwork:
             return address_of(cell).node < len(self.ends)
         except WireError:
             return False
+
+
+def changed_by_last_mix(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Directory, list[bytes]], list[bytes]]
+) -> None:
+    """Let the last mix of every cascade forward other cells than it should."""
+    flush = MixNode.flush
+
+    def flushed(mix: MixNode) -> list[bytes]:
+        cells, directory = flush(mix), mix._opener.directory
+        return change(directory, cells) if is_last(mix) else cells
+
+    monkeypatch.setattr(MixNode, "flush", flushed)
+
+
+def own_cell(directory: Directory, recipient: int, message: bytes | None = None) -> bytes:
+    """A cell of a last mix's own to a recipient, as it leaves that mix: a message, or a dummy."""
+    config = directory.config
+    piece = cover(Kind.DUMMY) if message is None else cut(message, config.capacity)[0]
+    inside = encode_fragment(piece, config.capacity)
+    key, info = directory.key_of(config.layers, recipient), directory.info(config.layers, recipient)
+    inside = NEXT_HOP.pack(recipient) + key.seal(inside, info)
+    return forward(inside, config.layers, directory)
+
+
+def is_last(mix: MixNode) -> bool:
+    """Whether cells go from a mix to their recipients."""
+    return mix._layer + 1 == mix._opener.directory.config.layers
+
+
+def noted_at_first_mix(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Sizes of the cells of every batch that a first mix forwards, as they came."""
+    flush, receive, batches = MixNode.flush, MixNode.receive, list[list[int]]()
+    came: list[int] = []
+
+    def received(mix: MixNode, cell: bytes) -> None:
+        receive(mix, cell)
+        if not mix._layer:
+            came.append(len(cell))
+
+    def flushed(mix: MixNode) -> list[bytes]:
+        if not mix._layer:
+            batches.append(came.copy())
+            came.clear()
+        return flush(mix)
+
+    monkeypatch.setattr(MixNode, "receive", received)
+    monkeypatch.setattr(MixNode, "flush", flushed)
+    return batches

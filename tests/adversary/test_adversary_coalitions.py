@@ -29,7 +29,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "virtual-ratings": {"sticky": True},
     "denoisers": {"count": 2},
     "shared-upload": {"count": 2, "floor": 2},
-    "linkage-hardened": {"count": 2},
     "skellam": {"noise_multiplier": 0.5},
 }
 CLOAKS = {"virtual-ratings", "randomized-response"}
@@ -172,7 +171,7 @@ def test_nobody_attacks_where_nobody_is_left(stack: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "stack",
-    [stack for stack in STACKS if {"denoisers", "shared-upload", "linkage-hardened"} & {*stack}],
+    [stack for stack in STACKS if {"denoisers", "shared-upload"} & {*stack}],
     ids=" + ".join,
     indirect=True,
 )
@@ -207,7 +206,7 @@ TABLES_TELL = [
     stack
     for stack in STACKS
     if not {"skellam", "gaussian", "laplace"} & {*stack}
-    and (not CLOAKS & {*stack} or {"denoisers", "shared-upload", "linkage-hardened"} & {*stack})
+    and (not CLOAKS & {*stack} or {"denoisers", "shared-upload"} & {*stack})
 ]
 
 

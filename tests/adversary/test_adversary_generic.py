@@ -38,7 +38,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "virtual-ratings": {"sticky": True},
     "denoisers": {"count": 2},
     "shared-upload": {"count": 2, "floor": 2},
-    "linkage-hardened": {"count": 2},
     "clip": {"norm": 4.0},
     "skellam": {"fraction_bits": 8},
     "local-dp": {"clip": 3.0, "fraction_bits": 4},

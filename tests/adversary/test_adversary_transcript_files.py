@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
 
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.data import RatingScale, RatingTable
@@ -38,7 +37,6 @@ ROUTED = {"routing": RoutingLayerConfig(cell_bytes=512, layers=2)}
 STACKS: dict[str, dict[str, Any]] = {
     "denoisers": {**CLOAK, "denoisers": DenoisersConfig(count=4)},
     "routing": {**CLOAK, "denoisers": DenoisersConfig(count=4), **ROUTED},
-    "linkage-hardened": {**CLOAK, "linkage-hardened": LinkageHardenedConfig(cells=8)},
     "bags": {},
 }
 
@@ -212,7 +210,7 @@ def attack(folder: Path, stack: str) -> tuple[dict[str, int], int, int]:
     kind = "bag.users" if stack == "bags" else "noise"
     rounds = folder / "transcript" / "rounds" / "000001"
     # Plain virtual rows are sent twice in the same words, which the attack suite counts, not this.
-    content = stack not in ("denoisers", "routing")
+    content = stack == "bags"
     named, anonymous = (columns_of(rounds, each, content=content) for each in ("upload", kind))
     truth: dict[int, int] = {}
     for file in sorted((folder / "truth" / "rounds" / "000001").glob(f"{kind}-origins-*.npz")):
@@ -271,7 +269,7 @@ def test_files_in_the_order_of_work_name_every_sender(
     assert best > 0.99 * messages > 1.5 * beyond_chance(len(hits), messages, uploads), hits
 
 
-@pytest.mark.parametrize("stack", [name for name in STACKS if name != "linkage-hardened"])
+@pytest.mark.parametrize("stack", STACKS)
 def test_tags_of_the_seed_alone_name_every_sender(
     stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +290,7 @@ def files_in(folder: Path) -> list[tuple[str, bytes]]:
     return [(str(path.relative_to(folder)), path.read_bytes()) for path in files]
 
 
-@pytest.mark.parametrize("stack", ["denoisers", "routing", "bags"])
+@pytest.mark.parametrize("stack", STACKS)
 def test_a_resumed_run_and_other_batches_write_the_same_files(
     stack: str, tmp_path: Path, block_bytes: int | None
 ) -> None:

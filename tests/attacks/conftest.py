@@ -10,6 +10,7 @@ import pytest
 
 from attacks import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.engines.local import CohortConfig
@@ -96,26 +97,64 @@ def rewrite(transcript: Transcript, edit: Edit) -> Transcript:
 
 def clean(run: RecordedRun, truth: GroundTruth) -> Transcript:
     """An ideal removal of virtual rows: the aggregate is the exact sum of the real ones."""
-    rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
-    rated[truth.ratings.clients, truth.ratings.items] = True
-    store = run.transcript._store
 
     def real_sums(round_: int, name: str, columns: Columns) -> Columns:
         if name != "aggregate":
             return columns
-        uploads = concatenate_columns(list(store.read(round_, "upload")))
-        owners = np.repeat(uploads["senders"], uploads["lengths"])
-        real = rated[owners, uploads["rows"]]
-        rows = uploads["rows"][real]
-        columns["counts"] = np.bincount(rows, minlength=len(columns["counts"])).astype(np.int64)
+        uploads, real = rows_of(run, truth, round_)
+        columns["counts"], sums = totals_of(uploads, real, run)
         if "values" in columns:
-            sums = np.zeros_like(columns["values"])
-            np.add.at(sums, rows, uploads["values"][real])
-            codec = run.engine.stack.codec
-            columns["values"] = codec.from_integers(codec.to_integers(sums))
+            columns["values"] = sums
         return columns
 
-    return relabel(rewrite(run.transcript, real_sums), "linkage-hardened")
+    return relabel(rewrite(run.transcript, real_sums), virtual_rows="taken-out")
+
+
+def sum_in_shares(run: RecordedRun, truth: GroundTruth, *, denoisers: int = 3) -> Transcript:
+    """Denoisers that release sums of shares, beside rows in the open (a run without denoisers).
+
+    Each holds an additive share of every virtual row, and sends the server the sum of its shares
+    and their number, item by item. Added up they are the sums of the virtual rows, which the server
+    takes off the sum of all rows.
+    """
+    cleaned, rng, codec = clean(run, truth), np.random.default_rng(0), run.engine.stack.codec
+    for round_ in run.transcript._store.rounds():
+        uploads, real = rows_of(run, truth, round_)
+        counts, sums = totals_of(uploads, ~real, run)
+        items = np.flatnonzero(counts)
+        shares = rng.integers(0, 2**64, (denoisers, *sums[items].shape), np.uint64)
+        shares = shares.astype(codec.dtype)
+        shares[-1] = sums[items] - shares[:-1].sum(axis=0, dtype=codec.dtype)
+        columns = {
+            "senders": np.arange(denoisers),
+            "receivers": np.zeros(denoisers, dtype=np.int64),
+            "sizes": np.zeros(denoisers, dtype=np.int64),
+            "lengths": np.full(denoisers, len(items)),
+            "rows": np.tile(items.astype(uploads["rows"].dtype), denoisers),
+            "counts": np.tile(counts[items], denoisers),
+            "values": codec.reduce(np.concatenate(shares)),
+        }
+        cleaned._store.append(round_, "denoise", columns)
+    return relabel(cleaned, virtual_rows="taken-out", denoising="shares")
+
+
+def rows_of(run: RecordedRun, truth: GroundTruth, round_: int) -> tuple[Columns, BoolArray]:
+    """All uploads of a round, and which of their rows are of rated items."""
+    rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
+    rated[truth.ratings.clients, truth.ratings.items] = True
+    uploads = concatenate_columns(list(run.transcript._store.read(round_, "upload")))
+    return uploads, rated[np.repeat(uploads["senders"], uploads["lengths"]), uploads["rows"]]
+
+
+def totals_of(uploads: Columns, which: BoolArray, run: RecordedRun) -> tuple[IntArray, Any]:
+    """How many of these rows there are by item, and their sums, if payloads are kept."""
+    rows, n_items = uploads["rows"][which], int(run.transcript.public["n_items"])
+    counts = np.bincount(rows, minlength=n_items).astype(np.int64)
+    if "values" not in uploads:
+        return counts, None
+    sums = np.zeros((n_items, uploads["values"].shape[1]), dtype=uploads["values"].dtype)
+    np.add.at(sums, rows, uploads["values"][which])
+    return counts, run.engine.stack.codec.reduce(sums)
 
 
 def hide(transcript: Transcript, layer: str, *, seed: int = 0) -> Transcript:
@@ -157,6 +196,12 @@ def relabel(transcript: Transcript, *layers: str, **stated: Any) -> Transcript:
 def cleaned() -> Callable[[RecordedRun, GroundTruth], Transcript]:
     """Takes the virtual rows out of the sums of a recorded run."""
     return clean
+
+
+@pytest.fixture(scope="session")
+def in_shares() -> Callable[..., Transcript]:
+    """Gives a recorded run denoisers that release sums of shares."""
+    return sum_in_shares
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from tests.attacks.made import predicted_of, proven_of, rated_of
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Edit = Callable[[int, str, Columns], Columns | None]
 Rewritten = Callable[[Transcript, Edit], Transcript]
+InShares = Callable[[RecordedRun, GroundTruth], Transcript]
 Cloak = VirtualRatingsConfig | RandomizedResponseConfig
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
@@ -287,6 +288,78 @@ def test_groups_are_found_range_by_range_of_items(
     found = claims_of(DenoiserSums(), run)
     require_same_rows(found, whole)
     assert int(found.details["clients_bound"]) > 20
+
+
+# --- denoisers that release sums of shares --------------------------------------------------------
+
+
+def grid_of_all(claims: Claims, truth: GroundTruth) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Rated pairs, and those claimed to be real and to be virtual."""
+    return truth_of(claims, truth), *proven(claims)
+
+
+def test_sums_of_shares_name_every_virtual_row(federate: Federate, in_shares: InShares) -> None:
+    """The server adds the shares up, and needs no link between a client and its denoisers."""
+    few = SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=4)
+    run, truth = federate(data=few, cloak=VirtualRatingsConfig(rho=1.0))
+    transcript = in_shares(run, truth)
+    claims = DenoiserSums().run(transcript.view(SERVER))
+    assert isinstance(claims, Claims)
+    rated, real, virtual = grid_of_all(claims, truth)
+    np.testing.assert_array_equal(real, rated)
+    np.testing.assert_array_equal(virtual, rated_of(claims).visible & ~rated)
+    assert virtual.sum() > 200
+    finding = evaluate(DenoiserSums(), SERVER, transcript, truth, seed=0)
+    assert finding.figures["unmasked_share"] == 1.0
+    assert finding.figures["wrongly_unmasked_share"] == 0.0
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_the_denoisers_send_is_uniform_but_for_its_sum(
+    federate: Federate, in_shares: InShares, rewritten: Rewritten, codec: FixedPoint
+) -> None:
+    """Without one denoiser's message nothing is explained: the attack reads the sum, not shares."""
+    run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), codec=codec)
+
+    def without_the_last(round_: int, name: str, columns: Columns) -> Columns:
+        del round_
+        if name == "denoise":
+            last = len(columns["values"]) * 2 // 3
+            columns["values"][last:] = 0
+        return columns
+
+    whole = in_shares(run, truth)
+    for transcript, least, most in (
+        (whole, 100, 10**6),
+        (rewritten(whole, without_the_last), 0, 0),
+    ):
+        claims = DenoiserSums().run(transcript.view(SERVER))
+        assert isinstance(claims, Claims)
+        assert least <= int(claims.details["rows_unmasked"]) <= most
+
+
+def test_more_uploads_of_an_item_than_can_be_searched_prove_nothing(
+    federate: Federate, in_shares: InShares
+) -> None:
+    many = SyntheticConfig(clients=120, items=60, mean_ratings=12.0, seed=4)
+    run, truth = federate(data=many, cloak=VirtualRatingsConfig(rho=1.0))
+    claims = DenoiserSums().run(in_shares(run, truth).view(SERVER))
+    assert isinstance(claims, Claims)
+    rated, real, virtual = grid_of_all(claims, truth)
+    assert not (virtual & rated).any()
+    assert not (real & ~rated).any()
+    assert claims.details["sums_explained"] < claims.details["sums"]
+
+
+def test_shares_expose_no_row_of_the_denoisers(federate: Federate, in_shares: InShares) -> None:
+    run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0))
+    transcript = in_shares(run, truth)
+    claims = DenoiserExposure().run(transcript.view(SERVER))
+    assert claims == NotApplicable(
+        reason="the denoisers' sums are shares, with no row of their own"
+    )
+    denoiser = Adversary(name="one", corrupt=frozenset({"denoiser:0"}))
+    assert isinstance(DenoiserSums().run(transcript.view(denoiser)), NotApplicable)
 
 
 # --- the denoisers themselves ---------------------------------------------------------------------

@@ -25,7 +25,6 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "fedrecpp-collusion-ml100k": {**PMF, "protection.count": 20},
     "sdcf-ml100k": PMF,
     "fedrecpp-sticky-ml100k": PMF,
-    "linkage-hardened-ml100k": {**PMF, "protection.cells": 128},
     "shared-upload-ml100k": PMF,
     "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
     "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},

@@ -68,6 +68,7 @@ def refused(raw: dict[str, Any]) -> ConfigError:
     ("layers", "ring", "key", "value", "mentions"),
     [
         ([VIRTUAL, DENOISERS, {"layer": "routing", "layers": 0}], {}, "layers", 0, ""),
+        ([VIRTUAL, DENOISERS, {"layer": "routing", "layers": 17}], {}, "layers", 17, ""),
         (
             [VIRTUAL, DENOISERS, {"layer": "routing", "kem": "rsa"}],
             {},
@@ -82,9 +83,6 @@ def refused(raw: dict[str, Any]) -> ConfigError:
             9,
             "",
         ),
-        ([VIRTUAL, {"layer": "linkage-hardened", "layers": 17}], {}, "layers", 17, ""),
-        ([VIRTUAL, {"layer": "linkage-hardened", "kem": "rsa"}], {}, "kem", "rsa", ""),
-        ([VIRTUAL, {"layer": "linkage-hardened", "cell_bytes": 9}], {}, "cell_bytes", 9, ""),
         ([VIRTUAL, {"layer": "shared-upload", "kem": "rsa"}], {}, "kem", "rsa", ""),
         (
             [{**CLIP, "norm": 1e9}, SKELLAM, MASKS],

@@ -290,12 +290,6 @@ def test_explain_speaks_of_keys(command: Command) -> None:
         "  unit       bytes",
         "  default    65536",
         "  meaning    size of a cell; large enough for a row, 2^24 at most.",
-        "protection.cell_bytes",
-        '  place      layer "linkage-hardened"',
-        "  type       integer",
-        "  unit       bytes",
-        "  default    1024",
-        "  meaning    size of a cell; large enough for a row, 2^24 at most.",
     ]
     told = json.loads(command("explain", "data.folds", "--json")[1])
     assert [(each["key"], each["default"]) for each in told] == [("data.folds", 5)]

@@ -26,7 +26,6 @@ OUTCOMES: Mapping[str, str] = {
     "fedrecpp-collusion-ml100k": FAIL,
     "sdcf-ml100k": FAIL,
     "fedrecpp-sticky-ml100k": FAIL,
-    "linkage-hardened-ml100k": FAIL,
     "shared-upload-ml100k": FAIL,
     "masking-ml100k": FAIL,
     "paillier-ml100k": FAIL,

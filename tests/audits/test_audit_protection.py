@@ -121,9 +121,7 @@ def test_every_stack_that_can_be_simulated_says_what_stood_in(stack: tuple[str, 
     required = {"skellam": {"noise_multiplier": 1.0}}
     layers = {name: LAYERS[name](**required.get(name, {})) for name in stack}
     found = protection_json(layers)
-    cryptographic = set(stack) & {
-        *("masking", "paillier", "routing", "shared-upload", "linkage-hardened")
-    }
+    cryptographic = set(stack) & {"masking", "paillier", "routing", "shared-upload"}
     assert found["execution"] == ("simulated" if cryptographic else None)
     note = found["execution_note"] or ""
     assert note.count("for the cryptography itself") == len(cryptographic)

@@ -18,8 +18,8 @@ from audits.deploy.homes import (
     signed_beacon,
 )
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.base import hidden_sum as layers
 from secure_fedrec.protection.masking import MaskingServer, find_parameters
+from secure_fedrec.protection.masking import layer as layers
 from secure_fedrec.protection.masking.config import policy
 from secure_fedrec.protection.session import Identity, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon, publish

@@ -26,10 +26,6 @@ ROUTED: tuple[dict[str, Any], ...] = (
     {"layer": "denoisers", "count": 2},
     {"layer": "routing", "layers": 2, "cell_bytes": 2048},
 )
-LINKAGE: tuple[dict[str, Any], ...] = (
-    {"layer": "virtual-ratings"},
-    {"layer": "linkage-hardened", "count": 2, "cells": 12, "layers": 2},
-)
 MIXES = ["MIX-0", "MIX-1"]
 STAGES = ["KEYS", "UPLOADS", *MIXES, "RECEIPTS", "SEEN", "SUMS"]
 SMALL: dict[str, Any] = {
@@ -74,40 +70,6 @@ def test_public_and_private_state_are_the_embedded_engines(tmp_path: Path) -> No
     ran.rounds(1)
     assert len(ran.last.clients) == 6
     assert ran.transport.log == []
-    ran.require_equal()
-
-
-def test_linkage_hardened_rounds_are_the_embedded_engines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a client that is gone; and no denoiser tells its rows while a client misses a cell."""
-    ran = Deployment.of(settings(*LINKAGE, **SMALL), tmp_path)
-    ran.rounds(1)
-    assert ran.transport.labels == ["greeting", *STAGES[:-1], "ROW_SET", "FAKES"]
-    denoisers = ran.federation.stack.denoisers
-    gone = next(client for client in range(6) if client not in denoisers)
-    ran.kill(gone)
-    ran.rounds(1)
-    assert (ran.last.attempts, list(ran.last.left_out)) == (2, [gone])
-    ran.restart(gone)
-    ran.rounds(1)
-    assert (ran.last.attempts, len(ran.last.clients)) == (1, 6)
-    ran.require_equal()
-    receive = Endpoint.receive
-    lost: list[bytes] = []
-
-    def losing(self: Endpoint, cell: bytes) -> bytes | None:
-        if lost:
-            return receive(self, cell)
-        lost.append(cell)
-        return None
-
-    monkeypatch.setattr(Endpoint, "receive", losing)
-    ran.transport.labels.clear()
-    ran.rounds(1)
-    assert ran.last.attempts == 2
-    assert ran.transport.labels[: len(STAGES) - 1] == STAGES[:-1]  # the attempt ended there
-    assert "not received as it was sent" in ran.transport.log[0][1]
     ran.require_equal()
 
 

@@ -18,7 +18,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
 )
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.base.parts import Cloaked
+from secure_fedrec.protection.base.parts import Cloaked, RoundSession
 from secure_fedrec.protection.base.picked_rows import pick_segments
 from secure_fedrec.protection.denoisers.embedded import DenoisingSession
 from secure_fedrec.protection.plain.embedded import DirectSession
@@ -152,7 +152,7 @@ class EverySecondDenoised(Denoisers):
 
 
 class AsksEverySecond(DirectSum):
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         return super().open(round_=round_, participants=participants[::2], wire=wire)
 
 
@@ -164,7 +164,7 @@ class Nobody(DirectSum):
 class NobodyOnce(DirectSum):
     """Asks nobody for its second round."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         some = participants[: None if round_ != 2 else 0]
         return super().open(round_=round_, participants=some, wire=wire)
 
@@ -177,7 +177,7 @@ class TakesAnybody(DirectSum):
 class LastBatch(DirectSum):
     """Keeps the sums of the batch that came last."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         return _LastBatch(self, round_, participants, wire)
 
 
@@ -210,7 +210,7 @@ class Overwrites(DirectSum):
 
 
 class CountsOneMore(DirectSum):
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         return _CountsOneMore(self, round_, participants, wire)
 
 
@@ -223,7 +223,7 @@ class _CountsOneMore(DirectSession):
 class ClaimsNoise(DirectSum):
     """Says that there is noise in an exact sum."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         return _ClaimsNoise(self, round_, participants, wire)
 
 
@@ -235,7 +235,7 @@ class _ClaimsNoise(DirectSession):
 class AsksTwice(DirectSum):
     """Asks its first client twice and takes one answer."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         session = _AsksTwice(self, round_, participants, wire)
         session.order = np.concatenate([participants[:1], participants])
         return session
@@ -249,7 +249,7 @@ class _AsksTwice(DirectSession):
 
 
 class ExemptsAll(Denoisers):
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         return _ExemptsAll(self, round_, participants, wire)
 
 
@@ -261,7 +261,7 @@ class _ExemptsAll(DenoisingSession):
 class ReplayGuard(Denoisers):
     """Refuses to open a round twice."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         opened = vars(self).setdefault("opened", set())
         if round_ in opened:
             raise ProtocolError(f"round {round_} was opened before")
@@ -272,7 +272,7 @@ class ReplayGuard(Denoisers):
 class KeyRatchet(Denoisers):
     """Hashes its key at every step; a step too many, and it is not the key of the round."""
 
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         vars(self)["key"] = hashlib.sha256(vars(self).get("key", b"0")).digest()
         due = b"0"
         for _ in range(round_):

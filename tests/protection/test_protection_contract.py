@@ -14,7 +14,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "virtual-ratings": {"sticky": True},
     "denoisers": {"count": 2},
     "shared-upload": {"count": 2, "floor": 2},
-    "linkage-hardened": {"count": 2},
     "clip": {"norm": 4.0},
     "skellam": {"fraction_bits": 8, "noise_multiplier": 1.0},
     "local-dp": {"clip": 3.0, "fraction_bits": 4, "noise_multiplier": 1.0},

@@ -21,13 +21,13 @@ from secure_fedrec.protection import (
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.dp.config import SkellamLayerConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
-from secure_fedrec.protection.routing import send
+from secure_fedrec.protection.routing import Directory, SentCells, address_of
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Meter, RecordingPolicy, Step, Wire
-from tests.mix_network import MixNetwork
+from secure_fedrec.wire import Meter, RecordingPolicy, Step, Wire, encode_rows
+from tests.mix_network import changed_by_last_mix, noted_at_first_mix, own_cell
 
 N_CLIENTS, N_ITEMS, RANK = 20, 30, 3
 TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=6.0, seed=2))
@@ -133,6 +133,15 @@ def routed(execution: str, **routing: Any) -> dict[str, Any]:
     return {**layers, "routing": config}
 
 
+NO_ROWS = RowBlock(
+    indptr=np.array([0, 0]),
+    rows=np.zeros(0, dtype=np.int32),
+    values=np.zeros((0, RANK), dtype=np.uint64),
+)
+ROWS = encode_rows(NO_ROWS, round_=1, step=Step.NOISE, codec=FixedPoint())
+"""What a client without virtual rows sends to its denoiser."""
+
+
 def routed_collector(execution: str) -> RoutedDenoisers:
     stack = build_stack(
         routed(execution), sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(3)
@@ -167,30 +176,34 @@ def test_a_message_costs_whole_cells() -> None:
 
 
 def test_mixes_that_lose_or_change_a_message_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    carry = MixNetwork.carry
-    monkeypatch.setattr(MixNetwork, "carry", lambda network, cells: carry(network, cells)[1:])
-    with pytest.raises(ProtocolError, match="was not received as it was sent"):
-        run_of(routed("real"))  # its sender finds out
+    def lose(_: Directory, cells: list[bytes]) -> list[bytes]:
+        return cells[1:]
 
-    def stuffed(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
-        own = send([b"more"], recipient=0, cells=1, directory=network.directory)
-        return carry(network, cells + own)
+    def stuff(directory: Directory, cells: list[bytes]) -> list[bytes]:
+        return [*cells, own_cell(directory, 0, b"more")]
 
-    monkeypatch.setattr(MixNetwork, "carry", stuffed)
-    with pytest.raises(LosslessnessError, match="the mixes changed or lost a message"):
+    def alter(directory: Directory, cells: list[bytes]) -> list[bytes]:
+        return [own_cell(directory, address_of(cells[0]).node, ROWS), *cells[1:]]
+
+    for change, error in (
+        (lose, "messages came to denoiser"),
+        (stuff, "messages came to denoiser"),
+        (alter, "was not received as it was sent"),  # its sender finds out
+    ):
+        with monkeypatch.context() as patch:
+            changed_by_last_mix(patch, change)
+            with pytest.raises(ProtocolError, match=error):
+                run_of(routed("real"))
+    monkeypatch.setattr(SentCells, "require_received", lambda *_, **__: None)
+    changed_by_last_mix(monkeypatch, alter)
+    with pytest.raises(LosslessnessError, match="the sum that the halves opened"):
         run_of(routed("real"))  # nobody finds out: the simulation went another way
 
 
 def test_a_round_is_one_batch_however_its_clients_are_submitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    carry, sizes = MixNetwork.carry, []
-
-    def counted(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
-        sizes.append(len(cells))
-        return carry(network, cells)
-
-    monkeypatch.setattr(MixNetwork, "carry", counted)
+    batches = noted_at_first_mix(monkeypatch)
     collector = routed_collector("real")
     session = collector.open(
         round_=1, participants=np.arange(N_CLIENTS), wire=Wire(meter=Meter(N_CLIENTS))
@@ -200,7 +213,9 @@ def test_a_round_is_one_batch_however_its_clients_are_submitted(
         row = RowBlock(indptr=np.array([0, 1]), rows=np.array([3], dtype=np.int32), values=values)
         session.submit(np.array([client]), row, ~session.exempt(np.array([client])))
     session.close()
-    assert sizes == [int(np.count_nonzero(~collector.binding.is_denoiser))]
+    assert [len(sizes) for sizes in batches] == [
+        int(np.count_nonzero(~collector.binding.is_denoiser))
+    ]
 
 
 @pytest.mark.parametrize("execution", ["simulated", "real"])

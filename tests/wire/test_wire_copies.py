@@ -25,11 +25,13 @@ REAL: dict[str, dict[str, dict[str, Any]]] = {
     "paillier, clients' key": {
         "paillier": {"execution": "real", "holder": "clients", "key_bits": 2048}
     },
-    "linkage-hardened": {
-        "virtual-ratings": {},
-        "linkage-hardened": {"count": 2, "cells": 12, "cell_bytes": 512, "execution": "real"},
+    "shared-upload": {
+        "virtual-ratings": {"sticky": True},
+        "shared-upload": {"count": 2, "floor": 3, "execution": "real"},
     },
 }
+STAGES = {"shared-upload": "SHARES"}
+"""Where what clients send the server is no UPLOAD."""
 
 
 class Beside:
@@ -73,7 +75,8 @@ def run_of(name: str, *faults: Any) -> RecordedRun:
 @pytest.mark.parametrize("spoilt", SPOILT)
 @pytest.mark.parametrize("name", REAL)
 def test_rubbish_beside_an_upload_changes_nothing(name: str, spoilt: str, first: bool) -> None:
-    healthy, fault = run_of(name), Beside("UPLOAD", SPOILT[spoilt], first=first)
+    stage = STAGES.get(name, "UPLOAD")
+    healthy, fault = run_of(name), Beside(stage, SPOILT[spoilt], first=first)
     struck = run_of(name, fault)
     for run in (healthy, struck):
         run.run_round()

@@ -2,8 +2,8 @@
 
 A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
 With few clients per denoiser most sums have one or two terms, and the server holds every candidate
-term under its sender's name. Linkage-hardened denoisers send shares of such sums: added up they are
-the virtual rows of all clients, and who sent a cell does not matter any more.
+term under its sender's name. Denoisers among which each virtual row is shared send sums of shares:
+added up they are the virtual rows of all clients, and who sent a share does not matter any more.
 """
 
 import numpy as np

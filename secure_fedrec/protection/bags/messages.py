@@ -1,7 +1,7 @@
 """The message of a client's vectors, under its name and signature.
 
-"SFBG", then an envelope (``session.envelope``, family ``BAGS``) whose body is, for every bag in order,
-u32 vectors | their words, packed to the ring's bits; little-endian.
+"SFBG", then an envelope (``session.envelope``, family ``BAGS``) whose body is, for every bag in
+order, u32 vectors | their words, packed to the ring's bits; little-endian.
 """
 
 from enum import IntEnum

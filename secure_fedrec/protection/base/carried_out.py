@@ -245,8 +245,8 @@ class CarriedOut(TableSession):
         has new keys, and begins with a state that everybody knows.
 
         Raises:
-            LosslessnessError: a client read another state than the engine's, or clients made another
-                one of it.
+            LosslessnessError: a client read another state than the engine's, or made another one of
+                it.
         """
         hosts, keeper, halves = self._hosts, self._keeper, self._hosts.halves
         if keeper is None or not isinstance(halves, StateHidden):

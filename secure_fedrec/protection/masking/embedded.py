@@ -1,9 +1,9 @@
 """Masked sums as a collector of the engine: the server learns sums and counts, and nobody's rows.
 
-Every upload is hidden under pads that cancel in the sum, as the protocol's masks do once all clients
-are heard: each client adds its own keystream and takes off its successor's, so that any set of
-uploads short of all is uniformly random. That shows the server of an audit what the protocol would
-show it, at the cost of two keystreams per client.
+Every upload is hidden under pads that cancel in the sum, as the protocol's masks do once all
+clients are heard: each client adds its own keystream and takes off its successor's, so that any set
+of uploads short of all is uniformly random. That shows the server of an audit what the protocol
+would show it, at the cost of two keystreams per client.
 
 Item denominators are exact: a client's count words are summed under the same masks as its rows.
 With a tail floor the counts are summed first, and rows of items below the floor are never sent: the

@@ -290,7 +290,7 @@ class HostedTables(_HostedCiphertexts):
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
         """The state of an attempt (``hosting.StateHidden``)."""
         plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
-        if self._holder is None:
+        if self._holder is None or self._holder.private.public != plan.key:
             private = _private_key(identity, secret)
             self._holder = _KeyHolder(private, Decryptor(private))
         private, decryptor = self._holder

@@ -33,19 +33,14 @@ class RoutingLayerConfig(Settings, section="protection"):
 
     @property
     def routing(self) -> RoutingConfig:
-        """Sizes of the mix network."""
+        """Sizes of the mix network.
+
+        Denoisers' clients differ in their numbers of cells, which have no public bound and so
+        cannot stand for senders: ``RoutedDenoisers.open`` counts those, and a round is one batch.
+        """
         return RoutingConfig(
             layers=self.layers,
             cell_bytes=self.cell_bytes,
             kem=self.kem,
-            min_batch=self._min_batch,
+            min_batch=LEAST_SENDERS,
         )
-
-    @property
-    def _min_batch(self) -> int:
-        """Cells of the smallest batch.
-
-        The numbers of cells differ and have no public bound, so they cannot stand for senders:
-        ``RoutedDenoisers.open`` counts those, and a round is one batch.
-        """
-        return LEAST_SENDERS

@@ -21,7 +21,7 @@ from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.session import Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.halves import SigningHalf
+from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
     Kind,
@@ -51,7 +51,7 @@ class _State(Enum):
     DONE = "done"
 
 
-class SharingClient(SigningHalf):
+class SharingClient(Half):
     """One client in one round.
 
     Args:
@@ -122,7 +122,7 @@ class SharingClient(SigningHalf):
         """
         self._require(_State.READY)
         context = self._context
-        require_rows(rows, words, rated, context)
+        _require_rows(rows, words, rated, context)
         rest = with_counts(words, rated)
         boxes = []
         for number, key in enumerate(self._keys):
@@ -159,7 +159,7 @@ def seed_info(client: int, denoiser: int, context: RoundContext) -> bytes:
     return labelled(DOMAIN, b"seed", context.digest, ends)
 
 
-def require_rows(
+def _require_rows(
     rows: IndexArray, words: RingArray, rated: BoolArray, context: RoundContext
 ) -> None:
     """Check rows before anything is made of them; words are read where ``rated``.

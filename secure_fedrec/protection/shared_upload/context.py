@@ -16,7 +16,7 @@ from secure_fedrec.protection.routing.sealing import Kem, labelled, require_kem
 from secure_fedrec.protection.session import Node, Role, Roster
 
 DOMAIN = b"secure-fedrec|hardened-denoisers|v1"
-"""Both hardened forms of denoisers share contexts and envelopes; their messages have own types."""
+"""Begins what is hashed and what keys are derived from."""
 LEAST_FLOOR = 2
 """A sum over one client is that client's upload."""
 

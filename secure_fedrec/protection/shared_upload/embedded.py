@@ -2,8 +2,8 @@
 
 The denoisers' shares of a whole batch of clients are drawn from one AES-256-CTR stream per
 denoiser, keyed by the operating system in every round, instead of one stream per client. Nothing is
-signed or sealed, and a message that was changed on the wire is refused where the halves would find its
-signature broken. Sums, counts, supports and message sizes are those of the protocol.
+signed or sealed, and a message that was changed on the wire is refused where the halves would find
+its signature broken. Sums, counts, supports and message sizes are those of the protocol.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""What the halves of both hardened forms of denoisers have in common."""
+"""What the halves of client, denoiser and server have in common."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
@@ -6,27 +6,33 @@ from typing import NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
+from secure_fedrec.protection.session import SERVER, Node, Parcel
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
-from secure_fedrec.protection.shared_upload.tally import reveal
 from secure_fedrec.uploads import Aggregate
 
 
 class Half:
-    """One party in one round.
+    """One party in one round, that signs what it says.
 
     Args:
         context: the round.
         node: who it is.
+        identity: its signing key.
         state: how far it is; its value goes on after "is". Who can abort has a state "ABORTED".
+
+    Raises:
+        ProtocolError: the roster has another key for this party.
     """
 
-    def __init__(self, context: RoundContext, node: Node, state: Enum) -> None:
+    def __init__(
+        self, context: RoundContext, node: Node, identity: Ed25519PrivateKey, state: Enum
+    ) -> None:
+        context.require_key(node, identity)
         self.node = node
         self._context = context
+        self._identity = identity
         self._state = state
 
     def _require(self, state: Enum) -> None:
@@ -59,27 +65,6 @@ class Half:
             bodies[signed.sender.number] = signed.body
         return [bodies[number] for number in range(count)]
 
-
-class SigningHalf(Half):
-    """A party that signs what it says.
-
-    Args:
-        context: the round.
-        node: who it is.
-        identity: its signing key.
-        state: as in ``Half``.
-
-    Raises:
-        ProtocolError: the roster has another key for this party.
-    """
-
-    def __init__(
-        self, context: RoundContext, node: Node, identity: Ed25519PrivateKey, state: Enum
-    ) -> None:
-        context.require_key(node, identity)
-        super().__init__(context, node, state)
-        self._identity = identity
-
     def _sign(self, kind: Kind, body: bytes) -> bytes:
         return sign(kind, self.node.number, body, context=self._context, identity=self._identity)
 
@@ -97,7 +82,6 @@ class HubHalf(Half):
 
     aggregate: Aggregate | None = None
     stage = "CREATED"
-    _cohort: Sequence[int] | None = None
 
     @property
     def finished(self) -> bool:
@@ -107,21 +91,3 @@ class HubHalf(Half):
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Take what came, and go on (``Party.step``)."""
         raise NotImplementedError
-
-    def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
-        """Await a stage, for which every denoiser is sent the messages."""
-        self.stage = stage
-        numbers = range(self._context.denoisers)
-        return from_server((Node(Role.DENOISER, n) for n in numbers), kind.name, *messages)
-
-    def _invite(self, stage: str, *messages: bytes) -> list[Parcel]:
-        """Messages for every client of the cohort; of all clients, where none was named."""
-        numbers = range(self._context.clients) if self._cohort is None else self._cohort
-        return from_server((Node(Role.CLIENT, n) for n in numbers), stage, *messages)
-
-    def _reveal(self, totals: RingArray, named: IntArray) -> Aggregate:
-        """What ``reveal`` makes of the totals; the round is aborted if they are damaged."""
-        try:
-            return reveal(totals, named, self._context.codec)
-        except ProtocolError as damage:
-            self._abort(str(damage))

@@ -13,7 +13,7 @@ from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.protection.session import Node, Parcel, Role, refusals_of, replies_to
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import SigningHalf
+from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -36,7 +36,7 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class SharingDenoiser(SigningHalf):
+class SharingDenoiser(Half):
     """One denoiser in one round.
 
     Its HPKE key is made here and dies with this object: a denoiser that restarts has another key,

@@ -10,13 +10,6 @@
     AGREEMENT  the CONSENT messages of all denoisers, one each                 server to denoisers
     SUMS       as SHARES: sums of a denoiser's shares over the agreed set       denoiser to server
 
-and in the linkage-hardened form
-
-    UPLOAD     as SHARES, without count words: rows in clear                    client to server
-    ROW_SET    u32 cells | u32 rows | 32 bytes digest of row ids and items      to all denoisers
-    FAKES      u32 cells | u32 n | u32 row numbers [n] | u32 counts [n] | words [n * d]
-                                                                                denoiser to server
-
 Row numbers and client numbers ascend. The last of the d + 1 words of a row is its count word. Every
 message has one encoding, and anything else is refused.
 """
@@ -57,13 +50,11 @@ class Kind(IntEnum):
     CONSENT = 6
     AGREEMENT = 7
     SUMS = 8
-    UPLOAD = 9
-    ROW_SET = 10
-    FAKES = 11
+    # 9 to 11 have been in use, and are not given to other messages.
 
 
-_SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED, Kind.UPLOAD), Role.CLIENT) | dict.fromkeys(
-    (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS, Kind.ROW_SET, Kind.FAKES), Role.DENOISER
+_SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED), Role.CLIENT) | dict.fromkeys(
+    (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS), Role.DENOISER
 )
 
 
@@ -105,7 +96,7 @@ def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope
 
 
 def encode_rows(rows: IndexArray, words: RingArray, context: RoundContext) -> bytes:
-    """Body of SHARES, SUMS and UPLOAD; ``words`` is [n, d + 1], or [n, d] in UPLOAD."""
+    """Body of SHARES and SUMS; ``words`` is [n, d + 1]."""
     return encode_support(rows) + pack_words(words, context.codec)
 
 
@@ -168,7 +159,7 @@ def set_digest(body: bytes, context: RoundContext) -> bytes:
 
 
 def rows_message_bytes(rows: IntArray, width: int, bytes_per_value: int) -> IntArray:
-    """Sizes of SHARES, SUMS or UPLOAD messages of so many rows with ``width`` words each."""
+    """Sizes of SHARES or SUMS messages of so many rows with ``width`` words each."""
     per_row = 4 + width * bytes_per_value
     return np.asarray(ENVELOPE_BYTES + _COUNT.size + per_row * rows, dtype=np.int64)
 

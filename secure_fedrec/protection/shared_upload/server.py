@@ -6,12 +6,12 @@ from enum import Enum
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.arrays import IndexArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import SERVER, Parcel, refusals_of
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, refusals_of
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import HubHalf, SigningHalf
+from secure_fedrec.protection.shared_upload.halves import HubHalf
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -22,6 +22,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     set_digest,
     support_digest,
 )
+from secure_fedrec.protection.shared_upload.tally import reveal
 from secure_fedrec.uploads import Aggregate
 
 
@@ -33,7 +34,7 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class SharingServer(SigningHalf, HubHalf):
+class SharingServer(HubHalf):
     """The server in one round.
 
     Args:
@@ -194,6 +195,24 @@ class SharingServer(SigningHalf, HubHalf):
         """Clients of the proposed set, ascending; empty before there is one."""
         collecting = self._state in (_State.COLLECTING, _State.ABORTED)
         return () if collecting else tuple(decode_members(self._body, self._context))
+
+    def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
+        """Await a stage, for which every denoiser is sent the messages."""
+        self.stage = stage
+        numbers = range(self._context.denoisers)
+        return from_server((Node(Role.DENOISER, n) for n in numbers), kind.name, *messages)
+
+    def _invite(self, stage: str, *messages: bytes) -> list[Parcel]:
+        """Messages for every client of the cohort; of all clients, where none was named."""
+        numbers = range(self._context.clients) if self._cohort is None else self._cohort
+        return from_server((Node(Role.CLIENT, n) for n in numbers), stage, *messages)
+
+    def _reveal(self, totals: RingArray, named: IntArray) -> Aggregate:
+        """What ``reveal`` makes of the totals; the round is aborted if they are damaged."""
+        try:
+            return reveal(totals, named, self._context.codec)
+        except ProtocolError as damage:
+            self._abort(str(damage))
 
     def _forget(self) -> None:
         self._shares = {}

@@ -63,7 +63,7 @@ class ShareTally:
         block = delivered.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
             raise self._heard.refusal("got shares that are no rows with words and counts")
-        require_genuine(sent, delivered, self._holder)
+        _require_genuine(sent, delivered, self._holder)
         counts = self._codec.from_integers(block.counts)
         words = np.concatenate([block.values, counts[:, None]], axis=1)
         scatter_add(self.totals, block.rows, words)
@@ -77,10 +77,8 @@ class ShareTally:
         self._heard.require_complete()
 
 
-def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
+def _require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
     """What signatures show: every message is one that the sender it names made, unchanged.
-
-    For messages under names, whose real halves sign them; nobody can sign for an anonymous one.
 
     Args:
         sent: a batch.
@@ -92,18 +90,14 @@ def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
     """
     if delivered is sent:
         return
-    if sent.tags is not None:
-        raise ValueError("anonymous messages name no sender to compare with")
     keys = [messages.senders.ids for messages in (sent, delivered)]
     places = np.argsort(keys[0], kind="stable")
     ranks = np.searchsorted(keys[0][places], keys[1])
     found = places[np.minimum(ranks, len(places) - 1)]
     original, arrived = sent.select(found).payload, delivered.payload
-    same = np.array_equal(keys[0][found], keys[1])
-    for name in ("indptr", "rows", "values", "counts"):
-        one, other = getattr(original, name, None), getattr(arrived, name, None)
-        same &= one is other if one is None or other is None else np.array_equal(one, other)
-    if not same:
+    columns = ("indptr", "rows", "values", "counts")
+    same = all(np.array_equal(getattr(original, x), getattr(arrived, x)) for x in columns)
+    if not same or not np.array_equal(keys[0][found], keys[1]):
         raise ProtocolError(
             f"round {sent.round}: {holder} got a {sent.step.name} message that its sender did not "
             "make"

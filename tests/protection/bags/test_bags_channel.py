@@ -15,6 +15,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_collected
 from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
+from secure_fedrec.protection.bags.carried_out import carried_out
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
@@ -40,13 +41,16 @@ def channel_of(collection: Collection, execution: str | None) -> LayeredBags:
     routing = None
     if execution is not None:
         routing = RoutingLayerConfig(cell_bytes=512, layers=2, execution=execution)
-    return LayeredBags(
+    channel = LayeredBags(
         bags=collection.bags,
         n_clients=collection.n_clients,
         codec=collection.codec,
         streams=Streams.from_seed(1),
         routing=routing,
     )
+    if execution == "real":
+        carried_out(channel)
+    return channel
 
 
 @given(collections())

@@ -19,13 +19,14 @@ from secure_fedrec.protection import (
     require_bags_compatible,
 )
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.bags import embedded_mixes as mixed
+from secure_fedrec.protection.bags import mixes as mixed
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
+from secure_fedrec.protection.routing import Directory
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import RecordingPolicy, encode_set
-from tests.mix_network import MixNetwork
+from tests.mix_network import changed_by_last_mix, noted_at_first_mix
 
 
 def layers_of(drafts: Any, stack: tuple[str, ...]) -> dict[str, Any]:
@@ -195,19 +196,22 @@ def test_no_batch_of_the_mixes_is_one_client_s(drafts: Any) -> None:
 def test_mixes_that_lose_or_repeat_a_cell_are_caught(
     drafts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry = MixNetwork.carry
-    for broken, error in (
-        (lambda cells: cells[1:], "was not received as it was sent"),  # its sender finds out
-        (lambda cells: [*cells, cells[0]], "replayed"),
-        (
-            lambda cells: [bytes([*cells[0][:-1], cells[0][-1] ^ 1]), *cells[1:]],
-            "fails authentication",
-        ),
+    def lose(_: Directory, cells: list[bytes]) -> list[bytes]:
+        return cells[1:]
+
+    def repeat(_: Directory, cells: list[bytes]) -> list[bytes]:
+        return [*cells[1:], cells[1]]
+
+    def alter(_: Directory, cells: list[bytes]) -> list[bytes]:
+        return [bytes([*cells[0][:-1], cells[0][-1] ^ 1]), *cells[1:]]
+
+    for change, error in (
+        (lose, "were handed in"),
+        (repeat, "replayed"),
+        (alter, "fails authentication"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(
-                MixNetwork, "carry", lambda net, cells, broken=broken: broken(carry(net, cells))
-            )
+            changed_by_last_mix(patch, change)
             run = drafts.run(drafts.mixes("real"))
             with pytest.raises(ProtocolError, match=error):
                 run.run_round()
@@ -231,17 +235,13 @@ def test_mixes_that_bring_another_vector_are_caught(
 def test_a_round_is_one_batch_with_the_public_number_of_cells(
     drafts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry, sizes = MixNetwork.carry, []
-
-    def counted(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
-        sizes.append([len(cells), *{len(cell) for cell in cells}])
-        return carry(network, cells)
-
-    monkeypatch.setattr(MixNetwork, "carry", counted)
+    batches = noted_at_first_mix(monkeypatch)
     run = drafts.run(drafts.mixes("real"))
     run.engine._batch_bytes = 1
     run.run_round()
-    assert sizes == [[drafts.n_clients * 8, 512]]
+    (sizes,) = batches
+    assert len(sizes) == drafts.n_clients * 8
+    assert set(sizes) == {512}
 
 
 def test_bare_bags_have_no_layers(drafts: Any) -> None:

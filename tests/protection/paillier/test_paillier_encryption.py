@@ -145,7 +145,8 @@ import sys
 sys.modules["gmpy2"] = sys.modules["phe"] = None  # as if they were not installed
 import secure_fedrec.protection
 from secure_fedrec.errors import MissingExtraError
-from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey, keys, phe_bridge
+from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey, phe_bridge
+from secure_fedrec.protection.paillier.scheme import keys
 from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS
 assert sorted(ARITHMETICS) == ["int"]
 keys._MINIMUM_BITS = 512

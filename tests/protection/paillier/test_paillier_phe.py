@@ -14,8 +14,8 @@ from secure_fedrec.errors import (
     ProtocolError,
     WireError,
 )
-from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey
-from secure_fedrec.protection.paillier.scheme import keys, phe_bridge
+from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey, phe_bridge
+from secure_fedrec.protection.paillier.scheme import keys
 
 INTEGERS = st.integers(-(2**500), 2**500) | st.sampled_from([0, 1, -1])
 
