@@ -23,7 +23,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from secure_fedrec.engines.distributed import Keys, MeanCoordinator, MeanSite, Task
 from secure_fedrec.errors import FedRecError
 from secure_fedrec.protection.masking import state_hash
-from secure_fedrec.protection.means.terms import MaskedMean, Update
+from secure_fedrec.protection.means import MaskedMean, Update
 
 TERMS = MaskedMean(clip=16.0, max_weight=10_000, corrupt=0.0, dropout=0.0)
 TOPIC, PLACEHOLDER, PATIENCE = "secure-fedrec", "masked", 120.0

@@ -24,7 +24,7 @@ import torch
 from secure_fedrec.engines.distributed import BEGIN, Keys, MeanCoordinator, MeanSite, Task
 from secure_fedrec.errors import FedRecError
 from secure_fedrec.protection.masking import state_hash
-from secure_fedrec.protection.means.terms import MaskedMean, Update
+from secure_fedrec.protection.means import MaskedMean, Update
 
 CLIENTS, ROUNDS, TIMEOUT = 3, 2, 60.0
 

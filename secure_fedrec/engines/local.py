@@ -27,7 +27,7 @@ from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.base.parts import StateKeeper, Withstood
+from secure_fedrec.protection.base import StateKeeper, Withstood
 from secure_fedrec.protection.base.stack import Stack, refused_cloak
 from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams

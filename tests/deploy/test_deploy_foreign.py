@@ -35,7 +35,7 @@ from secure_fedrec.engines.flower.records import model_hash, moved
 from secure_fedrec.engines.flower.records import moved_by as moved_model
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
-from secure_fedrec.protection.means.terms import MaskedMean, NoisedMean, ProtectedMean, Update
+from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
 

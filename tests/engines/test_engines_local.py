@@ -35,7 +35,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
     VirtualRatingsConfig,
 )
-from secure_fedrec.protection.base.parts import Collector
+from secure_fedrec.protection.base import Collector
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     Adversary,

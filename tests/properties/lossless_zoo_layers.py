@@ -18,7 +18,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
 )
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.base.parts import Cloaked, RoundSession
+from secure_fedrec.protection.base import Cloaked, RoundSession
 from secure_fedrec.protection.base.picked_rows import pick_segments
 from secure_fedrec.protection.denoisers.embedded import DenoisingSession
 from secure_fedrec.protection.plain.embedded import DirectSession

@@ -17,7 +17,7 @@ from secure_fedrec.protection import (
     DirectSum,
     Stack,
 )
-from secure_fedrec.protection.base.parts import Collector
+from secure_fedrec.protection.base import Collector
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import (

@@ -18,8 +18,8 @@ from secure_fedrec.engines.distributed.messages import (
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.base.hosting import Held, Standing, require_recorded
-from secure_fedrec.protection.base.parts import StateKeeper
 from secure_fedrec.protection.base.stack import Stack, hosting_of
 from secure_fedrec.protection.masking import state_hash
 from secure_fedrec.streams import Streams

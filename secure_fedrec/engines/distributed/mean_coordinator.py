@@ -23,7 +23,7 @@ from secure_fedrec.protection.masking import (
     MaskingServer,
 )
 from secure_fedrec.protection.masking.envelope import Kind as Stage
-from secure_fedrec.protection.means.terms import Mean, ProtectedMean
+from secure_fedrec.protection.means import Mean, ProtectedMean
 from secure_fedrec.protection.session import Node, Parcel, Role, drive
 
 

@@ -37,7 +37,7 @@ from secure_fedrec.protection.masking import ClientState, Expected, MaskingClien
 from secure_fedrec.protection.masking import envelope as masking
 from secure_fedrec.protection.masking.envelope import Envelope
 from secure_fedrec.protection.masking.messages.key_messages import Setup
-from secure_fedrec.protection.means.terms import ProtectedMean, Update
+from secure_fedrec.protection.means import ProtectedMean, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.journal import FileJournal

@@ -26,7 +26,7 @@ from secure_fedrec.engines.flower.records import (
 )
 from secure_fedrec.engines.flower.scrub import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.means.terms import ProtectedMean, Update
+from secure_fedrec.protection.means import ProtectedMean, Update
 
 FOLDER_KEY = "secure-fedrec"
 """Key of a SuperNode's configuration that names the client's folder."""

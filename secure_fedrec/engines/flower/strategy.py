@@ -31,7 +31,7 @@ from secure_fedrec.engines.flower.records import (
 from secure_fedrec.engines.flower.scrub import log
 from secure_fedrec.engines.flower.transport import answers
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.means.terms import ProtectedMean
+from secure_fedrec.protection.means import ProtectedMean
 
 METRICS: Final = "metrics"
 """Name of the record of metrics that the strategy inside is given."""

@@ -5,3 +5,37 @@ heard in a round), ``table`` (rows that are summed), ``dense`` and ``hidden_sum`
 no row), ``hosting`` (a collector's halves, one at a time), ``record`` (what a layer says of
 itself), ``compatibility`` (what stacks), ``folding`` and ``stack`` (one round through all layers).
 """
+
+from secure_fedrec.protection.base.parts import (
+    BagChannel,
+    BagRound,
+    BagShape,
+    Cloak,
+    Cloaked,
+    Collecting,
+    Collector,
+    Noised,
+    PublicStep,
+    Released,
+    RoundSession,
+    Stated,
+    StateKeeper,
+    Withstood,
+)
+
+__all__ = [
+    "BagChannel",
+    "BagRound",
+    "BagShape",
+    "Cloak",
+    "Cloaked",
+    "Collecting",
+    "Collector",
+    "Noised",
+    "PublicStep",
+    "Released",
+    "RoundSession",
+    "StateKeeper",
+    "Stated",
+    "Withstood",
+]

@@ -1,8 +1,8 @@
 """Randomized response on the rated set: its settings, stated in epsilon.
 
-The mechanism itself is the two-stage cloak of ``cloaks.randomized_response``: a permanent answer per
-item, and from it an instantaneous report per round. This module says what a configuration costs and
-finds the configuration of a given cost.
+The mechanism itself is the two-stage cloak of ``cloaks.randomized_response``: a permanent answer
+per item, and from it an instantaneous report per round. This module says what a configuration costs
+and finds the configuration of a given cost.
 
 The unit is one bit: whether one client rated one item. What a whole rated set costs is the sum over
 the items in which two sets differ. Over rounds the permanent answer caps the cost: reports are made

@@ -1,7 +1,7 @@
 """Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
 
 Reading order: ``config`` and ``context`` (what a round is), ``words`` (ring words), ``messages``
-(bytes), ``client``, ``helper`` (a denoiser), ``server`` (the halves), ``tally``, ``recruits`` and
+(bytes), ``client``, ``helper`` (a denoiser), ``server`` (the halves), ``tally`` and
 ``embedded`` (a round for the engine), ``hosted``, ``layer``; ``identities`` (keys for examples).
 
     client:    x || c  ->  one uniform share per party      (fakes share zero)

@@ -8,13 +8,15 @@ its signature broken. Sums, counts, supports and message sizes are those of the 
 
 import secrets
 from collections.abc import Mapping
-from typing import Unpack
+from dataclasses import asdict, replace
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.table import (
+    TableCollector,
     TableSession,
     TableSizes,
     aggregate_note,
@@ -30,38 +32,81 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
 from secure_fedrec.protection.shared_upload.words import UniformWords
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
+MAX_REAL_CLIENTS = 64
+"""Clients of a round that runs with real cryptography in one process."""
 
-class SharedUpload(RecruitedDenoisers):
+SHARED = Traits(
+    virtual_rows="taken-out", reports=None, uploads="shares", noise=None, denoising="shares"
+)
+"""Of shared uploads, but for who the denoisers are."""
+
+
+class SharedUpload(TableCollector):
     """Collector of additively shared uploads.
 
     Args:
         config: settings.
-        streams: the run's random streams.
+        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
+            from the operating system.
         table: sizes and ring, see ``TableCollector``.
+
+    Attributes:
+        denoisers: int64[count], client number of each denoiser, drawn once.
 
     Raises:
         ConfigError: the settings do not fit the federation.
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
-    config: SharedUploadConfig
-
     def __init__(
         self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         config.require_fits(table["n_clients"])
-        super().__init__(config, floor=config.floor, streams=streams, **table)
+        super().__init__(**table)
+        self.codec.require_budget(self.n_clients)
+        self.config, self.execution = config, config.execution
+        draw = streams.stream("denoisers").generator()
+        self.denoisers: IntArray = draw.permutation(self.n_clients)[: config.count].astype(np.int64)
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings and the denoisers are public."""
+        return "shared-upload", {**asdict(self.config), "clients": self.denoisers.tolist()}
+
+    @property
+    def traits(self) -> Traits:
+        """Sums in shares, and who the denoisers are."""
+        return replace(SHARED, denoisers=tuple(self.denoisers.tolist()))
 
     def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
         """One round of shares from keystreams."""
         return SharedUploadSession(self, round_, participants, wire)
+
+    def require_round(self, round_: int, participants: IntArray) -> None:
+        """Check that a round of these clients can begin.
+
+        Raises:
+            ProtocolError: fewer participants than the floor.
+            ConfigError: more participants than run with real cryptography.
+        """
+        if len(participants) < self.config.floor:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients are fewer than the floor of "
+                f"{self.config.floor}"
+            )
+        if self.config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
+            raise ConfigError(
+                "protection.execution",
+                "real",
+                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
+                "cryptography; set cohort.clients_per_round",
+            )
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one share per client and denoiser, one sum per denoiser."""

@@ -1,6 +1,6 @@
 """What the halves of client, denoiser and server have in common."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import NoReturn
 
@@ -10,7 +10,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
-from secure_fedrec.uploads import Aggregate
 
 
 class Half:
@@ -70,24 +69,3 @@ class Half:
 
     def _parcel(self, kind: Kind, data: bytes) -> Parcel:
         return Parcel(self.node, SERVER, kind.name, data)
-
-
-class HubHalf(Half):
-    """The server: what it awaits, whom it asks, and what it comes to (a ``Hub``).
-
-    Attributes:
-        aggregate: sums and counts, once the round is over.
-        stage: kind of the messages that are awaited.
-    """
-
-    aggregate: Aggregate | None = None
-    stage = "CREATED"
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is an aggregate."""
-        return self.aggregate is not None
-
-    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Take what came, and go on (``Party.step``)."""
-        raise NotImplementedError

@@ -3,9 +3,8 @@
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.record import Claim, Layer, Place, Stand
 from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
-from secure_fedrec.protection.shared_upload.embedded import SharedUpload
+from secure_fedrec.protection.shared_upload.embedded import SHARED, SharedUpload
 from secure_fedrec.protection.shared_upload.hosted import HostedShares
-from secure_fedrec.protection.shared_upload.recruits import SHARED
 
 
 def _fits(place: Place) -> None:

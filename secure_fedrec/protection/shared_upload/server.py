@@ -11,7 +11,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, refusals_of
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import HubHalf
+from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -34,8 +34,8 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class SharingServer(HubHalf):
-    """The server in one round.
+class SharingServer(Half):
+    """The server in one round (a ``Hub``).
 
     Args:
         context: the round.
@@ -46,8 +46,13 @@ class SharingServer(HubHalf):
         ProtocolError: the roster has another key for the server.
 
     Attributes:
+        aggregate: sums and counts, once the round is over.
+        stage: kind of the messages that are awaited.
         left_out: why a client that was heard is not in the proposed set, by client.
     """
+
+    aggregate: Aggregate | None = None
+    stage = "CREATED"
 
     def __init__(
         self,
@@ -60,6 +65,11 @@ class SharingServer(HubHalf):
         self._body = b""
         self._cohort = cohort
         self.left_out: dict[int, str] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is an aggregate."""
+        return self.aggregate is not None
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask for keys, hand them on, take shares, agree and add up (``Party.step``).

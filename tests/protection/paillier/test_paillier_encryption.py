@@ -147,7 +147,7 @@ import secure_fedrec.protection
 from secure_fedrec.errors import MissingExtraError
 from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey, phe_bridge
 from secure_fedrec.protection.paillier.scheme import keys
-from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS
+from secure_fedrec.protection.paillier.scheme.arithmetic import ARITHMETICS
 assert sorted(ARITHMETICS) == ["int"]
 keys._MINIMUM_BITS = 512
 key = PrivateKey.from_bytes(bytes.fromhex({short_key.to_bytes().hex()!r}))

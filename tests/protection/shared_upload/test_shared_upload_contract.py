@@ -12,7 +12,7 @@ from secure_fedrec.protection.session import Carrier
 from secure_fedrec.protection.shared_upload import Identities, RoundContext
 from secure_fedrec.testing import NextRound, PartyContract
 from secure_fedrec.uploads import RowBlock
-from tests.shared_round import RealRound
+from tests.shared_round import SharedRound
 
 N, ITEMS, WIDTH = 4, 6, 2
 RING = FixedPoint()
@@ -37,7 +37,7 @@ class TestSharedUpload(PartyContract):
                 round=round_,
                 round_id=os.urandom(16),
             )
-            line = RealRound(context, identities, carrier)
+            line = SharedRound(context, identities, carrier)
             block = RowBlock(
                 indptr=np.arange(N + 1) * ITEMS,
                 rows=np.tile(np.arange(ITEMS, dtype=np.int32), N),

@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from secure_fedrec.protection.means.terms import MaskedMean
+from secure_fedrec.protection.means import MaskedMean
 
 TERMS = MaskedMean(
     clip=4.0, max_weight=2000, corrupt=0.25, dropout=0.25, metrics={"train_loss": 10.0}
