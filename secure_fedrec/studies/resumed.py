@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import arrays_beside, read_report, require_files
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.distributed.channel import Transport
-from secure_fedrec.engines.distributed.home import KEY_BYTES
-from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
     Present,
 )
+from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
+from secure_fedrec.engines.distributed.site_state import KEY_BYTES
+from secure_fedrec.engines.distributed.sites_channel import Transport
 from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.masking import (
     MaskingServer,

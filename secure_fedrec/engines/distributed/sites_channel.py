@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
