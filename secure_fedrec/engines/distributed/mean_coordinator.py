@@ -24,7 +24,7 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.envelope import Kind as Stage
 from secure_fedrec.protection.means.terms import Mean, ProtectedMean
-from secure_fedrec.protection.session import Node, Parcel, Role, drive
+from secure_fedrec.protection.session import Parcel, Role, drive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +193,6 @@ class _MeanChannel:
         self._sites = sites
         self._request = request
         self.exchanges = 0
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Clients whose site is there."""
-        return tuple(Node(Role.CLIENT, client) for client in self._sites)
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None

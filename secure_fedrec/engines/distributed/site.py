@@ -121,11 +121,6 @@ class Site:
         """The client's."""
         return self._identities[Node(Role.CLIENT, self.client)]
 
-    @property
-    def completed(self) -> int:
-        """The last round that is over, as far as this site knows (``site_state.SiteState``)."""
-        return self._kept.round
-
     def tables(self) -> Mapping[str, np.ndarray]:
         """The private tables, for whoever owns the site."""
         return self._kept.tables

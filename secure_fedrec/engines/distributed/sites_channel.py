@@ -142,11 +142,6 @@ class SitesChannel:
         """Whose hosts have a session: clients, and helpers with a host of their own."""
         return frozenset(self._lines)
 
-    def nodes(self) -> tuple[Node, ...]:
-        """Parties at sites with a session."""
-        helpers = (node for node, host in self._hosts.items() if host in self._lines)
-        return tuple(dict.fromkeys((*self._lines, *helpers)))
-
     def greet(self, timeout: float | None = None) -> None:
         """Begin sessions with sites that are there and have none."""
         known = {line.address for line in self._lines.values()}

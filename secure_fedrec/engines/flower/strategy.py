@@ -76,7 +76,6 @@ class ProtectedStrategy(Strategy):
                 problem = "needs every client's update, of which the server learns the mean alone"
                 raise ConfigError("strategy", kind.__name__, problem)
         self._strategy = strategy
-        self._terms = terms
         self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
         self._every = every
         self.reports: list[MeanReport] = []
