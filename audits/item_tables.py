@@ -45,8 +45,8 @@ from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local import CohortConfig
-from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case

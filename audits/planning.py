@@ -10,7 +10,7 @@ released tells who took part.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
 from secure_fedrec.accounting import (
     PrivacyStatement,
@@ -33,7 +33,6 @@ from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.settings import Positive, Settings, Share, Within
 
 AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
-ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)
 
 
 class Deployment(Settings, section=""):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.protection import Claim
 from secure_fedrec.protection.bags import BagShape

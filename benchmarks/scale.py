@@ -50,7 +50,7 @@ from secure_fedrec.protection.routing import (
     RoutingConfig,
     send,
 )
-from secure_fedrec.protection.session import Node, Parcel, Role, drive
+from secure_fedrec.protection.session import Parcel, drive
 
 DIM: Final = 20_000
 """Ring words of a client's vector: a model of 80 kB."""
@@ -227,11 +227,6 @@ class _Workers:
             there.close()
             self._ends.append(here)
             self._processes.append(process)
-        self._clients = config.clients
-
-    def nodes(self) -> tuple[Node, ...]:
-        """All clients."""
-        return tuple(Node(Role.CLIENT, number) for number in range(self._clients))
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None

@@ -9,7 +9,7 @@ from attacks.base import Planted
 from attacks.suite import SUITE
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Stack, build_stack
 from secure_fedrec.protection.bags import BagShape

@@ -82,10 +82,6 @@ class PublicRanking:
 
         return BlockedTable([lambda span=span: seen_of(span) for span in game.spans])  # type: ignore[misc]
 
-    def grid(self, labels: ItemSets) -> FloatArray:
-        """float64[B, m]; for tests and small catalogues."""
-        return np.asarray(self.rows[self.half] - self.own * labels.grid())
-
 
 def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
     """Two halves of some clients, drawn at random."""

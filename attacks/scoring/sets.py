@@ -157,11 +157,6 @@ def units_of(table: Table) -> dict[str, int]:
     }
 
 
-def popularity_of(truth: BoolArray, labels: BoolArray) -> FloatArray:
-    """Prior scores: sets that hold an element, the client's own aside (more than anyone knows)."""
-    return np.asarray(truth.sum(axis=0, dtype=np.float64)[None, :] - labels)
-
-
 def mean_auc(values: FloatArray, seed: int) -> Interval | None:
     """Mean of per-client shares with its interval; None where no client has one."""
     return mean_interval(values, seed=seed, span=1.0) if np.isfinite(values).any() else None

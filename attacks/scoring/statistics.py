@@ -31,17 +31,14 @@ from attacks.scoring.tables import (
     Pooled,
     ScoreTable,
     Table,
-    check_column,
-    count_per_client,
     pooled_classes,
 )
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import (
     Interval,
     check_share,
     percentile_interval,
     resampled,
-    share_interval,
 )
 
 _MAX_POINTS = 512
@@ -211,20 +208,6 @@ def dealt_labels(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
     for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
         rng.shuffle(labels[start:stop])
     return ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
-
-
-def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float = 0.95) -> Interval:
-    """Share of the clients whose guessed set is exactly their true set.
-
-    Returns:
-        The share with its ``share_interval``, over the clients that have pairs. Without a pair
-        nothing was guessed, and two empty sets would count as a success.
-    """
-    check_column("predicted", predicted, "bool", length=table.n_pairs)
-    errors = count_per_client(predicted != table.labels, table.indptr)
-    guessed = np.diff(table.indptr) > 0
-    exact = int(np.count_nonzero(guessed & (errors == 0)))
-    return share_interval(exact, int(np.count_nonzero(guessed)), confidence)
 
 
 def _allowed(n_negatives: int, fpr: float) -> int:

@@ -1,4 +1,4 @@
-"""What every host builds its learner from: the configuration, and public facts of the data."""
+"""What every host builds its plan of training from: configuration, and public facts of the data."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from audits.system import Apart, Task
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.engines import sizes_of
-from secure_fedrec.engines.distributed.learner import Learner
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection import BagShape, Sizes, build_stack
 from secure_fedrec.protection.base.stack import Stack
@@ -98,9 +98,9 @@ class Blueprint:
         except (OSError, ValueError, KeyError, TypeError) as damage:
             raise DataError(path, f"is no blueprint of a deployment: {damage}") from damage
 
-    def learner(
+    def plan(
         self, secret: bytes | None = None, own: Mapping[str, npt.NDArray[Any]] | None = None
-    ) -> Learner:
+    ) -> TrainingPlan:
         """What a host computes.
 
         Args:
@@ -120,7 +120,7 @@ class Blueprint:
         if secret is not None and stack.cloak is not None:
             stack = replace(stack, cloak=self._stack(config, streams.bound_to(secret)).cloak)
         algorithm = make(config.algorithm, self.facts, {} if own is None else own)
-        return Learner(
+        return TrainingPlan(
             algorithm=algorithm,
             stack=stack,
             streams=streams,

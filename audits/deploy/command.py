@@ -18,8 +18,8 @@ from audits.run.build import build_federation, load_dataset
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
-from secure_fedrec.engines.distributed.home import kept_public
-from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.engines.distributed.site_state import kept_public_state
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.errors import (
     CheckpointError,
     ConfigError,
@@ -30,8 +30,8 @@ from secure_fedrec.errors import (
 
 if TYPE_CHECKING:
     from secure_fedrec.engines.distributed import Transport
+    from secure_fedrec.engines.flower.grid_transport import GridTransport
     from secure_fedrec.engines.flower.processes import Running
-    from secure_fedrec.engines.flower.transport import GridTransport
 
 _PATIENCE = 300.0
 
@@ -97,7 +97,7 @@ def _kept(layout: Layout) -> Iterator[dict[str, object]]:
     """The last public states that the sites of this machine hold, whose server has none."""
     found: dict[tuple[int, str], list[int]] = {}
     for client in layout.sites():
-        public = kept_public(layout.site(client) / "state")
+        public = kept_public_state(layout.site(client) / "state")
         if public is not None:
             found.setdefault((public.round, table_digest(public)), []).append(client)
     for (round_, digest), holders in sorted(found.items()):
@@ -167,6 +167,7 @@ def hosts(
         make_certificates,
         node_key,
     )
+    from secure_fedrec.engines.flower.grid_transport import GridTransport  # noqa: PLC0415
     from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415
         LOOPBACK,
         Running,
@@ -174,13 +175,12 @@ def hosts(
         stop_all,
     )
     from secure_fedrec.engines.flower.superlink import Link, start_superlink  # noqa: PLC0415
-    from secure_fedrec.engines.flower.transport import GridTransport  # noqa: PLC0415
 
     flower = layout.root / "flower"
     flower.mkdir(mode=0o700, exist_ok=True)
     make_certificates(flower)
     folders: dict[int | str, Path] = {client: layout.site(client) for client in layout.sites()}
-    folders |= {name: layout.root / "sites" / name for name in layout.lone()}
+    folders |= {name: layout.root / "sites" / name for name in layout.helper_sites()}
     own, *ports = free_ports(1 + len(folders))
     address = f"{LOOPBACK}:{own}"
     with ExitStack() as ending:
@@ -228,8 +228,8 @@ def server_alone(
     Raises:
         HostError: the SuperLink is not reached, or not all sites are there in time.
     """
+    from secure_fedrec.engines.flower.grid_transport import GridTransport  # noqa: PLC0415
     from secure_fedrec.engines.flower.superlink import Link  # noqa: PLC0415 - an extra brings it
-    from secure_fedrec.engines.flower.transport import GridTransport  # noqa: PLC0415
 
     control = Link(superlink, certificates)
     try:

@@ -32,11 +32,11 @@ from audits.run.training import open_run, run_identity
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine, RecordedRun, RoundReport
-from secure_fedrec.engines.distributed import Coordinator, Home
-from secure_fedrec.engines.distributed.learner import TABLE
-from secure_fedrec.engines.distributed.messages import encode_state
-from secure_fedrec.engines.distributed.record import LINE, SUMMED, Record
-from secure_fedrec.engines.recorded import table_digest
+from secure_fedrec.engines.distributed import Coordinator, SealedState
+from secure_fedrec.engines.distributed.host_messages import encode_state
+from secure_fedrec.engines.distributed.host_recording import LINE, SUMMED, HostRecording
+from secure_fedrec.engines.distributed.training_plan import TABLE
+from secure_fedrec.engines.recorded_run import table_digest
 from secure_fedrec.errors import ProtocolError, TranscriptError
 from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.identity import read_private
@@ -224,7 +224,7 @@ class _Hosts:
             TranscriptError: its site has kept none, or older ones.
         """
         place = self._layout.site(client)
-        kept = Home(place / "state", read_private(place / "key", "site.key")).load()
+        kept = SealedState(place / "state", read_private(place / "key", "site.key")).load()
         try:
             if kept is None:
                 raise ProtocolError("nothing was kept")
@@ -245,7 +245,7 @@ class _Hosts:
             for kind in kinds
         }
 
-    def _record(self, node: Node, place: Path) -> Record:
+    def _record(self, node: Node, place: Path) -> HostRecording:
         """What a host recorded, if nothing of it is missing and it is of this run."""
         if not (place / "recording").is_dir():
             raise TranscriptError(f"{place} has no recording: deploy with --record")
@@ -254,7 +254,7 @@ class _Hosts:
         found.truth.require_whole()
         return found
 
-    def _only(self, record: Record, round_: int, kind: str) -> Columns:
+    def _only(self, record: HostRecording, round_: int, kind: str) -> Columns:
         for columns in record.truth.read(round_, kind):
             return columns
         raise TranscriptError(f"{record.truth.directory} lacks {kind} of round {round_}")

@@ -32,14 +32,14 @@ from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.distributed import (
     Agreement,
     Coordinator,
-    Home,
-    LoneSite,
+    HelperSite,
+    SealedState,
     Site,
     Transport,
 )
-from secure_fedrec.engines.distributed.carried import require_carried
-from secure_fedrec.engines.distributed.home import KEY_BYTES
-from secure_fedrec.engines.distributed.record import Record
+from secure_fedrec.engines.distributed.host_recording import HostRecording
+from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
+from secure_fedrec.engines.distributed.site_state import KEY_BYTES
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
@@ -94,7 +94,7 @@ class Layout:
             return self.server
         return self.root / "sites" / (str(node.number) if node.role is Role.CLIENT else named(node))
 
-    def lone(self) -> list[str]:
+    def helper_sites(self) -> list[str]:
         """Names of the hosts here that are of a helper alone, in order."""
         found = (self.root / "sites").glob("*/*.identity")
         return sorted({path.parent.name for path in found if not path.parent.name.isdecimal()})
@@ -116,9 +116,9 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
         OSError: a file cannot be written.
     """
     blueprint = Blueprint.of(federation)
-    learner = blueprint.learner()
-    require_carried(learner)
-    hosting = hosting_of(learner.stack)
+    plan = blueprint.plan()
+    require_hosts_supported(plan)
+    hosting = hosting_of(plan.stack)
     vault = federation.fresh().problem.vault
     clients = range(vault.n_clients)
     hosts = {node: node for node in (SERVER, *(Node(Role.CLIENT, number) for number in clients))}
@@ -206,17 +206,17 @@ def open_site(
     vault, given = own_data(own / "data.npz", client)
     return Site(
         agreement=agreed,
-        learner=blueprint.learner(secret, given),
+        plan=blueprint.plan(secret, given),
         vault=vault,
         identities={each.node: each for each in identities},
-        home=Home(own / "state", secret),
+        state=SealedState(own / "state", secret),
         secret=_secret_of(own),
-        record=recording(blueprint, agreed, Node(Role.CLIENT, client), own) if record else None,
+        recording=recording(blueprint, agreed, Node(Role.CLIENT, client), own) if record else None,
         beacon=signed_beacon(agreed, own) if beacon is None else beacon,
     )
 
 
-def open_lone(agreement: Path, own: Path) -> LoneSite:
+def open_helper_site(agreement: Path, own: Path) -> HelperSite:
     """The host of a helper that is at no client's.
 
     Args:
@@ -232,9 +232,9 @@ def open_lone(agreement: Path, own: Path) -> LoneSite:
         raise ConfigError("site", str(own), f"has {len(paths)} identities, not one helper's")
     state = own / "state"
     state.mkdir(mode=0o700, exist_ok=True)
-    return LoneSite(
+    return HelperSite(
         agreement=agreed,
-        learner=blueprint.learner(),
+        plan=blueprint.plan(),
         identity=Identity.load(paths[0]),
         journal=FileJournal(state / "journal"),
         secret=_secret_of(own),
@@ -247,7 +247,7 @@ def _secret_of(own: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def open_host(agreement: Path, own: Path, **options: Any) -> Site | LoneSite:
+def open_host(agreement: Path, own: Path, **options: Any) -> Site | HelperSite:
     """A client's host, or that of a helper alone, by what is in its folder.
 
     Args:
@@ -257,7 +257,7 @@ def open_host(agreement: Path, own: Path, **options: Any) -> Site | LoneSite:
     """
     if (own / identity_name(Node(Role.CLIENT))).exists():
         return open_site(agreement, own, **options)
-    return open_lone(agreement, own)
+    return open_helper_site(agreement, own)
 
 
 def open_coordinator(
@@ -280,11 +280,11 @@ def open_coordinator(
     blueprint, agreed = load_agreement(layout.agreement)
     return Coordinator(
         agreement=agreed,
-        learner=blueprint.learner(),
+        plan=blueprint.plan(),
         identity=Identity.load(layout.server / identity_name(SERVER)),
         transport=transport,
         checkpoint=layout.checkpoint,
-        record=recording(blueprint, agreed, SERVER, layout.server) if record else None,
+        recording=recording(blueprint, agreed, SERVER, layout.server) if record else None,
         beacon=signed_beacon(agreed, layout.server) if beacon is None else beacon,
         **options,  # type: ignore[arg-type]
     )
@@ -327,10 +327,10 @@ class OwnOperator:
                 replace_file(host / "beacons" / path.name, path.read_bytes())
 
 
-def recording(blueprint: Blueprint, agreed: Agreement, node: Node, own: Path) -> Record:
+def recording(blueprint: Blueprint, agreed: Agreement, node: Node, own: Path) -> HostRecording:
     """What a host takes down in its folder."""
     sizes = blueprint.sizes
-    return Record(
+    return HostRecording(
         own / "recording",
         host=str(node),
         run=agreed.context,

@@ -70,7 +70,7 @@ def _new(arguments: argparse.Namespace) -> str:
 
 def _layer_key(arguments: argparse.Namespace) -> str:
     _require_new(arguments.file)
-    stack = Blueprint.load(arguments.agreement / "blueprint.json").learner().stack
+    stack = Blueprint.load(arguments.agreement / "blueprint.json").plan().stack
     keys = hosting_of(stack).shared_keys()
     if not keys.private:
         raise ConfigError("agreement", str(arguments.agreement), "no layer has a key of its own")

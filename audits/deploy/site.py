@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audits.deploy.homes import open_host
-from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.errors import FedRecError
 
 if TYPE_CHECKING:
@@ -65,13 +65,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
-    from secure_fedrec.engines.flower.messages import ACTION  # noqa: PLC0415
+    from secure_fedrec.engines.flower.message_bytes import ACTION  # noqa: PLC0415
     from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415 - after the switches
         LOOPBACK,
         Running,
         supernode_command,
     )
-    from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
+    from secure_fedrec.engines.flower.scrubbed_replies import scrubbed  # noqa: PLC0415
     from secure_fedrec.engines.flower.tasks import handled, serve  # noqa: PLC0415
 
     command = supernode_command(

@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from secure_fedrec.core.file_lock import lock_file
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 
@@ -150,12 +151,10 @@ def _digest(settings: object) -> str:
 
 def _lock(descriptor: int, folder: Path, *, shared: bool) -> None:
     try:
-        import fcntl  # noqa: PLC0415 - POSIX alone has it
+        lock_file(descriptor, shared=shared)
     except ImportError as absent:
         problem = "cannot be locked on this system, and two writers would mix their rounds"
         raise _unusable(folder, problem) from absent
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as refused:
         problem = f"cannot be locked ({refused.strerror}); choose a folder on a local disk"
         if refused.errno in (errno.EWOULDBLOCK, errno.EACCES):

@@ -30,7 +30,7 @@ from audits.system import Dataset, Task
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.compiler import clock_without_compiling
 from secure_fedrec.engines import RecordedRun, projected_own_bytes, table_digest
-from secure_fedrec.engines.problem import blocks_of, state_bytes
+from secure_fedrec.engines.federated_problem import blocks_of, state_bytes
 
 _SOON = 60.0
 """Seconds of attacks up to which they are tried twice: the first time loads their loops."""

@@ -18,7 +18,7 @@ from audits.system import Task
 from secure_fedrec.blocks import BlockKind
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.cores import usable_cores
-from secure_fedrec.engines.problem import blocks_of, state_bytes, upload_rows
+from secure_fedrec.engines.federated_problem import blocks_of, state_bytes, upload_rows
 from secure_fedrec.wire import Step, Traffic
 
 LOADED = 0.23e9

@@ -30,8 +30,8 @@ from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
-from secure_fedrec.engines.local import CohortConfig
-from secure_fedrec.engines.ratings import held_out_ranks, ranking_problem
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.engines.rating_problems import held_out_ranks, ranking_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 

@@ -1,13 +1,12 @@
-"""Engines run an algorithm on a protection stack; ``local`` is the embedded default.
+"""Engines run an algorithm on a protection stack; ``local_engine`` is the embedded default.
 
-Reading order: ``problem`` (what is learnt from), ``ratings`` (a problem of ratings), ``local`` (the
-rounds), ``checkpoint``, ``seal`` (what belongs to a recording), ``recorded`` (a run that keeps what
-every party saw).
+Reading order: ``federated_problem`` (what is learnt from), ``rating_problems`` (of ratings),
+``local_engine`` (the rounds), ``checkpoint``, ``recording_seal`` (what belongs to a recording),
+``recorded_run`` (a run that keeps what every party saw).
 """
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
-from secure_fedrec.engines.problem import (
+from secure_fedrec.engines.federated_problem import (
     Evaluate,
     Problem,
     blocks_of,
@@ -15,21 +14,22 @@ from secure_fedrec.engines.problem import (
     upload_rows,
     upload_vectors,
 )
-from secure_fedrec.engines.ratings import (
+from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine, RoundReport
+from secure_fedrec.engines.rating_problems import (
     ranking_evaluation,
     ranking_problem,
     rating_evaluation,
     rating_problem,
     vault_of,
 )
-from secure_fedrec.engines.recorded import (
+from secure_fedrec.engines.recorded_run import (
     RecordedRun,
     projected_own_bytes,
     projected_transcript_bytes,
     public_knowledge,
     table_digest,
 )
-from secure_fedrec.engines.seal import require_complete
+from secure_fedrec.engines.recording_seal import require_complete
 
 __all__ = [
     "CohortConfig",

@@ -21,9 +21,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.core.file_lock import lock_file
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import arrays_beside, read_report, require_files
 
@@ -148,15 +149,13 @@ def once(
 
 def being_made(path: Path) -> bool:
     """Whether another process is making the study at ``path``; a look, and soon out of date."""
-    from fcntl import LOCK_NB, LOCK_SH, flock  # noqa: PLC0415 - POSIX alone has it
-
     _, beside = _beside(path)
     try:
         descriptor = os.open(beside, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:  # most often there is no such file; what else is wrong, its maker will say
         return False
     try:
-        flock(descriptor, LOCK_SH | LOCK_NB)
+        lock_file(descriptor, shared=True)
     except OSError as refused:
         return isinstance(refused, BlockingIOError)
     finally:
@@ -166,11 +165,9 @@ def being_made(path: Path) -> bool:
 
 def _tidy(path: Path) -> None:
     """Take away what the maker of a study left that was killed at its very end; no other's."""
-    from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it
-
     _, beside = _beside(path)
     with suppress(OSError), os.fdopen(_opened(beside), "rb", buffering=0) as lock:
-        flock(lock, LOCK_EX | LOCK_NB)
+        lock_file(lock.fileno())
         if _names(beside, lock.fileno()):
             beside.unlink()
             forget(path)
@@ -185,8 +182,6 @@ def _opened(lock: Path) -> int:
 @contextmanager
 def _alone(path: Path, *, wait: bool) -> Iterator[None]:
     """Hold the lock of a study, in a file beside it that is there only meanwhile."""
-    from fcntl import LOCK_EX, LOCK_NB, flock  # noqa: PLC0415 - POSIX alone has it
-
     _, beside = _beside(path)
     with _folder_made(path.parent) as make_folder:
         try:
@@ -199,7 +194,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
                         raise
                     continue  # who could not begin has just taken the folder away
                 try:
-                    flock(descriptor, LOCK_EX if wait else LOCK_EX | LOCK_NB)
+                    lock_file(descriptor, wait=wait)
                 except BlockingIOError:
                     os.close(descriptor)
                     raise BeingMadeError(path, "is being made by another process") from None

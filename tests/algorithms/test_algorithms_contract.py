@@ -28,7 +28,7 @@ from secure_fedrec.data import (
     generate_organisations,
 )
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import BagShape

@@ -19,7 +19,7 @@ from secure_fedrec.engines import (
     sizes_of,
     write_checkpoint,
 )
-from secure_fedrec.engines.local import BATCH_BYTES
+from secure_fedrec.engines.local_engine import BATCH_BYTES
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack

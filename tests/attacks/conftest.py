@@ -13,7 +13,7 @@ from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
     RECORDS,

@@ -17,7 +17,7 @@ from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
-from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
 from secure_fedrec.models.document import DocumentModel, document_loss

@@ -23,7 +23,7 @@ from secure_fedrec.data.organisations.movielens import ml_100k_by_zip
 from secure_fedrec.data.organisations.split import SplitShares
 from secure_fedrec.data.user_texts import CODES
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
-from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
 from secure_fedrec.models.document import DocumentModel, document_loss

@@ -14,7 +14,7 @@ from attacks import SUITE, Attack, Claims, GroundTruth, NotApplicable, evaluate
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
-from secure_fedrec.engines.local import CohortConfig, LocalEngine
+from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
     Denoisers,

@@ -11,7 +11,7 @@ from attacks.families.rated_set import Direct, Intersection
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingTable, SyntheticConfig
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript, View

@@ -16,7 +16,7 @@ from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.uploads import RowBlock

@@ -4,7 +4,6 @@ import numpy as np
 
 from attacks.scoring.gains import Gain
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.sets import popularity_of
 from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
 
 
@@ -26,7 +25,8 @@ def test_naming_the_least_popular_rows_gains_nothing_and_a_proof_does() -> None:
     chances = 0.9 / np.sqrt(np.arange(1, 121))  # few items are popular, as anywhere
     rated = rng.random((80, 120)) < chances
     visible = rated | (rng.random(rated.shape) < 0.15)
-    popularity = np.where(visible, popularity_of(rated, rated), np.nan)
+    held_by_others = rated.sum(axis=0, dtype=np.float64)[None, :] - rated
+    popularity = np.where(visible, held_by_others, np.nan)
     unpopular = popularity <= np.nanmedian(popularity, axis=1)[:, None]
     guessed = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=unpopular)
     figures, gains = unmasked_figures(guessed, ItemSets.of_grid(rated), frozenset())

@@ -21,7 +21,7 @@ from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import _training
 from audits.run.memory import Crew, crews, memory_parts, training_parts
 from audits.run.power import gate_power
-from secure_fedrec.engines.problem import state_bytes
+from secure_fedrec.engines.federated_problem import state_bytes
 from secure_fedrec.evaluation.intervals import share_interval
 
 Command = Callable[..., tuple[int, str, str]]

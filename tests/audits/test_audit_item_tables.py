@@ -16,7 +16,7 @@ from audits.report.reading import read_report
 from audits.systems import system_named
 from secure_fedrec.algorithms.item_tables import FedMFConfig
 from secure_fedrec.data.negatives import Ragged
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]

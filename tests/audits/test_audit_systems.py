@@ -17,7 +17,7 @@ from audits.systems import SYSTEMS, system_named
 from audits.systems.pmf import rating_system
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import DATASETS
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 

@@ -16,7 +16,7 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
-from secure_fedrec.engines.distributed.home import kept_public
+from secure_fedrec.engines.distributed.site_state import kept_public_state
 from secure_fedrec.wire import Meter, Wire
 
 Relay = Callable[[str, int, bytes], Sequence[bytes]]
@@ -72,7 +72,7 @@ class MemoryTransport:
 
 def places(layout: Layout) -> dict[int, str]:
     """Folder of each host: clients by number, hosts of helpers alone from 100 on."""
-    return {n: str(n) for n in layout.sites()} | dict(enumerate(layout.lone(), LONE))
+    return {n: str(n) for n in layout.sites()} | dict(enumerate(layout.helper_sites(), LONE))
 
 
 LONE = 100
@@ -155,7 +155,7 @@ class Deployment:
         if self.coordinator.digest is not None:
             return [self.coordinator.public]
         here = [n for n in self.layout.sites() if n in self.transport.sites]
-        found = [kept_public(self.layout.site(client) / "state") for client in here]
+        found = [kept_public_state(self.layout.site(client) / "state") for client in here]
         assert found
         return [public for public in found if public is not None]
 

@@ -89,7 +89,7 @@ class Operator:
         self._own = signed_beacon(load_agreement(layout.agreement)[1], layout.server)
 
     def values(self) -> Mapping[int, bytes]:
-        ahead = self.ran.coordinator._lookahead
+        ahead = self.ran.coordinator._next_keys
         due = [ahead.epoch - 1]
         if ahead._pipeline is not None:
             open_ = ahead._pipeline._current, ahead._pipeline._following

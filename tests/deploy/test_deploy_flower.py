@@ -22,9 +22,9 @@ from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from secure_fedrec.engines import LocalEngine, table_digest
 from secure_fedrec.engines.flower import superlink
-from secure_fedrec.engines.flower.environment import SWITCHES, require_quiet
-from secure_fedrec.engines.flower.messages import ACTION, data_of, message_to
-from secure_fedrec.engines.flower.scrub import scrubbed
+from secure_fedrec.engines.flower.message_bytes import ACTION, data_of, message_to
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES, require_quiet
+from secure_fedrec.engines.flower.scrubbed_replies import scrubbed
 from secure_fedrec.engines.flower.tasks import handled
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.wire import Meter, Wire

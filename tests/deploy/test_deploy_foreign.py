@@ -28,11 +28,11 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 from flwr.supercore.task_identity import TaskIdentity
 
 from secure_fedrec.engines.flower import tasks
-from secure_fedrec.engines.flower.environment import SWITCHES
-from secure_fedrec.engines.flower.messages import RECORD
+from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
-from secure_fedrec.engines.flower.records import model_hash, moved
-from secure_fedrec.engines.flower.records import moved_by as moved_model
+from secure_fedrec.engines.flower.model_records import model_hash, moved
+from secure_fedrec.engines.flower.model_records import moved_by as moved_model
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.halt import Halt
+from secure_fedrec.engines.distributed.halted_client import HaltedClient
 from secure_fedrec.errors import HaltedError, ProtocolError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, SHARED, settings
@@ -76,18 +76,18 @@ def test_what_no_client_can_bear_is_refused_by_all_alike(tmp_path: Path) -> None
 def test_the_mark_is_what_halts_and_is_written_whenever_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    halt = Halt(tmp_path)
+    halt = HaltedClient(tmp_path)
     with monkeypatch.context() as full:
-        full.setattr("secure_fedrec.engines.distributed.halt.replace_file", _full)
+        full.setattr("secure_fedrec.engines.distributed.halted_client.replace_file", _full)
         with pytest.raises(OSError, match="no space"), halt.on_own_data():
             raise ValueError("rated 5")
         with pytest.raises(OSError, match="no space"):
-            halt.require_none()  # silent all the same
+            halt.require_active()  # silent all the same
     with pytest.raises(HaltedError, match="was halted"):
-        halt.require_none()
+        halt.require_active()
     assert "rated 5" in (tmp_path / "halted").read_text()
     (tmp_path / "halted").unlink()
-    halt.require_none()  # in the same process
+    halt.require_active()  # in the same process
 
 
 def _full(*_: object, **__: object) -> None:

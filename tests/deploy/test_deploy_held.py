@@ -139,7 +139,7 @@ def test_those_who_make_the_next_state_have_to_agree(
 ) -> None:
     ran = deployed(tmp_path, attempts=1)
     ran.rounds(1)
-    algorithm = ran.site(updaters(range(4), 2)[1])._learner.algorithm
+    algorithm = ran.site(updaters(range(4), 2)[1])._plan.algorithm
     step = algorithm.server_step
 
     def moved(public: PublicState, aggregate: Any) -> PublicState:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.peers import PeerHub, PeerParty
+from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerHub, PeerParty
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.routing import KEMS, OpeningKey
 from secure_fedrec.uploads import RowBlock
@@ -36,7 +36,9 @@ def test_what_is_given_is_sealed_for_its_receiver(
         carried.append(data)
         return [data]
 
-    monkeypatch.setattr("secure_fedrec.engines.distributed.peers.encode_rows", noting)
+    monkeypatch.setattr(
+        "secure_fedrec.engines.distributed.sealed_peer_exchange.encode_rows", noting
+    )
     ran.transport.out = ran.transport.back = relay
     ran.rounds(1)
     assert len(rows) == 6
@@ -162,7 +164,7 @@ def test_rows_of_another_width_halt_nobody(
             block = replace(block, values=np.ascontiguousarray(values))
         return encode_rows(block, **named)
 
-    monkeypatch.setattr("secure_fedrec.engines.distributed.peers.encode_rows", other)
+    monkeypatch.setattr("secure_fedrec.engines.distributed.sealed_peer_exchange.encode_rows", other)
     with pytest.raises(ProtocolError):
         ran.rounds(1)
     assert len(given) == 6

@@ -17,7 +17,7 @@ from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
-from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.learner import Learner
-from secure_fedrec.engines.distributed.messages import decode_state
+from secure_fedrec.engines.distributed.host_messages import decode_state
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.pipeline import PipelinedServer
 from secure_fedrec.protection.session import Parcel
@@ -150,18 +150,18 @@ def test_a_client_takes_no_part_that_is_for_others(
     """Each is sent its own table beside the mean, and no request has another's."""
     ran = Deployment.of(settings(algorithm={"name": "gpfedrec", "rounds": 3}), tmp_path, attempts=1)
     ran.rounds(2)
-    learner, public = ran.coordinator._learner, ran.coordinator.public
+    plan, public = ran.coordinator._plan, ran.coordinator.public
     for client in range(5):
-        names = decode_state(learner.sent(public)(client)).keys()
+        names = decode_state(plan.sent(public)(client)).keys()
         assert names - {""} - public.extras.keys() == set()
         assert [name for name in names if name.startswith("table-")] == [f"table-{client}"]
-    sent = Learner.sent
+    sent = TrainingPlan.sent
     swapped = {0: 1, 1: 0}
 
-    def other(self: Learner, public: Any) -> Callable[[int], bytes]:
+    def other(self: TrainingPlan, public: Any) -> Callable[[int], bytes]:
         return lambda client: sent(self, public)(swapped.get(client, client))
 
-    monkeypatch.setattr(Learner, "sent", other)
+    monkeypatch.setattr(TrainingPlan, "sent", other)
     ran.rounds(1)
     assert ran.clients[3].tolist() == [2, 3, 4]
     refused = {(who, why) for who, why in ran.transport.log if "for other clients" in why}

@@ -13,7 +13,7 @@ import pytest
 from audits.config.audit import parse_config
 from audits.deploy.homes import Layout, open_coordinator, provision
 from audits.run.build import build_federation, load_dataset
-from secure_fedrec.engines.distributed.messages import Request
+from secure_fedrec.engines.distributed.host_messages import Request
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from tests.deploy.memory import Deployment
 
@@ -187,8 +187,8 @@ def test_keys_of_another_cohort_serve_no_round(tmp_path: Path) -> None:
     drawn = {"cohort": {"clients_per_round": 4}}
     ran = Deployment.of(settings({"layer": "masking"}, **drawn), tmp_path)
     ran.rounds(1)
-    lookahead = ran.coordinator._lookahead
-    first, second = (ran.coordinator._learner.invited(round_) for round_ in (1, 2))
+    lookahead = ran.coordinator._next_keys
+    first, second = (ran.coordinator._plan.invited(round_) for round_ in (1, 2))
     assert first.tolist() != second.tolist()
     kept = lookahead._kept
     here = ran.coordinator.channel.sessions()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from audits import cli
-from audits.deploy.homes import Layout, open_coordinator, open_lone
+from audits.deploy.homes import Layout, open_coordinator, open_helper_site
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier import Encryptor
 from secure_fedrec.protection.paillier import hosted as encrypted_hosted
@@ -192,8 +192,8 @@ def test_a_server_that_names_other_clients_is_refused(
     """Of a cohort that was drawn some may be missing; nobody is put in."""
     drawn = {"cohort": {"clients_per_round": 3}}
     ran = Deployment.of(settings(PAILLIER, **drawn, **FEW), tmp_path, attempts=1)
-    learner = ran.coordinator._learner
-    invited = learner.invited(1)
+    plan = ran.coordinator._plan
+    invited = plan.invited(1)
     (other,) = {*range(4)} - {*invited.tolist()}
     swapped = np.sort(np.append(invited[1:], other))
     for chosen in (swapped, np.arange(4)):
@@ -211,13 +211,13 @@ def test_a_server_that_names_other_clients_is_refused(
 def test_hosts_of_helpers_are_not_taken_for_clients(tmp_path: Path) -> None:
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
     assert Layout(tmp_path).sites() == [0, 1, 2, 3]
-    assert Layout(tmp_path).lone() == ["authority-0"]
+    assert Layout(tmp_path).helper_sites() == ["authority-0"]
     assert ran.coordinator.expected == 5
     lone = ran.layout.host(AUTHORITY)
     assert Identity.load(lone / "authority-0.identity").node == AUTHORITY
     ran.kill(0)
     with pytest.raises(ConfigError, match="'client 0': has no host of its own here"):
-        open_lone(ran.layout.agreement, ran.layout.site(0))
+        open_helper_site(ran.layout.agreement, ran.layout.site(0))
 
 
 def test_ciphertexts_of_the_servers_choice_are_not_opened_beside_the_sum(

@@ -13,7 +13,7 @@ import pytest
 from secure_fedrec.algorithms import PublicState
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines import LocalEngine, Problem, RecordedRun, table_digest
-from secure_fedrec.engines.recorded import projected_transcript_bytes
+from secure_fedrec.engines.recorded_run import projected_transcript_bytes
 from secure_fedrec.errors import ConfigError, ProtocolError, TranscriptError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (

@@ -21,7 +21,7 @@ from secure_fedrec.engines import (
     vault_of,
     write_checkpoint,
 )
-from secure_fedrec.engines.local import BATCH_BYTES
+from secure_fedrec.engines.local_engine import BATCH_BYTES
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.algorithms import PublicState
-from secure_fedrec.engines.public_words import PublicWords
+from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import Aggregate
 
@@ -36,7 +36,7 @@ def aggregate() -> Aggregate:
 
 def test_words_are_the_bits_of_table_and_extras() -> None:
     public = state()
-    words = PublicWords(ALGORITHM, public).words
+    words = PublicStateWords(ALGORITHM, public).words
     assert words.dtype == np.uint64
     whole = np.concatenate([public.table.reshape(-1), [7.0], np.arange(4.0)])
     assert words.tobytes() == whole.tobytes()
@@ -44,13 +44,15 @@ def test_words_are_the_bits_of_table_and_extras() -> None:
 
 def test_the_step_on_words_is_the_step_of_the_server() -> None:
     public = state()
-    step = PublicWords(ALGORITHM, public)
+    step = PublicStateWords(ALGORITHM, public)
     after = step.after(step.words, aggregate())
-    assert after.tobytes() == PublicWords(ALGORITHM, doubled(public, aggregate())).words.tobytes()
+    assert (
+        after.tobytes() == PublicStateWords(ALGORITHM, doubled(public, aggregate())).words.tobytes()
+    )
 
 
 def test_the_step_is_from_the_words_given() -> None:
     here, elsewhere = state(), PublicState(round=3, table=np.ones((2, 3)), extras=state().extras)
-    other = PublicWords(ALGORITHM, elsewhere)
-    found = PublicWords(ALGORITHM, here).after(other.words, aggregate())
+    other = PublicStateWords(ALGORITHM, elsewhere)
+    found = PublicStateWords(ALGORITHM, here).after(other.words, aggregate())
     assert found.tobytes() == other.after(other.words, aggregate()).tobytes()

@@ -86,14 +86,14 @@ ON_TORCH = (
 ON_FLOWER = tuple(
     f"secure_fedrec.engines.flower.{name}"
     for name in (
-        "messages",
+        "grid_transport",
+        "message_bytes",
         "mod",
-        "records",
-        "scrub",
+        "model_records",
+        "scrubbed_replies",
         "strategy",
         "superlink",
         "tasks",
-        "transport",
     )
 )
 """Modules that import flwr; nothing else may."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_evaluation, vault_of
-from secure_fedrec.engines.local import BATCH_BYTES
+from secure_fedrec.engines.local_engine import BATCH_BYTES
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Started, WireTap

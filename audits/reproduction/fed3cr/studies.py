@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from audits.reproduction.fed3cr.paper import Needed, Paper
 from audits.reproduction.progress import StudyFolder
@@ -41,9 +41,6 @@ class Found(NamedTuple):
         held: Mapping[str, Any] = read_arrays(self.path, name)
         values: FloatArray = held[name].astype("float64")
         return values
-
-
-Studies: TypeAlias = Mapping[Needed, Found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from secure_fedrec.data.organisations.common_items import (
     split_common_items,
 )
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve

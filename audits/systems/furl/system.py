@@ -23,7 +23,7 @@ from audits.systems.furl.settings import (
     StickersData,
 )
 from secure_fedrec.data import DATASETS
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import Claim, Subject, claims_about
 
 if TYPE_CHECKING:

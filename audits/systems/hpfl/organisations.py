@@ -26,7 +26,7 @@ from secure_fedrec.data import (
 from secure_fedrec.data.organisations.catalogues import OneCatalogue
 from secure_fedrec.data.organisations.tables import Records
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
 from secure_fedrec.protection.bags import BagShape

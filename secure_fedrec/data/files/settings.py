@@ -10,8 +10,6 @@ from secure_fedrec.settings import Filled, Refused, Settings
 PARQUET: Final = (".parquet", ".pq")
 """Names that end so are read as Parquet, all others as text."""
 
-ENCODINGS: Final = ("utf-8", "latin-1")
-
 Column: TypeAlias = int | str
 """A column by its name in the header, or by its number from 1."""
 

@@ -1,33 +1,33 @@
 """Rounds whose clients are on hosts of their own: what is no matter of how bytes travel.
 
-A ``Site`` is a client's host: its data, vault, journal and halves; a ``LoneSite`` that of a helper
-alone. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``, which
-reaches sites through a ``Transport``, a carrier of bytes that nobody has to trust. Reading order:
-``messages``, ``learner``, ``home`` (private state at rest), ``talks``, ``site``, ``lone``,
-``channel``, ``coordinator``. For a training loop that is not of this package: ``mean_site``,
-``mean_coordinator``, whose rounds end in a mean.
+A ``Site`` is a client's host: its data, vault, journal and halves; a ``HelperSite`` that of a
+helper alone. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``,
+which reaches sites through a ``Transport``, a carrier of bytes that nobody has to trust. Reading
+order: ``host_messages``, ``training_plan``, ``site_state`` (private state at rest),
+``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a training loop
+that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in a mean.
 """
 
-from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.coordinator import Coordinator, DistributedReport
-from secure_fedrec.engines.distributed.home import Home
-from secure_fedrec.engines.distributed.lone import LoneSite
+from secure_fedrec.engines.distributed.helper_site import HelperSite
+from secure_fedrec.engines.distributed.host_messages import Agreement
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, MeanSite, Task
-from secure_fedrec.engines.distributed.messages import Agreement
 from secure_fedrec.engines.distributed.site import Site
+from secure_fedrec.engines.distributed.site_state import SealedState
+from secure_fedrec.engines.distributed.sites_channel import SitesChannel, Transport
 
 __all__ = [
     "BEGIN",
     "Agreement",
     "Coordinator",
     "DistributedReport",
-    "Home",
+    "HelperSite",
     "Keys",
-    "LoneSite",
     "MeanCoordinator",
     "MeanReport",
     "MeanSite",
+    "SealedState",
     "Site",
     "SitesChannel",
     "Task",

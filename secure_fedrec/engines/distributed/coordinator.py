@@ -13,14 +13,14 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.distributed.ahead import Lookahead
-from secure_fedrec.engines.distributed.carried import require_carried
-from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
-from secure_fedrec.engines.distributed.learner import Learner
-from secure_fedrec.engines.distributed.messages import Agreement
-from secure_fedrec.engines.distributed.peers import PeerHub, Peers
-from secure_fedrec.engines.distributed.record import Overheard, Record
-from secure_fedrec.engines.recorded import table_digest
+from secure_fedrec.engines.distributed.host_messages import Agreement
+from secure_fedrec.engines.distributed.host_recording import HostRecording, OverheardHub
+from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
+from secure_fedrec.engines.distributed.next_round_keys import NextRoundKeys
+from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerHub
+from secure_fedrec.engines.distributed.sites_channel import SitesChannel, Transport
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
+from secure_fedrec.engines.recorded_run import table_digest
 from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
 from secure_fedrec.protection.base.hosting import HostedSum, Left, Standing, StateHidden
@@ -68,13 +68,13 @@ class Coordinator:
 
     Args:
         agreement: with all sites.
-        learner: what is computed.
+        plan: what is computed.
         identity: the server's key.
         transport: reaches sites.
         checkpoint: file for the state between rounds; None keeps it in memory only.
         timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
         attempts: how often a round that is aborted is begun before it is given up.
-        record: takes down what the server sees; None keeps nothing.
+        recording: takes down what the server sees; None keeps nothing.
         beacon: where this host has public randomness from.
 
     Raises:
@@ -85,29 +85,29 @@ class Coordinator:
         self,
         *,
         agreement: Agreement,
-        learner: Learner,
+        plan: TrainingPlan,
         identity: Identity,
         transport: Transport,
         checkpoint: Path | None = None,
         timeout: float | None = None,
         attempts: int = 3,
-        record: Record | None = None,
+        recording: HostRecording | None = None,
         beacon: Beacon | None = None,
     ) -> None:
-        require_carried(learner)
+        require_hosts_supported(plan)
         self._agreement = agreement
-        self._learner = learner
+        self._plan = plan
         self._identity = identity
-        self._hosting = hosting_of(learner.stack)
-        if record is not None:
-            learner.require_recorded()
-        self._bags = bags_of(learner.stack.bags)
+        self._hosting = hosting_of(plan.stack)
+        if recording is not None:
+            plan.require_recorded()
+        self._bags = bags_of(plan.stack.bags)
         self._checkpoint = checkpoint
         self._timeout = timeout
         self._attempts = attempts
-        self._record = record
+        self._recording = recording
         self.channel = SitesChannel(transport, agreement, identity, self._hosting.helpers())
-        self.public = learner.initial()
+        self.public = plan.initial()
         self._hidden = isinstance(self._hosting, StateHidden)
         self._held = b""
         self._serial = 0
@@ -117,7 +117,7 @@ class Coordinator:
         self._settled: dict[int, int] = {}
         self._handed: list[IntArray] = []  # in this round, the clients whose cells mixes have
         self._generations: dict[bytes, int] = {}
-        self._lookahead = Lookahead(
+        self._next_keys = NextRoundKeys(
             self._hosting,
             identity,
             self._generations,
@@ -166,7 +166,7 @@ class Coordinator:
             "round": np.array(self.public.round),
             "table": self.public.table,
             "serial": np.array(self._serial),
-            "epoch": np.array(self._lookahead.epoch),
+            "epoch": np.array(self._next_keys.epoch),
             "begun": np.array(self._begun),
             "handed.sizes": np.array([len(each) for each in self._handed], dtype=np.int64),
             "handed.clients": np.array([i for each in self._handed for i in each], dtype=np.int64),
@@ -209,7 +209,7 @@ class Coordinator:
             clients_refused = self.channel.refused.items()
             refused = {n.number: why for n, why in clients_refused if n.role is Role.CLIENT}
             absent = dict.fromkeys(np.setdiff1d(invited, clients).tolist(), _ABSENT)
-            reasons = {**absent, **dict.fromkeys(self._lookahead.late, _LATE), **refused}
+            reasons = {**absent, **dict.fromkeys(self._next_keys.late, _LATE), **refused}
             left_out = {who: why for who, why in reasons.items() if who not in clients}
             return DistributedReport(
                 round=self.public.round,
@@ -217,7 +217,7 @@ class Coordinator:
                 invited=len(invited),
                 attempts=begun,
                 exchanges=self.channel.exchanges - before,
-                ready=self._lookahead.ready,
+                ready=self._next_keys.ready,
                 left_out=left_out,
             )
         number = self.public.round + 1
@@ -242,43 +242,43 @@ class Coordinator:
         round_, serial, state = self.public.round + 1, self._serial + 1, b""
         if self._held:
             self.channel.greet(self._timeout)
-            state = self._learner.sent(self._held)(-1)
+            state = self._plan.sent(self._held)(-1)
         self.channel.finish(round_, serial, self._timeout, state)
 
     def _run(self, *, more: bool) -> tuple[IntArray, IntArray, int]:
         """One attempt; clients in the sum, those who were invited, and how often it was begun."""
-        learner, public, channel = self._learner, self.public, self.channel
+        plan, public, channel = self._plan, self.public, self.channel
         round_ = public.round + 1
         self._begun += 1
         channel.greet(self._timeout)
-        invited = learner.invited(round_)
+        invited = plan.invited(round_)
         chosen = self._there(round_) if self._hosting.whole else None
         clients = invited if chosen is None or self._hosting.drops else chosen
-        taken = self._lookahead.take(clients, channel.sessions(), chosen)
+        taken = self._next_keys.take(clients, channel.sessions(), chosen)
         serial = self._next_serial() if taken is None else taken.at.serial
-        more = more and not isinstance(learner.algorithm, Exchanging)  # its halves come later
-        following = self._lookahead.begin(partial(self._standing, round_ + 1) if more else None)
+        more = more and not isinstance(plan.algorithm, Exchanging)  # its halves come later
+        following = self._next_keys.begin(partial(self._standing, round_ + 1) if more else None)
         known = self._held if self._hidden else public
-        at = learner.standing(self._agreement, round_, serial, known, chosen)
-        total, hub = self._lookahead.hub(at, taken)
+        at = plan.standing(self._agreement, round_, serial, known, chosen)
+        total, hub = self._next_keys.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
-        sent = learner.sent(known)
+        sent = plan.sent(known)
         channel.begin(round_, serial, sent, self._settled, following, chosen)
         try:
             self._summed(at, total, hub)
         finally:
-            self._lookahead.keep(channel.sessions())
+            self._next_keys.keep(channel.sessions())
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), serial)
         attempts, self._begun = self._begun, 0
         self._handed.clear()
-        if self._record is not None:
-            self._record.result(round_, learner.algorithm, self.public)
+        if self._recording is not None:
+            self._recording.result(round_, plan.algorithm, self.public)
             left_out = np.setdiff1d(invited, clients)
             summed = {"clients": clients, "absent": left_out, "attempts": np.array([attempts])}
             digest = np.array([table_digest(self.public)])
-            self._record.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
-            self._record.end(round_)
+            self._recording.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
+            self._recording.end(round_)
         self.save()
         return clients, invited, attempts
 
@@ -298,7 +298,7 @@ class Coordinator:
         handed = [each for each in self._handed if np.isin(each, numbers).all()]
         if handed:  # of several sets the mixes have taken one, which they do not say
             return handed[self._begun % len(handed)]
-        return self._learner.invited(round_, np.array(sorted(numbers), dtype=np.int64))
+        return self._plan.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
     def _heard(self, at: Standing, stage: str) -> None:
         """What is done before answers are passed on."""
@@ -308,7 +308,7 @@ class Coordinator:
                 self._handed.append(at.present)
             self.save()
         self._note_revealed(stage)  # under a floor another sum comes after it
-        self._lookahead.publish(stage)
+        self._next_keys.publish(stage)
 
     def _note_revealed(self, stage: str) -> None:
         last = self._hosting.last_stage
@@ -316,37 +316,37 @@ class Coordinator:
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> None:
         """Drive an attempt to its sum, and take the step that follows."""
-        record, learner = self._record, self._learner
-        if record is not None:
-            record.begin(at.round)
-            record.model(at.round, learner.algorithm, self.public)
-        overheard = None if record is None else Overheard(hub)
+        recording, plan = self._recording, self._plan
+        if recording is not None:
+            recording.begin(at.round)
+            recording.model(at.round, plan.algorithm, self.public)
+        overheard = None if recording is None else OverheardHub(hub)
         hub = hub if overheard is None else overheard
         bags = None
         if self._bags is not None:
             bags = bag_hub(hub, at, self._identity, self._bags, self._hosting)
         between, driven = partial(self._heard, at), hub if bags is None else bags
-        exchanging = isinstance(learner.algorithm, Exchanging)
+        exchanging = isinstance(plan.algorithm, Exchanging)
         if exchanging:
-            driven = PeerHub(driven, Peers(at, learner.stack.codec))
+            driven = PeerHub(driven, PeerContext(at, plan.stack.codec))
         drive(driven, self.channel, timeout=self._timeout, between=between)
         if exchanging and not np.array_equal(total.heard(), at.clients):
             raise ProtocolError("clients that gave to each other are not all in the sum")
         if isinstance(total, Left):
             self._held, self.public = total.left, PublicState(round=at.round, table=np.zeros(0))
             return
-        aggregate = replace(total.aggregate(), layout=learner.stack.layout)
+        aggregate = replace(total.aggregate(), layout=plan.stack.layout)
         if bags is not None:
             aggregate = replace(aggregate, bags=bags.bags(total.heard()))
-        if record is not None and overheard is not None:
-            total.show(record.wire, overheard.arrived, aggregate)
+        if recording is not None and overheard is not None:
+            total.show(recording.wire, overheard.arrived, aggregate)
             if bags is not None:
-                bags.show(record.wire)
-        self.public = learner.algorithm.server_step(self.public, aggregate)
+                bags.show(recording.wire)
+        self.public = plan.algorithm.server_step(self.public, aggregate)
 
     def _standing(self, round_: int) -> Standing:
         """An attempt whose public state is not known yet, under a number of its own."""
-        return self._learner.standing(self._agreement, round_, self._next_serial(), None)
+        return self._plan.standing(self._agreement, round_, self._next_serial(), None)
 
     def _next_serial(self) -> int:
         self._serial += 1
@@ -378,6 +378,6 @@ class Coordinator:
         )
         self._serial, self.public = int(found["serial"]), public
         self._held = found["held"].tobytes() if "held" in found else b""
-        self._lookahead.epoch = int(found["epoch"])
+        self._next_keys.epoch = int(found["epoch"])
         self._begun = int(found["begun"])
         self._handed = np.split(found["handed.clients"], ends)[:-1]

@@ -9,22 +9,22 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.distributed.channel import Transport
-from secure_fedrec.engines.distributed.home import KEY_BYTES
-from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
     Present,
 )
+from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
+from secure_fedrec.engines.distributed.site_state import KEY_BYTES
+from secure_fedrec.engines.distributed.sites_channel import Transport
 from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.masking import (
     MaskingServer,
 )
 from secure_fedrec.protection.masking.envelope import Kind as Stage
 from secure_fedrec.protection.means import Mean, ProtectedMean
-from secure_fedrec.protection.session import Node, Parcel, Role, drive
+from secure_fedrec.protection.session import Parcel, Role, drive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +193,6 @@ class _MeanChannel:
         self._sites = sites
         self._request = request
         self.exchanges = 0
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Clients whose site is there."""
-        return tuple(Node(Role.CLIENT, client) for client in self._sites)
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None

@@ -7,9 +7,9 @@ compute and agree on keys, and four in which they mask, confirm and reveal; a gr
 the first, since a carrier's addresses say nothing of who a site is.
 
 A site may live for one message only. Its half is saved in between, sealed, for one use
-(``masking.round.saved``); model, data and the loop's own state are no business of it. Messages of
-the server: GREETING and REQUEST of ``messages``, then those of ``masking`` as they are. The body of
-REQUEST: 32 digest of what is to be computed | SETUP.
+(``masking.client.sealed_state``); model, data and the loop's own state are no business of it.
+Messages of the server: GREETING and REQUEST of ``host_messages``, then those of ``masking`` as they
+are. The body of REQUEST: 32 digest of what is to be computed | SETUP.
 """
 
 import os
@@ -24,13 +24,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.engines.distributed.home import KEY_BYTES, Home
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
     Present,
 )
+from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
@@ -129,11 +129,11 @@ class MeanSite:
         self._terms = terms
         self._agreement = Agreement(digest=terms.digest, roster=roster)
         self._key = _sealing_key(self.identity)
-        home = Home(keys.folder / "state", self._key)
-        self._halt = home.halt
-        self._half = home.journal.with_name("half")
-        self._expected = home.journal.with_name("half.expected")
-        self._journal = FileJournal(home.journal)
+        sealed = SealedState(keys.folder / "state", self._key)
+        self._halted = sealed.halted
+        self._half = sealed.journal.with_name("half")
+        self._expected = sealed.journal.with_name("half.expected")
+        self._journal = FileJournal(sealed.journal)
 
     def __enter__(self) -> "MeanSite":
         return self
@@ -156,7 +156,7 @@ class MeanSite:
             HaltedError: computing or encoding failed, now or earlier.
             CheckpointError, OSError: the journal or the half cannot be written.
         """
-        self._halt.require_none()
+        self._halted.require_active()
         kind = data[2] if len(data) > 2 and data[0] != masking.VERSION else None
         if kind == Kind.GREETING:
             return self._greeted(data)
@@ -191,7 +191,7 @@ class MeanSite:
         named = self._terms.config(at, task.length).layout_hash
         client = self._client(Expected(layout_hash=named, public_state=task.state))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
-        with self._halt.on_own_data():
+        with self._halted.on_own_data():
             vector = self._terms.encode(task.compute(), at)
         client.load(vector)
         replace_file(self._expected, named + task.state, private=True, durable=True)

@@ -18,14 +18,14 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.distributed.halves import ClientHalves
-from secure_fedrec.engines.distributed.home import Home, Kept
-from secure_fedrec.engines.distributed.learner import Learner
-from secure_fedrec.engines.distributed.messages import Agreement, Request
-from secure_fedrec.engines.distributed.own import Own, OwnBags
-from secure_fedrec.engines.distributed.peers import PeerParty, Peers
-from secure_fedrec.engines.distributed.record import Record
-from secure_fedrec.engines.distributed.talks import Talks
+from secure_fedrec.engines.distributed.client_halves import ClientHalves
+from secure_fedrec.engines.distributed.host_messages import Agreement, Request
+from secure_fedrec.engines.distributed.host_recording import HostRecording
+from secure_fedrec.engines.distributed.pending_upload import PendingBags, PendingUpload
+from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerParty
+from secure_fedrec.engines.distributed.site_session import SiteSession
+from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
 from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
@@ -55,14 +55,14 @@ class Site:
 
     Args:
         agreement: with all other hosts.
-        learner: what is computed.
+        plan: what is computed.
         vault: of this client alone; the algorithm's tables are created in it here.
         identities: keys of the client and of the helpers that are recruited from it.
-        home: where private state is kept.
-        journal: of the client; by default the one in ``home``.
+        state: where private state is kept.
+        journal: of the client; by default the one beside ``state``.
         secret: what its layer's clients hold in common, such as the key of the public state, where
             they keep that from the server.
-        record: takes down what this host sees, and its upload; None keeps nothing.
+        recording: takes down what this host sees, and its upload; None keeps nothing.
         beacon: where this host has public randomness from; not from the server.
 
     Raises:
@@ -75,13 +75,13 @@ class Site:
         self,
         *,
         agreement: Agreement,
-        learner: Learner,
+        plan: TrainingPlan,
         vault: Vault,
         identities: Mapping[Node, Identity],
-        home: Home,
+        state: SealedState,
         journal: Journal | None = None,
         secret: bytes = b"",
-        record: Record | None = None,
+        recording: HostRecording | None = None,
         beacon: Beacon | None = None,
     ) -> None:
         if not vault.named or vault.n_clients != 1:
@@ -90,41 +90,36 @@ class Site:
             )
         self.client = int(vault.clients[0])
         self._agreement = agreement
-        self._learner = learner
+        self._plan = plan
         self._vault = vault
-        self._hosting: Hosting = hosting_of(learner.stack)
-        if record is not None:
-            learner.require_recorded()
-        self._bags = bags_of(learner.stack.bags)
+        self._hosting: Hosting = hosting_of(plan.stack)
+        if recording is not None:
+            plan.require_recorded()
+        self._bags = bags_of(plan.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         if isinstance(self._hosting, StateHidden):
             self._hosting.require_key(agreement.keys, secret)
-        self._home = home
+        self._sealed = state
         self._secret = secret
-        self._record = record
+        self._recording = recording
         self._attempt: _Attempt | None = None
-        learner.algorithm.initialise(vault, learner.streams)
-        found = home.load()
-        self._kept = Kept(tables=vault.snapshot()) if found is None else found
+        plan.algorithm.initialise(vault, plan.streams)
+        found = state.load()
+        self._kept = SiteState(tables=vault.snapshot()) if found is None else found
         if found is None:
-            home.keep(self._kept)
+            state.keep(self._kept)
         try:
             vault.restore(self._kept.tables)
         except ValueError as other:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
-        self._journal = FileJournal(home.journal) if journal is None else journal
+        self._journal = FileJournal(state.journal) if journal is None else journal
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
-        self._talks = Talks(agreement, self.identity, self._begun, self._handle)
+        self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
 
     @property
     def identity(self) -> Identity:
         """The client's."""
         return self._identities[Node(Role.CLIENT, self.client)]
-
-    @property
-    def completed(self) -> int:
-        """The last round that is over, as far as this site knows (``home.Kept``)."""
-        return self._kept.round
 
     def tables(self) -> Mapping[str, np.ndarray]:
         """The private tables, for whoever owns the site."""
@@ -138,8 +133,8 @@ class Site:
             HaltedError: computing on the client's own data failed, now or earlier.
             CheckpointError, OSError: the journal or private state cannot be written.
         """
-        self._home.halt.require_none()
-        return self._talks.answer(data)
+        self._sealed.halted.require_active()
+        return self._session.answer(data)
 
     def close(self) -> None:
         """Release the journal."""
@@ -158,7 +153,7 @@ class Site:
         if self._attempt is None and request.state:
             if isinstance(self._hosting, StateHidden) and not request.parcels:
                 public, _ = self._read(request)
-                self._home.keep_public(public)
+                self._sealed.keep_public(public)
                 return []
             self._begin(request)
         if self._attempt is not None and request.ahead != (0, 0):
@@ -179,7 +174,7 @@ class Site:
             raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
         kept = self._kept.told(request.settled)
         if kept is not self._kept:
-            self._home.keep(kept)
+            self._sealed.keep(kept)
             self._kept = kept
             self._vault.restore(kept.tables)
 
@@ -187,22 +182,22 @@ class Site:
         """Train, and make this attempt's halves."""
         public, at = self._read(request)
         wire = self._recorded(public)
-        invited, algorithm = self.client in at.present, self._learner.algorithm
+        invited, algorithm = self.client in at.present, self._plan.algorithm
         exchanging = isinstance(algorithm, Exchanging)
-        own = None
+        upload = None
         if invited and not exchanging:
-            with self._home.halt.on_own_data(*_DISK):
-                own = self._trained(public, at, wire)
-        desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
+            with self._sealed.halted.on_own_data(*_DISK):
+                upload = self._trained(public, at, wire)
+        desk = Desk(wire=wire, journal=self._journal, own=None if upload is None else upload.block)
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, self._identities[node], desk)
             for node in helpers_at(self._hosting, self.identity.node)
         }
-        if self._record is not None and not parties:
-            self._record.end(at.round)
-        if own is not None:
-            with self._home.halt.on_own_data(ProtocolError, *_DISK):
-                parties[self.identity.node] = self._half(at, own)
+        if self._recording is not None and not parties:
+            self._recording.end(at.round)
+        if upload is not None:
+            with self._sealed.halted.on_own_data(ProtocolError, *_DISK):
+                parties[self.identity.node] = self._half(at, upload)
         elif invited and isinstance(algorithm, Exchanging):
             parties[self.identity.node] = self._exchanging(algorithm, public, at)
         else:
@@ -216,48 +211,48 @@ class Site:
             ProtocolError, WireError: they are refused; where clients keep the state from the
                 server, it is one of a round that is over.
         """
-        learner, hosting, agreement = self._learner, self._hosting, self._agreement
+        plan, hosting, agreement = self._plan, self._hosting, self._agreement
         if not isinstance(hosting, StateHidden):
-            return learner.read(agreement, request, self.client)
+            return plan.read(agreement, request, self.client)
         if request.round <= self._kept.round:
             raise ProtocolError(f"round {request.round} is over, of {self._kept.round} so far")
-        return learner.opened(
+        return plan.opened(
             agreement, request, lambda at: hosting.read(at, self.identity, self._secret)
         )
 
-    def _half(self, at: Standing, own: Own) -> Party:
+    def _half(self, at: Standing, upload: PendingUpload) -> Party:
         """The client's half, loaded with what it sends."""
-        half = self._halves.begin(at, own.block, own.virtual)
+        half = self._halves.begin(at, upload.block, upload.virtual)
         if self._bags is not None:
-            half = giver_of(half, at, self.identity, self._bags, own.bags)
+            half = giver_of(half, at, self.identity, self._bags, upload.bags)
         return half
 
     def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:
         """The client's half of a round that begins with what clients give each other."""
-        clients, streams = np.array([self.client]), self._learner.streams
+        clients, streams = np.array([self.client]), self._plan.streams
         return PeerParty(
-            Peers(at, self._learner.stack.codec),
+            PeerContext(at, self._plan.stack.codec),
             self.identity,
             lambda: algorithm.give(clients, public, self._vault, streams),
             lambda given: self._half(at, self._trained(public, at, None, given)),
         )
 
     def _recorded(self, public: PublicState) -> Wire | None:
-        """Begin the record of an attempt; where its parties show what they read."""
-        record, round_ = self._record, public.round + 1
-        if record is None:
+        """Begin the recording of an attempt; where its parties show what they read."""
+        recording, round_ = self._recording, public.round + 1
+        if recording is None:
             return None
-        record.begin(round_)
-        record.model(round_, self._learner.algorithm, public)
-        record.private(round_, self._vault)
-        return record.wire
+        recording.begin(round_)
+        recording.model(round_, self._plan.algorithm, public)
+        recording.private(round_, self._vault)
+        return recording.wire
 
     def _begin_ahead(self, attempt: _Attempt, round_: int, serial: int) -> None:
         """Begin the client's part in the next attempt, if it is invited."""
         node = self.identity.node
         if round_ < 1:
             raise WireError("a round has a number from 1")
-        at = self._learner.standing(self._agreement, round_, serial, None)
+        at = self._plan.standing(self._agreement, round_, serial, None)
         if self.client in at.clients:
             current = attempt.parties.get(node)
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
@@ -268,19 +263,19 @@ class Site:
         at: Standing,
         wire: Wire | None,
         given: PeerBlock | None = None,
-    ) -> Own:
+    ) -> PendingUpload:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
-        learner, vault, clients = self._learner, self._vault, np.array([self.client])
-        algorithm = learner.algorithm
-        own = Own(clients, exempt=self._hosting.exempt(self.client))
-        wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
-        bags = None if self._bags is None else OwnBags(own)
+        plan, vault, clients = self._plan, self._vault, np.array([self.client])
+        algorithm = plan.algorithm
+        upload = PendingUpload(clients, exempt=self._hosting.exempt(self.client))
+        wire = Wire(meter=Meter(plan.stack.n_clients)) if wire is None else wire
+        bags = None if self._bags is None else PendingBags(upload)
         vault.begin(2**28)
         try:
             if given is not None and isinstance(algorithm, Exchanging):
                 _taken(algorithm, clients, given, vault)
-            step = algorithm.client_step(clients, public, vault, learner.streams)
-            session = StackSession(learner.stack, own, at.round, wire, bags)
+            step = algorithm.client_step(clients, public, vault, plan.streams)
+            session = StackSession(plan.stack, upload, at.round, wire, bags)
             session.submit(step)
             step.commit(vault)
             vouched = at.round if isinstance(self._hosting, StateHidden) else 0
@@ -290,12 +285,12 @@ class Site:
         if sum(session.clipped):
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
             try:
-                self._home.note_clipped(at.round, at.serial, sum(session.clipped))
+                self._sealed.note_clipped(at.round, at.serial, sum(session.clipped))
             except OSError as lost:  # or the server would hear by a silence who clips
                 log.error("how many cannot be noted: %s", lost)
-        self._home.keep(learnt)
+        self._sealed.keep(learnt)
         self._kept = learnt
-        return own
+        return upload
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.
@@ -314,7 +309,7 @@ class Site:
         for node, inbox in inboxes.items():
             party = attempt.parties[node]
             try:
-                with self._home.halt.on_own_data(ProtocolError, WireError, *_DISK):
+                with self._sealed.halted.on_own_data(ProtocolError, WireError, *_DISK):
                     answers += party.step([data for data in inbox if data])
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)

@@ -6,8 +6,9 @@ runs it beside the client's data; not here: SuperNodes are started with Flower's
 (``tasks``) answers with the site's own code, whatever app the SuperLink names. So does the server's
 side (``superlink``), in the process that drives the rounds.
 
-Reading order: ``environment`` (what must be switched off), ``messages``, ``scrub`` (of failures,
-nothing), ``tasks`` (a site's process), ``transport`` (the coordinator's), ``processes`` and
-``superlink`` (starting and ending Flower's own), ``certificates``. Somebody else's app under
-protection: ``records``, ``mod`` (its client's side), ``strategy`` (its server's).
+Reading order: ``quiet_environment`` (what must be switched off), ``message_bytes``,
+``scrubbed_replies`` (of failures, nothing), ``tasks`` (a site's process), ``grid_transport`` (the
+coordinator's), ``processes`` and ``superlink`` (starting and ending Flower's own),
+``certificates``. Somebody else's app under protection: ``model_records``, ``mod`` (its client's
+side), ``strategy`` (its server's).
 """

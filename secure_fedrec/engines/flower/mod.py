@@ -15,16 +15,16 @@ from flwr.app import Context, Message, MessageType, MetricRecordValues, RecordDi
 from flwr.clientapp.typing import ClientAppCallable
 
 from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, Task
-from secure_fedrec.engines.flower.environment import require_quiet
-from secure_fedrec.engines.flower.messages import RECORD
-from secure_fedrec.engines.flower.records import (
+from secure_fedrec.engines.flower.message_bytes import RECORD
+from secure_fedrec.engines.flower.model_records import (
     length_of,
     model_hash,
     model_of,
     moved,
     task_digest,
 )
-from secure_fedrec.engines.flower.scrub import log, scrubbed, unless_failed
+from secure_fedrec.engines.flower.quiet_environment import require_quiet
+from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.means import ProtectedMean, Update
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.errors import HostError
 
 LOOPBACK = "127.0.0.1"

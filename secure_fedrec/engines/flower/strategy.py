@@ -19,17 +19,17 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task
-from secure_fedrec.engines.flower.environment import require_quiet
-from secure_fedrec.engines.flower.messages import RECORD, data_of, record_of
-from secure_fedrec.engines.flower.records import (
+from secure_fedrec.engines.flower.grid_transport import answers
+from secure_fedrec.engines.flower.message_bytes import RECORD, data_of, record_of
+from secure_fedrec.engines.flower.model_records import (
     length_of,
     model_hash,
     model_of,
     moved_by,
     task_digest,
 )
-from secure_fedrec.engines.flower.scrub import log
-from secure_fedrec.engines.flower.transport import answers
+from secure_fedrec.engines.flower.quiet_environment import require_quiet
+from secure_fedrec.engines.flower.scrubbed_replies import log
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.means import ProtectedMean
 
@@ -76,7 +76,6 @@ class ProtectedStrategy(Strategy):
                 problem = "needs every client's update, of which the server learns the mean alone"
                 raise ConfigError("strategy", kind.__name__, problem)
         self._strategy = strategy
-        self._terms = terms
         self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
         self._every = every
         self.reports: list[MeanReport] = []

@@ -23,13 +23,13 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from secure_fedrec.engines.flower.environment import require_quiet
 from secure_fedrec.engines.flower.processes import (
     LOOPBACK,
     Running,
     await_port,
     flower_command,
 )
+from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.errors import HostError
 
 _APP = Path(__file__).with_name("app")

@@ -1,7 +1,7 @@
 """A site's process: fetches its SuperNode's tasks and answers them with the site's own code.
 
-Whatever goes wrong stays here (``scrub``). No app that the SuperLink names is installed, loaded or
-run.
+Whatever goes wrong stays here (``scrubbed_replies``). No app that the SuperLink names is installed,
+loaded or run.
 """
 
 import time
@@ -20,9 +20,9 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-from secure_fedrec.engines.flower.environment import require_quiet
-from secure_fedrec.engines.flower.messages import reply_to
-from secure_fedrec.engines.flower.scrub import log, unless_failed
+from secure_fedrec.engines.flower.message_bytes import reply_to
+from secure_fedrec.engines.flower.quiet_environment import require_quiet
+from secure_fedrec.engines.flower.scrubbed_replies import log, unless_failed
 
 _COMPLETED = "completed"
 

@@ -29,7 +29,7 @@ import numpy as np
 from secure_fedrec.algorithms.pmf import PMFConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.properties.lossless.comparison import Scope
 from secure_fedrec.properties.strategies.layers import (
     CLOAKS,

@@ -24,12 +24,6 @@ BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
 """Keys of a configuration by keys of the package ``dp``, for noise in bags."""
 
 
-_NOISES = ("rounded-gaussian", "discrete-gaussian", "discrete-laplace")
-
-
-_ADJACENCIES = ("replace", "zero-out")
-
-
 VECTOR = "vector"
 
 

@@ -1,7 +1,7 @@
 """What all protocols have in common: who the parties are, how messages look, who drives a round.
 
 Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their keys), ``envelope``
-(signed messages), ``channel`` (halves, channels and the driver), ``over_wire`` (the wire of a run
+(signed messages), ``parties`` (halves, channels and the driver), ``over_wire`` (the wire of a run
 between them), ``beacon`` (public randomness).
 """
 

@@ -27,7 +27,6 @@ old copy that an active server wears in, with set-ups that it passes on to nobod
 begun as many rounds again. So an old copy is not to be put back at all.
 """
 
-import fcntl
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,6 +35,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from secure_fedrec.core.file_lock import lock_file
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.session.journal_entries import NO_ROUND, SUM_BYTES, Entries, number_of
@@ -260,7 +260,7 @@ class FileJournal(MemoryJournal):
         self._lock: int | None = None
         try:
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._lock)
             if self._path.exists():
                 self._held = self._load(self._path.read_bytes())
         except BlockingIOError:

@@ -70,9 +70,6 @@ class Hub(Party, Protocol):
 class Channel(Protocol):
     """Reaches every party but the hub."""
 
-    def nodes(self) -> tuple[Node, ...]:
-        """Who can be reached."""
-
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
     ) -> Iterable[bytes]:
@@ -123,10 +120,6 @@ class MemoryChannel:
     def refused(self) -> Mapping[Node, str]:
         """Why parties sent nothing, by node; the last reason of each."""
         return MappingProxyType(self._refused)
-
-    def nodes(self) -> tuple[Node, ...]:
-        """The parties' nodes."""
-        return tuple(self._parties)
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None

@@ -23,7 +23,7 @@ from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
-from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DivergedError, EncodingError
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.oracles import warm_figures

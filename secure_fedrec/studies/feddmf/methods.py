@@ -14,8 +14,8 @@ from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
 from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.common_items import CommonItems
-from secure_fedrec.engines.local import LocalEngine
-from secure_fedrec.engines.problem import Problem, sizes_of
+from secure_fedrec.engines.federated_problem import Problem, sizes_of
+from secure_fedrec.engines.local_engine import LocalEngine
 from secure_fedrec.errors import DivergedError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.dmf.arrays import Targets

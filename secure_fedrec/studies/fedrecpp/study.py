@@ -18,7 +18,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.splits import k_fold
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem, sizes_of
-from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DivergedError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack

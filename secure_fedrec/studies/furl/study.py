@@ -25,8 +25,8 @@ from secure_fedrec.algorithms.local_training import (
 )
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.engines.local import CohortConfig, LocalEngine
-from secure_fedrec.engines.problem import Problem, sizes_of
+from secure_fedrec.engines.federated_problem import Problem, sizes_of
+from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.models.split import ParameterSplit

@@ -27,8 +27,8 @@ from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
-from secure_fedrec.engines.local import LocalEngine
-from secure_fedrec.engines.problem import Problem, sizes_of, upload_vectors
+from secure_fedrec.engines.federated_problem import Problem, sizes_of, upload_vectors
+from secure_fedrec.engines.local_engine import LocalEngine
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig

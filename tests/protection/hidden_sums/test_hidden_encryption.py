@@ -8,7 +8,7 @@ import pytest
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.engines.public_words import PublicWords
+from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
@@ -220,7 +220,7 @@ def test_the_broadcast_has_the_size_of_the_encrypted_state(execution: str, run_o
     run = run_of(layers_of("clients", execution), done=1)
     collector = run.engine.stack.collector
     assert isinstance(collector, EncryptedSum)
-    words = PublicWords(run.engine.algorithm, run.engine.public).words
+    words = PublicStateWords(run.engine.algorithm, run.engine.public).words
     size = collector.broadcast_bytes(len(words))
     received = run.engine.wire.meter.clients("bytes_received")
     # 72 words of 65 bits at 31 to a plaintext: three ciphertexts, beside 212 bytes around them.

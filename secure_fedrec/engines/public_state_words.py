@@ -11,7 +11,7 @@ from secure_fedrec.uploads import Aggregate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PublicWords:
+class PublicStateWords:
     """One public state, bit for bit, and the algorithm's step from it (``base.PublicStep``).
 
     Args:

@@ -15,9 +15,9 @@ from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
-from secure_fedrec.engines.problem import Problem, blocks_of, upload_rows
-from secure_fedrec.engines.seal import Seal
+from secure_fedrec.engines.federated_problem import Problem, blocks_of, upload_rows
+from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine, RoundReport
+from secure_fedrec.engines.recording_seal import RecordingSeal
 from secure_fedrec.errors import CheckpointError
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
@@ -76,7 +76,7 @@ class RecordedRun:
         policy.require_fits(projected_transcript_bytes(algorithm, stack, problem, policy, cohort))
         self._policy = policy
         self._directory = directory
-        self._seal = None if directory is None else Seal(directory, {}, rounds=0)
+        self._seal = None if directory is None else RecordingSeal(directory, {}, rounds=0)
         self._seen = BlockStore(None if directory is None else directory / "transcript")
         self._hidden = BlockStore(None if directory is None else directory / "truth")
         # The seed stands in the configuration: tags that followed from it would name senders. Bound
@@ -173,7 +173,7 @@ class RecordedRun:
         except (ValueError, KeyError, TypeError, IndexError) as damage:
             raise CheckpointError(f"{path} is damaged") from damage
         if self._directory is not None:
-            self._seal = Seal.read(self._directory)
+            self._seal = RecordingSeal.read(self._directory)
             self._seal.cut(self.completed)
             self._seal.require_intact(manifest=False)
         self.restart_recording()

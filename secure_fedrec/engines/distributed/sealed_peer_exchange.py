@@ -48,7 +48,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Peers:
+class PeerContext:
     """What all clients of an attempt agree on.
 
     Args:
@@ -130,7 +130,7 @@ class PeerHub:
 
     node = SERVER
 
-    def __init__(self, hub: Hub, peers: Peers) -> None:
+    def __init__(self, hub: Hub, peers: PeerContext) -> None:
         self._hub = hub
         self._peers = peers
         self._stage = "CREATED"
@@ -180,7 +180,7 @@ class PeerParty:
 
     def __init__(
         self,
-        peers: Peers,
+        peers: PeerContext,
         identity: Identity,
         give: Callable[[], PeerBlock],
         work: Callable[[PeerBlock], Party],
@@ -247,7 +247,7 @@ class PeerParty:
 
 
 def _joined(
-    senders: IntArray, receiver: int, blocks: Sequence[RowBlock], peers: Peers
+    senders: IntArray, receiver: int, blocks: Sequence[RowBlock], peers: PeerContext
 ) -> PeerBlock:
     """What senders gave, in their order; rows of none have no width that counts.
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import Addressed, Algorithm, Exchanging, PublicState
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     Agreement,
     Request,
     decode_state,
     encode_state,
 )
-from secure_fedrec.engines.local import CohortConfig
-from secure_fedrec.engines.public_words import PublicWords
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.base.hosting import Held, Standing, require_recorded
@@ -33,7 +33,7 @@ _HELD_DOMAIN = b"secure-fedrec|v1|hosts|held-state|"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learner:
+class TrainingPlan:
     """What is computed: the same on every host but for the vault.
 
     Args:
@@ -205,7 +205,7 @@ class Learner:
             raise WireError("the encrypted state is not finite")
         keeper = self.stack.collector
         if isinstance(keeper, StateKeeper):
-            keeper.keep(PublicWords(self.algorithm, public, self.stack.layout))
+            keeper.keep(PublicStateWords(self.algorithm, public, self.stack.layout))
         return public, at
 
     def _chosen(self, request: Request) -> IntArray | None:
@@ -217,10 +217,10 @@ class Learner:
             raise ProtocolError(f"no round {request.round} is summed over those {len(chosen)}")
         return chosen
 
-    def _begun(self, round_: int) -> PublicWords:
+    def _begun(self, round_: int) -> PublicStateWords:
         """The first public state as if it were that which a round begins with."""
         public = replace(self._start, round=round_ - 1)
-        return PublicWords(self.algorithm, public, self.stack.layout)
+        return PublicStateWords(self.algorithm, public, self.stack.layout)
 
     @cached_property
     def _start(self) -> PublicState:

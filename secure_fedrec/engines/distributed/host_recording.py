@@ -22,7 +22,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import file_digest, read_json, replace_file
-from secure_fedrec.engines.exchange import parts_of
+from secure_fedrec.engines.peer_exchange import parts_of
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.protection.session import Hub, Parcel
 from secure_fedrec.vault import Vault
@@ -92,7 +92,7 @@ class HostStore(BlockStore):
         return {"host": self._host, "run": self._run, "round": round_, "files": files}
 
 
-class Record:
+class HostRecording:
     """What one host saw.
 
     Args:
@@ -165,7 +165,7 @@ class Record:
             round_: the round.
             summed: ``clients`` in the sum and ``absent`` ones that were invited, int64[k], how many
                 ``attempts``, and the ``digest`` of the public state after it.
-            line: what went over the line since the round before, as ``channel.Tally`` has it.
+            line: what went over the line since the round before, as ``sites_channel.Tally`` has it.
         """
         self.truth.append(round_, SUMMED, dict(summed))
         self.truth.append(round_, LINE, dict(line))
@@ -175,7 +175,7 @@ class Record:
         self.wire.end_round(round_)
 
 
-class Overheard:
+class OverheardHub:
     """A hub of which every message that arrives is kept as well (a ``Hub``).
 
     Args:

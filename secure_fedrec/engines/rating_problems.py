@@ -8,7 +8,7 @@ import numpy as np
 from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray
 from secure_fedrec.data import RatingTable, Split
-from secure_fedrec.engines.problem import Evaluate, Problem
+from secure_fedrec.engines.federated_problem import Evaluate, Problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import rating_error
 from secure_fedrec.evaluation.ranking import held_out_quality

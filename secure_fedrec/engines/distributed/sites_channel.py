@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
@@ -141,11 +141,6 @@ class SitesChannel:
     def hosts(self) -> frozenset[Node]:
         """Whose hosts have a session: clients, and helpers with a host of their own."""
         return frozenset(self._lines)
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Parties at sites with a session."""
-        helpers = (node for node, host in self._hosts.items() if host in self._lines)
-        return tuple(dict.fromkeys((*self._lines, *helpers)))
 
     def greet(self, timeout: float | None = None) -> None:
         """Begin sessions with sites that are there and have none."""

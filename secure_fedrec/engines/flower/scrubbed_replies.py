@@ -11,7 +11,7 @@ from traceback import extract_tb
 
 from flwr.app import Message
 
-from secure_fedrec.engines.flower.messages import data_of, reply_to
+from secure_fedrec.engines.flower.message_bytes import data_of, reply_to
 from secure_fedrec.errors import (
     ConfigError,
     EncodingError,

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
     Kind,
@@ -17,12 +17,12 @@ from secure_fedrec.protection.session import Identity, Parcel
 
 
 @dataclass(slots=True)
-class _Session:
+class _Begun:
     context: bytes
     last: int = 0
 
 
-class Talks:
+class SiteSession:
     """The session in progress, if there is one.
 
     Args:
@@ -44,7 +44,7 @@ class Talks:
         self._identity = identity
         self._begun = begun
         self._handle = handle
-        self._session: _Session | None = None
+        self._session: _Begun | None = None
 
     def answer(self, data: bytes) -> bytes:
         """Handle one message of the server.
@@ -76,7 +76,7 @@ class Talks:
         if len(server) != NONCE_BYTES:
             raise WireError(f"GREETING of {len(server)} bytes")
         own = os.urandom(NONCE_BYTES)
-        self._session = _Session(agreement.session(server, own, self._identity.node))
+        self._session = _Begun(agreement.session(server, own, self._identity.node))
         completed, settled = self._begun()
         present = Present(server=server, site=own, completed=completed, settled=settled)
         return agreement.seal(

@@ -41,7 +41,7 @@ def parts_of(
     return whole, parts
 
 
-class Exchange:
+class PeerExchange:
     """One round's rows from client to client.
 
     Args:

@@ -6,9 +6,9 @@ party says. Its half lives in memory only; its journal is on disk, and it has no
 
 from collections.abc import Sequence
 
-from secure_fedrec.engines.distributed.learner import Learner
-from secure_fedrec.engines.distributed.messages import Agreement, Request
-from secure_fedrec.engines.distributed.talks import Talks
+from secure_fedrec.engines.distributed.host_messages import Agreement, Request
+from secure_fedrec.engines.distributed.site_session import SiteSession
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.hosting import Desk, helpers_at
 from secure_fedrec.protection.base.stack import hosting_of
@@ -16,12 +16,12 @@ from secure_fedrec.protection.session import Identity, Parcel, Party
 from secure_fedrec.protection.session.journal import FileJournal, Journal
 
 
-class LoneSite:
+class HelperSite:
     """The host of one helper.
 
     Args:
         agreement: with all other hosts.
-        learner: what is computed.
+        plan: what is computed.
         identity: the helper's key.
         journal: what it has committed to.
         secret: its private key of the layer; b"" where it has none.
@@ -35,14 +35,14 @@ class LoneSite:
         self,
         *,
         agreement: Agreement,
-        learner: Learner,
+        plan: TrainingPlan,
         identity: Identity,
         journal: Journal,
         secret: bytes = b"",
     ) -> None:
         self._agreement = agreement
-        self._learner = learner
-        self._hosting = hosting_of(learner.stack)
+        self._plan = plan
+        self._hosting = hosting_of(plan.stack)
         self.identity = identity
         node = identity.node
         if helpers_at(self._hosting, node) != [node]:
@@ -52,7 +52,7 @@ class LoneSite:
         self._desk = Desk(journal=journal, secret=secret)
         self._party: Party | None = None
         self._serial = 0
-        self._talks = Talks(agreement, identity, self._begun, self._handle)
+        self._session = SiteSession(agreement, identity, self._begun, self._handle)
 
     def answer(self, data: bytes) -> bytes:
         """Handle one message of the server.
@@ -61,7 +61,7 @@ class LoneSite:
             ProtocolError, WireError: it is refused; nothing is to be sent.
             CheckpointError, OSError: the journal cannot be written.
         """
-        return self._talks.answer(data)
+        return self._session.answer(data)
 
     def close(self) -> None:
         """Release the journal."""
@@ -78,7 +78,7 @@ class LoneSite:
         if request.serial > self._serial:
             self._party, self._serial = None, request.serial
         if self._party is None and request.state:
-            _, at = self._learner.read(self._agreement, request)
+            _, at = self._plan.read(self._agreement, request)
             self._party = self._hosting.helper(at, self.identity, self._desk)
         if not request.parcels:
             return []

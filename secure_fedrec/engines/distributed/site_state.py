@@ -5,7 +5,7 @@ beside them those of the attempt in progress, which become the first once the se
 that it was summed. A *ticket* beside it holds the hash of the only file that may be taken up: the
 new one's is recorded before it is written, so a crash leaves one that is known, and a copy that was
 taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
-by the server instead (``site``), or by peers (``masking.round.journal``).
+by the server instead (``site``), or by peers (``session.journal``).
 
 Layout of the file, version 1: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
-from secure_fedrec.engines.distributed.halt import Halt
+from secure_fedrec.engines.distributed.halted_client import HaltedClient
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
 from secure_fedrec.protection.session.identity import read_private
@@ -48,7 +48,7 @@ Tables = Mapping[str, PrivateTable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kept:
+class SiteState:
     """What a site has to remember.
 
     Args:
@@ -67,7 +67,7 @@ class Kept:
     pending: int = 0
     next: Tables = field(default_factory=dict)
 
-    def begun(self, serial: int, round_: int, tables: Tables) -> "Kept":
+    def begun(self, serial: int, round_: int, tables: Tables) -> "SiteState":
         """With the outcome of an attempt at a round in progress.
 
         Args:
@@ -78,7 +78,7 @@ class Kept:
         over = max(self.round, round_ - 1)
         return replace(self, round=over, pending=serial, next=tables)
 
-    def told(self, settled: int) -> "Kept":
+    def told(self, settled: int) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
 
         Args:
@@ -90,7 +90,7 @@ class Kept:
         if settled == self.settled:
             return replace(self, pending=0, next={})
         if self.pending and settled == self.pending:
-            return Kept(round=self.round + 1, settled=settled, tables=self.next)
+            return SiteState(round=self.round + 1, settled=settled, tables=self.next)
         if settled < self.settled:
             raise ProtocolError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "
@@ -108,7 +108,7 @@ class Kept:
         return head + _encoded(self.tables) + _encoded(self.next)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Kept":
+    def decode(cls, data: bytes) -> "SiteState":
         """Inverse of ``encode``.
 
         Raises:
@@ -120,7 +120,7 @@ class Kept:
         return cls(round=round_, settled=settled, pending=pending, tables=tables, next=after)
 
 
-class Home:
+class SealedState:
     """Where a site keeps its private state.
 
     Args:
@@ -128,7 +128,7 @@ class Home:
         key: 32 bytes that seal it, from a key store apart from it.
 
     Attributes:
-        halt: whether the client's part is halted.
+        halted: whether the client's part is halted.
 
     Raises:
         ConfigError: the key has another size.
@@ -141,14 +141,14 @@ class Home:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state, self._ticket = folder / "private.state", folder / "private.ticket"
         self._key = key
-        self.halt = Halt(folder)
+        self.halted = HaltedClient(folder)
 
     @property
     def journal(self) -> Path:
         """Where the journal of the site's client is kept."""
         return self._state.with_name("journal")
 
-    def load(self) -> Kept | None:
+    def load(self) -> SiteState | None:
         """What was kept; None before anything was.
 
         Raises:
@@ -168,11 +168,11 @@ class Home:
         if len(head) != _HEAD.size or head[:5] != _MAGIC + bytes([_VERSION]):
             raise CheckpointError(f"{self._state}: no private state of version {_VERSION}")
         try:
-            return Kept.decode(open_box(self._box_key(head), box, head))
+            return SiteState.decode(open_box(self._box_key(head), box, head))
         except ProtocolError as damage:
             raise CheckpointError(f"{self._state}: {damage}") from None
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: SiteState) -> None:
         """Replace what was kept; on disk before this returns.
 
         Raises:
@@ -213,8 +213,8 @@ class Home:
         return HKDF(algorithm=SHA256(), length=32, salt=head, info=_INFO).derive(self._key)
 
 
-def kept_public(folder: Path) -> PublicState | None:
-    """What ``keep_public`` kept last in a home's folder; None before anything was.
+def kept_public_state(folder: Path) -> PublicState | None:
+    """What ``keep_public`` kept last in a site's folder; None before anything was.
 
     Raises:
         CheckpointError: it is damaged.

@@ -8,7 +8,7 @@ import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from secure_fedrec.engines.flower.messages import data_of, message_to
+from secure_fedrec.engines.flower.message_bytes import data_of, message_to
 from secure_fedrec.errors import HostError
 
 

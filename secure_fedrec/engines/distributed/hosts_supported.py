@@ -1,7 +1,7 @@
 """Which algorithms and stacks rounds of several hosts carry."""
 
-from secure_fedrec.engines.distributed.learner import Learner
-from secure_fedrec.engines.local import require_fits
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
+from secure_fedrec.engines.local_engine import require_fits
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.bags.hosted import bags_of
 from secure_fedrec.protection.base.hosting import StateHidden
@@ -9,21 +9,21 @@ from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing import LEAST_SENDERS
 
 
-def require_carried(learner: Learner) -> None:
+def require_hosts_supported(plan: TrainingPlan) -> None:
     """Refuse what rounds of several hosts do not carry.
 
     Raises:
         ConfigError: the algorithm does not go through the stack, a layer's parties cannot be
             elsewhere, or mixes would have a batch of one client.
     """
-    hosting, bags = hosting_of(learner.stack), bags_of(learner.stack.bags)
-    require_fits(learner.algorithm, learner.stack, learner.n_rows)
-    least = learner.cohort.clients_per_round or learner.stack.n_clients
+    hosting, bags = hosting_of(plan.stack), bags_of(plan.stack.bags)
+    require_fits(plan.algorithm, plan.stack, plan.n_rows)
+    least = plan.cohort.clients_per_round or plan.stack.n_clients
     if bags is not None and bags.mixes is not None and least < LEAST_SENDERS:
         problem = f"mixes hide {LEAST_SENDERS} clients a round or more"
         raise ConfigError("cohort.clients_per_round", least, problem)
-    hidden = "server" in learner.stack.collector.model_hidden_from
+    hidden = "server" in plan.stack.collector.model_hidden_from
     if hidden and not isinstance(hosting, StateHidden):
-        described = learner.stack.describe()["layers"]
+        described = plan.stack.describe()["layers"]
         problem = "clients keep the public state from the server, which hands it out here"
         raise ConfigError("protection", " + ".join(described), problem)

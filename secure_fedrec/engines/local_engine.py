@@ -23,9 +23,9 @@ from secure_fedrec.algorithms.base import (
     ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.engines.exchange import Exchange, parts_of
-from secure_fedrec.engines.problem import Evaluate, step_bytes
-from secure_fedrec.engines.public_words import PublicWords
+from secure_fedrec.engines.federated_problem import Evaluate, step_bytes
+from secure_fedrec.engines.peer_exchange import PeerExchange, parts_of
+from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper, Withstood
 from secure_fedrec.protection.base.stack import Stack, refused_cloak
@@ -190,7 +190,7 @@ class LocalEngine:
         self.vault.begin(self._undo_bytes)
         try:
             if isinstance(keeper, StateKeeper):
-                keeper.keep(PublicWords(self.algorithm, self.public, self.stack.layout))
+                keeper.keep(PublicStateWords(self.algorithm, self.public, self.stack.layout))
             self._broadcast(round_, participants)
             self._exchange(round_, participants)
             aggregate, own = self._collect(round_, participants)
@@ -274,7 +274,7 @@ class LocalEngine:
         algorithm = self.algorithm
         if not isinstance(algorithm, Exchanging) or not len(participants):
             return
-        exchange = Exchange(round_, participants, self.stack.codec, self.wire)
+        exchange = PeerExchange(round_, participants, self.stack.codec, self.wire)
         for clients in self._batches(participants):
             given = algorithm.give(clients, self.public, self.vault, self._streams)
             exchange.send(clients, given)

@@ -20,7 +20,7 @@ _MANIFEST = "transcript/transcript.json"
 _STORES = ("transcript", "truth")
 
 
-class Seal:
+class RecordingSeal:
     """Digests of the recorded files of a run.
 
     Args:
@@ -35,7 +35,7 @@ class Seal:
         self.rounds = rounds
 
     @classmethod
-    def read(cls, directory: Path) -> "Seal":
+    def read(cls, directory: Path) -> "RecordingSeal":
         """The seal of a run folder.
 
         Raises:
@@ -122,7 +122,7 @@ def require_complete(directory: Path, rounds: int) -> None:
     Raises:
         TranscriptError: rounds are missing, or a file is missing, damaged or does not belong.
     """
-    seal = Seal.read(directory)
+    seal = RecordingSeal.read(directory)
     if seal.rounds != rounds:
         raise TranscriptError(
             f"{directory} holds {seal.rounds} of {rounds} rounds: continue the run with --resume"

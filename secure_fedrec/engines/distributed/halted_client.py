@@ -15,7 +15,7 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import HaltedError
 
 
-class Halt:
+class HaltedClient:
     """Whether a client's part is halted; a file says so, for whatever process comes next.
 
     Args:
@@ -26,7 +26,7 @@ class Halt:
         self._mark = folder / "halted"
         self._unwritten: bytes | None = None
 
-    def require_none(self) -> None:
+    def require_active(self) -> None:
         """Check that the part goes on.
 
         Raises:

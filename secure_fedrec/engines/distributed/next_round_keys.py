@@ -22,7 +22,7 @@ from secure_fedrec.protection.session.beacon import Asked, Beacon
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ahead:
+class NextRoundHalf:
     """The server's half of an attempt whose public state is not known yet.
 
     ``sessions`` are those in which its keys were agreed on, by client.
@@ -33,7 +33,7 @@ class Ahead:
     sessions: Mapping[int, bytes] = field(default_factory=dict)
 
 
-class Lookahead:
+class NextRoundKeys:
     """Keys from attempt to attempt, where a stack's can be agreed on ahead.
 
     Args:
@@ -62,10 +62,10 @@ class Lookahead:
         self._beacon = beacon
         self._patience = patience
         self.epoch = 0
-        self._kept: Ahead | None = None
+        self._kept: NextRoundHalf | None = None
         self._pipeline: PipelinedServer | None = None
         self._next: Standing | None = None
-        self._following: Ahead | None = None
+        self._following: NextRoundHalf | None = None
         self.late: frozenset[int] = frozenset()
 
     @property
@@ -75,7 +75,7 @@ class Lookahead:
 
     def take(
         self, invited: IntArray, sessions: Mapping[int, bytes], there: IntArray | None = None
-    ) -> Ahead | None:
+    ) -> NextRoundHalf | None:
         """What was kept, if it serves an attempt: once, whether it does or not.
 
         Args:
@@ -112,7 +112,7 @@ class Lookahead:
         self._next = standing()
         return self._next.round, self._next.serial
 
-    def hub(self, at: Standing, taken: Ahead | None) -> tuple[HostedSum, Hub]:
+    def hub(self, at: Standing, taken: NextRoundHalf | None) -> tuple[HostedSum, Hub]:
         """The sum of an attempt, and what drives it and the keys of the next.
 
         Args:
@@ -133,7 +133,7 @@ class Lookahead:
         following = None
         if at_next is not None:
             following = self._opened(hosting, at_next)
-            self._following = Ahead(at_next, following)
+            self._following = NextRoundHalf(at_next, following)
         self._pipeline = PipelinedServer(server, following)
         return total, self._pipeline
 

@@ -123,7 +123,7 @@ class Present:
 
     Args:
         server, site: the nonces.
-        completed: the last round that it knows to be over (``home.Kept``); for people to read.
+        completed: the last round that it knows to be over (``SiteState``); for people to read.
         settled: the last attempt that is in it.
     """
 

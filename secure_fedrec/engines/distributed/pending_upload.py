@@ -9,7 +9,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 
 
-class Own:
+class PendingUpload:
     """A round's session that keeps what its one client submits (``base.RoundSession``)."""
 
     def __init__(self, order: IntArray, *, exempt: bool = False) -> None:
@@ -30,15 +30,15 @@ class Own:
         raise ProtocolError("a site forms no sum")
 
 
-class OwnBags:
+class PendingBags:
     """The same of what it gives to bags (``base.BagRound``)."""
 
-    def __init__(self, own: Own) -> None:
-        self._own = own
+    def __init__(self, upload: PendingUpload) -> None:
+        self._upload = upload
 
     def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
         """Keep the vectors."""
-        self._own.bags = bags
+        self._upload.bags = bags
 
     def close(self) -> dict[str, FloatArray]:
         """There are no bags at a site."""
