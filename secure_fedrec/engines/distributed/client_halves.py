@@ -2,16 +2,14 @@
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.hosting import Hosting, Standing
+from secure_fedrec.protection.base.hosting import ClientRows, Hosting, Standing
 from secure_fedrec.protection.masking import ClientState, MaskingClient
 from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Party
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.uploads import RowBlock
 
 
 class ClientHalves:
@@ -39,20 +37,19 @@ class ClientHalves:
         self._taken(None)
         self._masked = []
 
-    def begin(self, at: Standing, block: RowBlock, virtual: BoolArray) -> Party:
+    def begin(self, at: Standing, rows: ClientRows) -> Party:
         """The half of an attempt, loaded: the one whose keys were agreed on ahead, if it fits.
 
         Args:
             at: the attempt.
-            block: what the client sends.
-            virtual: bool[n], which of its rows a cloak has made up.
+            rows: what the client sends.
         """
         hosting, half = self._hosting, self._taken(at)
         if not isinstance(hosting, KeysAhead):
-            return hosting.half(at, self._identity, self._journal, block, virtual)
+            return hosting.half(at, self._identity, self._journal, rows)
         if half is None:
             half = hosting.open_client(at, self._identity, self._journal)
-        hosting.load(at, half, block, virtual)
+        hosting.load(at, half, rows)
         self._masked = [half]
         return half
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.hosting import ClientRows
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 
 
@@ -23,7 +24,7 @@ class PendingUpload:
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Keep the rows."""
-        self.block, self.virtual = block, virtual
+        self.rows = ClientRows(block, virtual)
 
     def close(self) -> Aggregate:
         """There is no sum at a site."""

@@ -188,7 +188,9 @@ class Site:
         if invited and not exchanging:
             with self._sealed.halted.on_own_data(*_DISK):
                 upload = self._trained(public, at, wire)
-        desk = Desk(wire=wire, journal=self._journal, own=None if upload is None else upload.block)
+        desk = Desk(
+            wire=wire, journal=self._journal, own=None if upload is None else upload.rows.block
+        )
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, self._identities[node], desk)
             for node in helpers_at(self._hosting, self.identity.node)
@@ -222,7 +224,7 @@ class Site:
 
     def _half(self, at: Standing, upload: PendingUpload) -> Party:
         """The client's half, loaded with what it sends."""
-        half = self._halves.begin(at, upload.block, upload.virtual)
+        half = self._halves.begin(at, upload.rows)
         if self._bags is not None:
             half = giver_of(half, at, self.identity, self._bags, upload.bags)
         return half

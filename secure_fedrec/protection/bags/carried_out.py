@@ -17,10 +17,12 @@ from secure_fedrec.protection.bags.mixed_client import MixedGiver
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.base.carried_out import MemoryHosts, Rows
+from secure_fedrec.protection.base.carried_out import MemoryHosts
+from secure_fedrec.protection.base.hosting import ClientRows
 from secure_fedrec.protection.plain.embedded import DirectSum
 from secure_fedrec.protection.plain.hosted import HostedPlain
 from secure_fedrec.protection.session import SERVER, OverWire, Role, run_in_memory
+from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Wire
 
 
@@ -58,12 +60,17 @@ class MixedBagsInMemory:
         attempt, server = BagAttempt(self._mixes, at), hosts.identities[SERVER]
         total = hosts.halves.hub(at, server, {})
         hub = MixedBagHub(total.hub, attempt, server, hosts.halves)
-        nothing = dict.fromkeys(clients.tolist(), Rows.none(self._nothing))
+        nothing = RowBlock(
+            indptr=np.zeros(2, dtype=np.int64),
+            rows=np.zeros(0, dtype=np.int32),
+            values=np.zeros((0, 1), dtype=self._nothing.codec.dtype),
+        )
+        rows = dict.fromkeys(clients.tolist(), ClientRows(nothing, np.zeros(0, dtype=bool)))
         parties = [
             MixedGiver(half, attempt, hosts.identities[half.node], given[half.node.number])
             if half.node.role is Role.CLIENT
             else half
-            for half in hosts.parties(at, nothing, None)
+            for half in hosts.parties(at, rows, None)
         ]
         try:
             run_in_memory(hub, parties, carrier=OverWire(wire, round=round_, rows=None))

@@ -2,11 +2,11 @@
 
 from hashlib import sha256
 
-from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixes import Mixes
 from secure_fedrec.protection.base.hosting import (
+    ClientRows,
     Desk,
     HostedSum,
     Hosting,
@@ -21,7 +21,6 @@ from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, m
 from secure_fedrec.protection.session import Identity, Node, Party, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.uploads import RowBlock
 
 _DOMAIN = b"secure-fedrec|v1|batch of a mix|"
 
@@ -59,17 +58,10 @@ class HostedMixedBags(NoHelpers):
         _require_others(at)
         return self._sums.hub(at, identity, generations)
 
-    def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
-    ) -> Party:
+    def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Party:
         """That of the sums (``hosting.Hosting``)."""
         _require_others(at)
-        return self._sums.half(at, identity, journal, block, virtual)
+        return self._sums.half(at, identity, journal, rows)
 
     def helpers(self) -> dict[Node, Node]:
         """Those of the sums, and the mixes on hosts of their own."""
@@ -115,11 +107,9 @@ class MixedBagsAhead(HostedMixedBags):
         """As for the sums (``hosting.KeysAhead``)."""
         return self._ahead.open_client(at, identity, journal)
 
-    def load(
-        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
-    ) -> None:
+    def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
         """As for the sums (``hosting.KeysAhead``)."""
-        self._ahead.load(at, client, block, virtual)
+        self._ahead.load(at, client, rows)
 
 
 def _require_others(at: Standing) -> None:

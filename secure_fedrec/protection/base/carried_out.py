@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.protection.base.hosting import (
+    ClientRows,
     Desk,
     DrawnByBeacon,
     Held,
@@ -49,22 +50,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 
 _EPOCH = 1  # of the beacon: journals are those of one round
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Ring words that a client sends, one segment, and which rows are virtual (bool[n])."""
-
-    block: RowBlock
-    virtual: BoolArray
-
-    @classmethod
-    def none(cls, table: TableCollector) -> "Rows":
-        """No row of a table."""
-        values: RingArray = np.zeros((0, table.width), dtype=table.codec.dtype)
-        rows = np.zeros(0, dtype=np.int32)
-        block = RowBlock(indptr=np.zeros(2, dtype=np.int64), rows=rows, values=values)
-        return cls(block, np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +102,9 @@ class MemoryHosts:
             held=held,
         )
 
-    def parties(self, at: Standing, rows: Mapping[int, Rows], wire: Wire | None) -> list[Party]:
+    def parties(
+        self, at: Standing, rows: Mapping[int, ClientRows], wire: Wire | None
+    ) -> list[Party]:
         """The halves of an attempt but the server's: helpers, then clients with their rows.
 
         Args:
@@ -140,7 +127,7 @@ class MemoryHosts:
             found.append(halves.helper(at, self.identities[node], desk))
         for number, own in rows.items():
             identity = self.identities[Node(Role.CLIENT, number)]
-            found.append(halves.half(at, identity, MemoryJournal(), own.block, own.virtual))
+            found.append(halves.half(at, identity, MemoryJournal(), own))
         return found
 
 
@@ -174,7 +161,7 @@ class CarriedOut(TableSession):
             self.beside = collector.simulated(round_, participants, wire)
             self.order = self.beside.order
         self._hosts = hosts
-        self._rows: dict[int, Rows] = {}
+        self._rows: dict[int, ClientRows] = {}
         self._submitted = 0
         self._ring: RingArray = np.zeros(
             (collector.n_items, collector.width), collector.codec.dtype
@@ -201,7 +188,7 @@ class CarriedOut(TableSession):
         accumulate(self._ring, self._counts, real.rows, real)
         marks = np.split(virtual, block.indptr[1:-1])
         for client, rows, mark in zip(clients.tolist(), block.split(), marks, strict=True):
-            self._rows[client] = Rows(rows, mark)
+            self._rows[client] = ClientRows(rows, mark)
         self._submitted += len(clients)
 
     def close(self) -> Aggregate:

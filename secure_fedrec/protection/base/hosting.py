@@ -86,6 +86,19 @@ class SharedKeys:
     private: Mapping[Node, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRows:
+    """What one client sends.
+
+    Args:
+        block: its ring words, one segment.
+        virtual: bool[n], which of its rows a cloak has made up.
+    """
+
+    block: RowBlock
+    virtual: BoolArray
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Desk:
     """What a helper finds at its host.
@@ -170,22 +183,14 @@ class Hosting(Protocol):
             generations: what the server remembers of clients' journals; brought up to date.
         """
 
-    def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
-    ) -> Party:
+    def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Party:
         """A client's half, loaded.
 
         Args:
             at: the attempt.
             identity: the client's key.
             journal: what the client has committed to.
-            block: its ring words, one segment.
-            virtual: bool[n], which of its rows a cloak has made up.
+            rows: what it sends.
         """
 
     def exempt(self, client: int) -> bool:

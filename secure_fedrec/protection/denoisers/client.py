@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.hosting import ClientRows
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
@@ -20,7 +20,6 @@ from secure_fedrec.protection.session import (
     Identity,
     Parcel,
 )
-from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step
 
 
@@ -30,18 +29,15 @@ class RoutedClient:
     Args:
         attempt: the attempt.
         identity: its key.
-        block: its rows.
-        virtual: bool[n], which are virtual.
+        rows: what it sends.
     """
 
-    def __init__(
-        self, attempt: RoutedAttempt, identity: Identity, block: RowBlock, virtual: BoolArray
-    ) -> None:
+    def __init__(self, attempt: RoutedAttempt, identity: Identity, rows: ClientRows) -> None:
         self.node = identity.node
         self._attempt = attempt
         self._course = attempt.course
         self._identity = identity
-        self._rows = block, virtual
+        self._rows = rows
         self._sent: SentCells | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
@@ -57,9 +53,11 @@ class RoutedClient:
         return [seen(self._course, self._sent, inbox, self._identity)]
 
     def _upload(self, directory: Directory) -> list[Parcel]:
-        attempt, course, (block, virtual) = self._attempt, self._course, self._rows
+        attempt, course, block = self._attempt, self._course, self._rows.block
         self._sent = SentCells(directory, batch=course.serial)
-        message = attempt.encode(pick(block, np.ones(1, dtype=bool), virtual), Step.NOISE)
+        message = attempt.encode(
+            pick(block, np.ones(1, dtype=bool), self._rows.virtual), Step.NOISE
+        )
         group = int(attempt.collector.binding.group[self.node.number])
         cells = send(
             [message],

@@ -14,9 +14,8 @@ Nobody's sum is released while a client misses a cell: a mix that put its own in
 but one client's would learn nothing. The sum is of all clients of the attempt, or there is none.
 """
 
-from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.hosting import Desk, NoHelpers, Standing
+from secure_fedrec.protection.base.hosting import ClientRows, Desk, NoHelpers, Standing
 from secure_fedrec.protection.denoisers.client import RoutedClient
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.denoisers.helper import RoutedDenoiser
@@ -35,7 +34,6 @@ from secure_fedrec.protection.session import (
 )
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.uploads import RowBlock
 
 
 class HostedDenoisers(NoHelpers):
@@ -64,18 +62,11 @@ class HostedDenoisers(NoHelpers):
         self._collector.require_senders(at.round, len(attempt.senders))
         return RoutedServer(attempt)
 
-    def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
-    ) -> Party:
+    def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Party:
         """A client's half (``hosting.Hosting``)."""
         attempt = RoutedAttempt(self._collector, at)
         self._collector.require_senders(at.round, len(attempt.senders))
-        half = RoutedClient(attempt, identity, block, virtual)
+        half = RoutedClient(attempt, identity, rows)
         return Once(half, journal, at.serial, at.roster)
 
     def exempt(self, client: int) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash, show_words
-from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.layouts import EncodedVector
@@ -93,16 +93,11 @@ class HostedMasks(NoHelpers):
         return self.summed_by(at, self.open_server(at, identity, generations))
 
     def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
+        self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> MaskingClient:
         """A client's half (``hosting.Hosting``)."""
         client = self.open_client(at, identity, journal)
-        self.load(at, client, block, virtual)
+        self.load(at, client, rows)
         return client
 
     def open_server(
@@ -141,11 +136,9 @@ class HostedMasks(NoHelpers):
             ),
         )
 
-    def load(
-        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
-    ) -> None:
+    def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
         """Load what the client has computed (``hosting.KeysAhead``)."""
-        vector = self._vector(at, client.number, block, self._config(at))
+        vector = self._vector(at, client.number, rows.block, self._config(at))
         client.load(vector, public_state=at.state)
 
     def _vector(

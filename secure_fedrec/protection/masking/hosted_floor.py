@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.dense import DenseLayout, show_words
-from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.layouts import SumLayout
@@ -310,20 +310,16 @@ class HostedFloor(NoHelpers):
         return FloorHub(FloorAttempt(self._collector, self._floor, at), identity, generations)
 
     def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
+        self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> FloorClient:
         """A client's half (``hosting.Hosting``).
 
         Raises:
             WireError: its rows have no values.
         """
+        block = rows.block
         if block.values is None:
             raise WireError("rows without values cannot be summed")
-        rows = replace(block, values=self._collector.codec.decode(block.values), counts=None)
+        reals = replace(block, values=self._collector.codec.decode(block.values), counts=None)
         attempt = FloorAttempt(self._collector, self._floor, at)
-        return FloorClient(attempt, identity, journal, rows)
+        return FloorClient(attempt, identity, journal, reals)

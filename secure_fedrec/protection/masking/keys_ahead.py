@@ -2,13 +2,11 @@
 
 from typing import Protocol, runtime_checkable
 
-from secure_fedrec.core.arrays import BoolArray
-from secure_fedrec.protection.base.hosting import HostedSum, Standing
+from secure_fedrec.protection.base.hosting import ClientRows, HostedSum, Standing
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.uploads import RowBlock
 
 
 @runtime_checkable
@@ -29,7 +27,5 @@ class KeysAhead(Protocol):
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
         """A client's half, to which nothing is loaded yet (``half``)."""
 
-    def load(
-        self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
-    ) -> None:
+    def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
         """Load what the client has computed from the public state, which is known now."""

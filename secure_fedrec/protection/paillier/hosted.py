@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base.dense import Gathered, show_words
 from secure_fedrec.protection.base.hosting import (
+    ClientRows,
     Desk,
     Held,
     NoHelpers,
@@ -152,18 +153,11 @@ class HostedEncryption(_HostedCiphertexts):
         """The server's side (``hosting.Hosting``)."""
         return HostedEncryptedSum(self._collector, self._plan(at), identity, at)
 
-    def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
-    ) -> Once:
+    def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
         """A client's half (``hosting.Hosting``)."""
         plan = self._plan(at)
         half = UploadingClient(plan, identity, self._under(plan.key), at.round)
-        half.load([self._words(at, identity.number, block)])
+        half.load([self._words(at, identity.number, rows.block)])
         return Once(half, journal, at.serial, at.roster)
 
     def helpers(self) -> dict[Node, Node]:
@@ -299,14 +293,7 @@ class HostedTables(_HostedCiphertexts):
         table = _held(at).table
         return TableReader(plan, private, decryptor).open(table, at.round) if table else None
 
-    def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
-    ) -> Once:
+    def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
         """A client's half, which has read the state (``hosting.Hosting``)."""
         if self._holder is None:
             raise ProtocolError(f"{identity.node} has not read the public state")
@@ -323,7 +310,7 @@ class HostedTables(_HostedCiphertexts):
         half = TableClient(
             plan, identity, private, encryptor, after, at.round, decryptor, alone=True
         )
-        words = self._words(at, identity.number, block)
+        words = self._words(at, identity.number, rows.block)
         half.take_table(step.words)
         half.load(lambda _: [words])
         return Once(half, journal, at.serial, at.roster)

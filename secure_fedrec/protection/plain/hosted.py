@@ -4,8 +4,7 @@ Every client sends its rows under its name and signature. Body of the one messag
 u32 rows | rows x i32, ascending | the words, packed to the ring's bits, row by row.
 """
 
-from secure_fedrec.core.arrays import BoolArray
-from secure_fedrec.protection.base.hosting import NoHelpers, Standing
+from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.client import PlainClient
 from secure_fedrec.protection.plain.server import PlainServer
@@ -13,7 +12,6 @@ from secure_fedrec.protection.session import (
     Identity,
 )
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.uploads import RowBlock
 
 
 class HostedPlain(NoHelpers):
@@ -32,12 +30,7 @@ class HostedPlain(NoHelpers):
         return PlainServer(self._collector, at, total)
 
     def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
+        self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> PlainClient:
         """A client's half (``hosting.Hosting``)."""
-        return PlainClient(self._collector, at, identity, block)
+        return PlainClient(self._collector, at, identity, rows.block)

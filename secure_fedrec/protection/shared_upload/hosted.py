@@ -9,9 +9,10 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.hosting import (
+    ClientRows,
     Desk,
     NoHelpers,
     Standing,
@@ -172,22 +173,18 @@ class HostedShares(NoHelpers):
         return HostedSharedSum(hub, context, self._collector.denoisers)
 
     def half(
-        self,
-        at: Standing,
-        identity: Identity,
-        journal: Journal,
-        block: RowBlock,
-        virtual: BoolArray,
+        self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> SharingClient:
         """A client's half (``hosting.Hosting``).
 
         Raises:
             WireError: its rows have no values.
         """
+        block = rows.block
         if block.values is None:
             raise WireError("rows without values cannot be shared")
         client = SharingClient(self._context(at), identity.number, identity.key)
-        client.load(block.rows, block.values, ~virtual)
+        client.load(block.rows, block.values, ~rows.virtual)
         return client
 
     def helpers(self) -> dict[Node, Node]:
