@@ -2,6 +2,8 @@
 
 from hashlib import sha256
 
+from typing_extensions import override
+
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixes import Mixes
@@ -45,28 +47,31 @@ class HostedMixedBags(NoHelpers):
         self.anonymous = sums.anonymous
         self.drops = not sums.whole
 
+    @override
     def shared_keys(self) -> SharedKeys:
         """Those of the sums."""
         return self._sums.shared_keys()
 
+    @override
     def exempt(self, client: int) -> bool:
-        """As for the sums."""
         return self._sums.exempt(client)
 
+    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
-        """That of the sums (``hosting.Hosting``)."""
         _require_others(at)
         return self._sums.hub(at, identity, generations)
 
+    @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Party:
-        """That of the sums (``hosting.Hosting``)."""
         _require_others(at)
         return self._sums.half(at, identity, journal, rows)
 
+    @override
     def helpers(self) -> dict[Node, Node]:
         """Those of the sums, and the mixes on hosts of their own."""
         return self._sums.helpers() | {mix: mix for mix in mixes_of(self._mixes.routing)}
 
+    @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """The half of a mix, which forwards in a round the cells of the same clients alone."""
         if identity.node.role is not Role.MIX:
@@ -80,7 +85,7 @@ class HostedMixedBags(NoHelpers):
         return Once(half, desk.journal, number, at.roster, same=lambda _: same, stage=forwards)
 
 
-class MixedBagsAhead(HostedMixedBags):
+class MixedBagsAhead(HostedMixedBags, KeysAhead):
     """The same over masks, whose keys are agreed on ahead (``hosting.KeysAhead``).
 
     Args:
@@ -93,22 +98,22 @@ class MixedBagsAhead(HostedMixedBags):
         super().__init__(mixes, sums)
         self._ahead = ahead
 
+    @override
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        """As for the sums (``hosting.KeysAhead``)."""
         return self._ahead.open_server(at, identity, generations)
 
+    @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedSum:
-        """As for the sums (``hosting.KeysAhead``)."""
         return self._ahead.summed_by(at, server)
 
+    @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
-        """As for the sums (``hosting.KeysAhead``)."""
         return self._ahead.open_client(at, identity, journal)
 
+    @override
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
-        """As for the sums (``hosting.KeysAhead``)."""
         self._ahead.load(at, client, rows)
 
 

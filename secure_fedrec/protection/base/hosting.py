@@ -119,11 +119,13 @@ class Desk:
 
 
 class HostedSum(Protocol):
-    """The server's side of one attempt."""
+    """The server's side of one attempt.
 
-    @property
-    def hub(self) -> Hub:
-        """The half through which it goes."""
+    Attributes:
+        hub: the half through which it goes.
+    """
+
+    hub: Hub
 
     def aggregate(self) -> Aggregate:
         """Sums and counts, once the hub has finished."""
@@ -271,7 +273,7 @@ class ObservesBeacon(Protocol):
         """Take note of the value of an epoch."""
 
 
-class NoHelpers:
+class NoHelpers(Hosting):
     """Base of a ``Hosting`` whose only parties are clients and server."""
 
     uploads = "UPLOAD"

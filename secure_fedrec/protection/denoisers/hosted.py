@@ -14,6 +14,8 @@ Nobody's sum is released while a client misses a cell: a mix that put its own in
 but one client's would learn nothing. The sum is of all clients of the attempt, or there is none.
 """
 
+from typing_extensions import override
+
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.hosting import ClientRows, Desk, NoHelpers, Standing
 from secure_fedrec.protection.denoisers.client import RoutedClient
@@ -50,8 +52,9 @@ class HostedDenoisers(NoHelpers):
     def __init__(self, collector: RoutedDenoisers) -> None:
         self._collector = collector
 
+    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> RoutedServer:
-        """The server's side (``hosting.Hosting``).
+        """The server's side.
 
         Raises:
             ProtocolError: its batch would hold the cells of one sender alone, or of nobody.
@@ -62,25 +65,28 @@ class HostedDenoisers(NoHelpers):
         self._collector.require_senders(at.round, len(attempt.senders))
         return RoutedServer(attempt)
 
+    @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Party:
-        """A client's half (``hosting.Hosting``)."""
         attempt = RoutedAttempt(self._collector, at)
         self._collector.require_senders(at.round, len(attempt.senders))
         half = RoutedClient(attempt, identity, rows)
         return Once(half, journal, at.serial, at.roster)
 
+    @override
     def exempt(self, client: int) -> bool:
         """Denoisers draw no virtual items: their rows reach the server only inside sums."""
         return bool(self._collector.binding.is_denoiser[client])
 
+    @override
     def helpers(self) -> dict[Node, Node]:
         """The denoisers at their clients' hosts, and the mixes on their own."""
         recruited = enumerate(self._collector.binding.denoisers.tolist())
         found = {Node(Role.DENOISER, number): Node(Role.CLIENT, at) for number, at in recruited}
         return found | {mix: mix for mix in mixes_of(self._collector.routing.routing)}
 
+    @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
-        """The half of a mix or of a denoiser (``hosting.Hosting``).
+        """The half of a mix or of a denoiser.
 
         Raises:
             ProtocolError: a denoiser whose client takes no part.

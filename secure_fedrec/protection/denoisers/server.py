@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from typing_extensions import override
+
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.base.hosting import HostedSum
 from secure_fedrec.protection.base.table import ServerSum, accumulate
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.hosted import (
@@ -22,7 +25,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
 
-class RoutedServer:
+class RoutedServer(HostedSum):
     """The server of one attempt (a ``Hub``, and its own ``HostedSum``).
 
     Args:
@@ -32,6 +35,7 @@ class RoutedServer:
     node = SERVER
 
     def __init__(self, attempt: RoutedAttempt) -> None:
+        self.hub = self
         self._attempt = attempt
         self._course = course = attempt.course
         self._total = ServerSum(attempt.collector, attempt.at.round, attempt.senders)
@@ -40,11 +44,6 @@ class RoutedServer:
         self._stages = iter(("KEYS", "UPLOADS", *passes, "RECEIPTS", "SEEN", "SUMS", "DONE"))
         self._lists: list[bytes] = []
         self.stage = "CREATED"
-
-    @property
-    def hub(self) -> "RoutedServer":
-        """Itself."""
-        return self
 
     @property
     def finished(self) -> bool:
@@ -83,20 +82,24 @@ class RoutedServer:
         self.stage = next(self._stages)
         return sent
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts of the real rows."""
         return self._total.aggregate()
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._attempt.at.clients
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Rounds of the engine count these themselves (``hosting.HostedSum``)."""
+        """Rounds of the engine count these themselves."""
         return None
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """These rounds are not recorded (``hosting.HostedSum``).
+        """These rounds are not recorded.
 
         Raises:
             ConfigError: always.

@@ -1,5 +1,7 @@
 """Masked rounds in which every client adds noise at its own host (``base.hosting``)."""
 
+from typing_extensions import override
+
 from secure_fedrec.protection.base.dense import DenseWords
 from secure_fedrec.protection.base.hosting import Standing, rotation_seed
 from secure_fedrec.protection.dp.embedded import NoisedSum
@@ -23,6 +25,7 @@ class HostedNoisedSum(HostedMaskedSum):
         super().__init__(collector, hub, at)
         self._noised = collector
 
+    @override
     def aggregate(self) -> Aggregate:
         """Estimates of sums and counts.
 
@@ -45,8 +48,8 @@ class HostedNoise(HostedMasks):
         super().__init__(collector)
         self._noised = collector
 
+    @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedNoisedSum:
-        """The server's side of an attempt (``hosting.KeysAhead``)."""
         return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at)
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:

@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash, show_words
-from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.hosting import (
+    ClientRows,
+    HostedSum,
+    NoHelpers,
+    Standing,
+    read_each,
+)
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.layouts import EncodedVector
@@ -15,6 +22,7 @@ from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Envelope, Kind
+from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
@@ -23,7 +31,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
 
-class HostedMaskedSum:
+class HostedMaskedSum(HostedSum):
     """The server's side of one attempt.
 
     Args:
@@ -37,22 +45,26 @@ class HostedMaskedSum:
         self._at = at
         self.hub = hub
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that are in it."""
         return self._collector.layout.split(self.hub.result, self._collector.codec)
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return self.hub.survivors
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row (``hosting.HostedSum``)."""
+        """An upload has every row."""
         if stage != Kind.UPLOAD.name:
             return None
         return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """Masked words of the clients in the sum (``hosting.HostedSum``)."""
+        """Masked words of the clients in the sum."""
         collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
 
         def read(data: bytes) -> tuple[int, RingArray] | None:
@@ -73,7 +85,7 @@ class HostedMaskedSum:
         wire.show(aggregate_note(self._at.round, aggregate))
 
 
-class HostedMasks(NoHelpers):
+class HostedMasks(NoHelpers, KeysAhead):
     """Halves of masked rounds, whose keys can be agreed on ahead (``hosting.KeysAhead``).
 
     Args:
@@ -86,24 +98,24 @@ class HostedMasks(NoHelpers):
         self._collector = collector
         self.takes_beacons = collector.config.beacon == "operator"
 
+    @override
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedMaskedSum:
-        """The server's side (``hosting.Hosting``)."""
         return self.summed_by(at, self.open_server(at, identity, generations))
 
+    @override
     def half(
         self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> MaskingClient:
-        """A client's half (``hosting.Hosting``)."""
         client = self.open_client(at, identity, journal)
         self.load(at, client, rows)
         return client
 
+    @override
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        """The server's half (``hosting.KeysAhead``)."""
         config = self._config(at)
         return MaskingServer(
             identity=identity,
@@ -115,13 +127,13 @@ class HostedMasks(NoHelpers):
             generations=generations,
         )
 
+    @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
-        """The server's side of an attempt (``hosting.KeysAhead``)."""
         server.name_state(at.state)
         return HostedMaskedSum(self._collector, server, at)
 
+    @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
-        """A client's half (``hosting.KeysAhead``)."""
         config = self._config(at)
         whole = np.array_equal(at.clients, at.roster.numbers)
         return MaskingClient(
@@ -136,8 +148,8 @@ class HostedMasks(NoHelpers):
             ),
         )
 
+    @override
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
-        """Load what the client has computed (``hosting.KeysAhead``)."""
         vector = self._vector(at, client.number, rows.block, self._config(at))
         client.load(vector, public_state=at.state)
 

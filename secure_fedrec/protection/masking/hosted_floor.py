@@ -10,12 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.dense import DenseLayout, show_words
-from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.hosting import (
+    ClientRows,
+    HostedSum,
+    NoHelpers,
+    Standing,
+    read_each,
+)
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.layouts import SumLayout
@@ -71,7 +78,7 @@ class FloorAttempt:
         return 2 * self.at.serial, 2 * self.at.serial + 1
 
 
-class FloorHub:
+class FloorHub(HostedSum):
     """The server of one attempt (a ``Hub``, and its own ``HostedSum``).
 
     Args:
@@ -85,6 +92,7 @@ class FloorHub:
     def __init__(
         self, attempt: FloorAttempt, identity: Identity, generations: dict[bytes, int]
     ) -> None:
+        self.hub = self
         self._attempt = attempt
         self._identity = identity
         self._generations = generations
@@ -92,11 +100,6 @@ class FloorHub:
         self._second: MaskingServer | None = None
         self._known: IntArray | None = None
         self._asked: SecondRound | None = None
-
-    @property
-    def hub(self) -> "FloorHub":
-        """Itself."""
-        return self
 
     @property
     def stage(self) -> str:
@@ -138,6 +141,7 @@ class FloorHub:
         everybody = (named(number) for number in first.survivors.tolist())
         return [*sent, *from_server(everybody, _COUNTS, counts), *self._second.step(())]
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts of the rows at the floor, zeros of all others."""
         collector = self._attempt.collector
@@ -150,20 +154,23 @@ class FloorHub:
             ring[layout.items], counts[layout.items] = found.ring, found.counts
         return Aggregate(ring=ring, counts=counts, codec=collector.codec)
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return (self._first if self._second is None else self._second).survivors
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Marks of every row, then the rows at the floor (``hosting.HostedSum``)."""
+        """Marks of every row, then the rows at the floor."""
         if stage == _MARKS:
             return Step.COUNTS, np.full_like(sizes, self._attempt.collector.n_items)
         if stage != Kind.UPLOAD.name or self._asked is None:
             return None
         return Step.UPLOAD, np.full_like(sizes, len(self._asked.layout.rows))
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """Masked counts and words, and the counts of all rows (``hosting.HostedSum``)."""
+        """Masked counts and words, and the counts of all rows."""
         attempt = self._attempt
         counting = replace(attempt.collector.layout, width=0)
         one, two = attempt.numbers
@@ -305,14 +312,15 @@ class HostedFloor(NoHelpers):
         self._collector = collector
         self._floor = floor
 
+    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> FloorHub:
-        """The server's side (``hosting.Hosting``)."""
         return FloorHub(FloorAttempt(self._collector, self._floor, at), identity, generations)
 
+    @override
     def half(
         self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> FloorClient:
-        """A client's half (``hosting.Hosting``).
+        """A client's half.
 
         Raises:
             WireError: its rows have no values.

@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
@@ -28,9 +29,11 @@ from secure_fedrec.protection.base.hosting import (
     ClientRows,
     Desk,
     Held,
+    HostedSum,
     NoHelpers,
     SharedKeys,
     Standing,
+    StateHidden,
     read_each,
 )
 from secure_fedrec.protection.base.table import aggregate_note
@@ -56,7 +59,7 @@ from secure_fedrec.wire import Step, Wire
 _DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
 
 
-class HostedEncryptedSum:
+class HostedEncryptedSum(HostedSum):
     """The server's side of one attempt.
 
     Args:
@@ -74,6 +77,7 @@ class HostedEncryptedSum:
         self._plan = plan
         self._at = at
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts, as the authority has opened them.
 
@@ -83,16 +87,19 @@ class HostedEncryptedSum:
         (opened,) = self.hub.result()
         return self._collector.layout.split(opened, self._collector.codec)
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._at.clients
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row (``hosting.HostedSum``)."""
+        """An upload has every row."""
         return _rows_in(self._collector, stage, sizes)
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """As many words of every client's ciphertexts as it encrypted (``hosting.HostedSum``)."""
+        """As many words of every client's ciphertexts as it encrypted."""
         _show(self._collector, self._plan, self._at.round, wire, arrived)
         wire.show(aggregate_note(self._at.round, aggregate))
 
@@ -143,29 +150,32 @@ class HostedEncryption(_HostedCiphertexts):
 
     uploads, opens = "UPLOADS", "RESULT"
 
+    @override
     def shared_keys(self) -> SharedKeys:
         """The authority holds the private key."""
         return self._keys_for([AUTHORITY])
 
+    @override
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedEncryptedSum:
-        """The server's side (``hosting.Hosting``)."""
         return HostedEncryptedSum(self._collector, self._plan(at), identity, at)
 
+    @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
-        """A client's half (``hosting.Hosting``)."""
         plan = self._plan(at)
         half = UploadingClient(plan, identity, self._under(plan.key), at.round)
         half.load([self._words(at, identity.number, rows.block)])
         return Once(half, journal, at.serial, at.roster)
 
+    @override
     def helpers(self) -> dict[Node, Node]:
         """The authority, on a host of its own."""
         return {AUTHORITY: AUTHORITY}
 
+    @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Once:
-        """The authority's half (``hosting.Hosting``).
+        """The authority's half.
 
         Raises:
             ProtocolError: its host has not the private key of the plan.
@@ -194,7 +204,7 @@ class HostedEncryption(_HostedCiphertexts):
         )
 
 
-class HostedTable:
+class HostedTable(HostedSum):
     """The server's side of one attempt that it reads nothing of (``hosting.Left``).
 
     Args:
@@ -223,10 +233,12 @@ class HostedTable:
         """The table of the next round, as two clients encrypted it."""
         return self.hub.held
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._at.clients
 
+    @override
     def aggregate(self) -> Aggregate:
         """There is none here.
 
@@ -235,16 +247,18 @@ class HostedTable:
         """
         raise ProtocolError("clients keep the sums from the server")
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row (``hosting.HostedSum``)."""
+        """An upload has every row."""
         return _rows_in(self._collector, stage, sizes)
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """As many words of every client's ciphertexts as it encrypted; nobody shows a sum."""
         _show(self._collector, self._plan, self._at.round, wire, arrived)
 
 
-class HostedTables(_HostedCiphertexts):
+class HostedTables(_HostedCiphertexts, StateHidden):
     """Halves of rounds whose key the clients hold (``hosting.StateHidden``)."""
 
     uploads, opens = "UPLOADS", "UPDATES"
@@ -254,12 +268,14 @@ class HostedTables(_HostedCiphertexts):
         super().__init__(collector)
         self._holder: _KeyHolder | None = None
 
+    @override
     def shared_keys(self) -> SharedKeys:
         """Every client holds the private key."""
         return self._keys_for(Node(Role.CLIENT, n) for n in range(self._collector.n_clients))
 
+    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedTable:
-        """The server's side (``hosting.Hosting``).
+        """The server's side.
 
         Raises:
             WireError: what it holds is no table of this key.
@@ -268,8 +284,9 @@ class HostedTables(_HostedCiphertexts):
         plan, table = self._plan(at, at.clients), _held(at).table
         return HostedTable(self._collector, plan, identity, at, table)
 
+    @override
     def require_key(self, keys: bytes, secret: bytes) -> None:
-        """Check a client's private key (``hosting.StateHidden``).
+        """Check a client's private key.
 
         Raises:
             ConfigError: it is not the private half of what all hosts hold.
@@ -281,8 +298,8 @@ class HostedTables(_HostedCiphertexts):
         if not fits:
             raise ConfigError("layer.key", "(a key)", "is of another public key than layer.pub")
 
+    @override
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
-        """The state of an attempt (``hosting.StateHidden``)."""
         plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
         if self._holder is None or self._holder.private.public != plan.key:
             private = _private_key(identity, secret)
@@ -293,8 +310,9 @@ class HostedTables(_HostedCiphertexts):
         table = _held(at).table
         return TableReader(plan, private, decryptor).open(table, at.round) if table else None
 
+    @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
-        """A client's half, which has read the state (``hosting.Hosting``)."""
+        """A client's half, which has read the state."""
         if self._holder is None:
             raise ProtocolError(f"{identity.node} has not read the public state")
         self._require_enough(at)

@@ -4,6 +4,8 @@ Every client sends its rows under its name and signature. Body of the one messag
 u32 rows | rows x i32, ascending | the words, packed to the ring's bits, row by row.
 """
 
+from typing_extensions import override
+
 from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.client import PlainClient
@@ -24,13 +26,13 @@ class HostedPlain(NoHelpers):
     def __init__(self, collector: TableCollector) -> None:
         self._collector = collector
 
+    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> PlainServer:
-        """The server's side (``hosting.Hosting``)."""
         total = ServerSum(self._collector, at.round, at.clients)
         return PlainServer(self._collector, at, total)
 
+    @override
     def half(
         self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> PlainClient:
-        """A client's half (``hosting.Hosting``)."""
         return PlainClient(self._collector, at, identity, rows.block)

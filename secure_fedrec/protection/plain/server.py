@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from typing_extensions import override
+
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.hosting import Standing, joined_clients, read_each
+from secure_fedrec.protection.base.hosting import HostedSum, Standing, joined_clients, read_each
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.messages import PlainKind, context_of, decode_upload
 from secure_fedrec.protection.session import (
@@ -20,7 +22,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
 
-class PlainServer:
+class PlainServer(HostedSum):
     """The server of one attempt: adds up the rows of those who are heard.
 
     Args:
@@ -32,17 +34,13 @@ class PlainServer:
     node = SERVER
 
     def __init__(self, collector: TableCollector, at: Standing, total: ServerSum) -> None:
+        self.hub = self
         self._collector = collector
         self._at = at
         self._total = total
         self._heard: list[int] = []
         self.stage = "CREATED"
         self.finished = False
-
-    @property
-    def hub(self) -> "PlainServer":
-        """Itself."""
-        return self
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask everybody; add up what came (``Party.step``).
@@ -62,20 +60,24 @@ class PlainServer:
         self.stage, self.finished = "DONE", True
         return []
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts."""
         return self._total.aggregate()
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: whose rows are in it."""
         return joined_clients(self._heard)
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Rounds of the engine count these themselves (``hosting.HostedSum``)."""
+        """Rounds of the engine count these themselves."""
         return None
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """Every row, under its client's name (``hosting.HostedSum``)."""
+        """Every row, under its client's name."""
         for client, size, block in read_each(arrived, self._read):
             self._total.show(wire, client, block, size)
         self._total.show_sum(wire, aggregate)

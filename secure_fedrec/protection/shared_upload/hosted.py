@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 import numpy as np
+from typing_extensions import override
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     Desk,
+    HostedSum,
     NoHelpers,
     Standing,
     joined_clients,
@@ -39,7 +41,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Parties, Step, Wire
 
 
-class HostedSharedSum:
+class HostedSharedSum(HostedSum):
     """The server's side of one attempt.
 
     Args:
@@ -53,6 +55,7 @@ class HostedSharedSum:
         self._context = context
         self._denoisers = denoisers
 
+    @override
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that all holders agreed on.
 
@@ -63,12 +66,14 @@ class HostedSharedSum:
             raise ProtocolError("the round ended without sums")
         return self.hub.aggregate
 
+    @override
     def heard(self) -> IntArray:
         """int64[k]: those clients."""
         return joined_clients(self.hub.members)
 
+    @override
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Rows of shares and sums, and row numbers beside seeds (``hosting.HostedSum``)."""
+        """Rows of shares and sums, and row numbers beside seeds."""
         context, nothing = self._context, np.zeros(1, dtype=np.int64)
         words = 4 + (context.width + 1) * context.codec.bytes_per_value
         rows, seed = (
@@ -80,8 +85,9 @@ class HostedSharedSum:
         steps = {Kind.SHARES.name: Step.UPLOAD, Kind.SUMS.name: Step.DENOISE}
         return (steps[stage], (sizes - rows) // words) if stage in steps else None
 
+    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """Clients' shares, and the denoisers' sums (``hosting.HostedSum``)."""
+        """Clients' shares, and the denoisers' sums."""
         context = self._context
 
         def rows_in(data: bytes, kind: Kind) -> tuple[int, tuple[IndexArray, RingArray]]:
@@ -164,18 +170,19 @@ class HostedShares(NoHelpers):
     def __init__(self, collector: SharedUpload) -> None:
         self._collector = collector
 
+    @override
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedSharedSum:
-        """The server's side (``hosting.Hosting``)."""
         context = self._context(at)
         hub = SharingServer(context, identity.key, at.clients.tolist())
         return HostedSharedSum(hub, context, self._collector.denoisers)
 
+    @override
     def half(
         self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows
     ) -> SharingClient:
-        """A client's half (``hosting.Hosting``).
+        """A client's half.
 
         Raises:
             WireError: its rows have no values.
@@ -187,13 +194,14 @@ class HostedShares(NoHelpers):
         client.load(block.rows, block.values, ~rows.virtual)
         return client
 
+    @override
     def helpers(self) -> dict[Node, Node]:
         """The denoisers."""
         recruited = enumerate(self._collector.denoisers.tolist())
         return {Node(Role.DENOISER, number): Node(Role.CLIENT, at) for number, at in recruited}
 
+    @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> SharingDenoiser:
-        """A denoiser's half (``hosting.Hosting``)."""
         context, number, wire = self._context(at), identity.node.number, desk.wire
         if wire is None:
             return SharingDenoiser(context, number, identity.key)
