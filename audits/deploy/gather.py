@@ -36,7 +36,7 @@ from secure_fedrec.engines.distributed import Coordinator, SealedState
 from secure_fedrec.engines.distributed.host_messages import encode_state
 from secure_fedrec.engines.distributed.host_recording import LINE, SUMMED, HostRecording
 from secure_fedrec.engines.distributed.training_plan import TABLE
-from secure_fedrec.engines.recorded_run import table_digest
+from secure_fedrec.engines.recorded_run import private_columns, table_digest
 from secure_fedrec.errors import ProtocolError, TranscriptError
 from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.identity import read_private
@@ -189,11 +189,7 @@ class _Hosts:
             return
         for client in self.clients:
             _fill(self.scratch, client, self._tables(client, round_))
-        for name, values in self.scratch.tables().items():
-            columns: dict[str, npt.NDArray[Any]] = {"values": values}
-            if name in self.scratch.ragged_names():
-                columns["lengths"] = self.scratch.lengths(name)
-            yield f"{_PRIVATE}{name}", columns
+        yield from private_columns(self.scratch)
 
     def measured(self) -> dict[int, Mapping[str, float] | None]:
         """What clients measure of what they trained, by round, in the embedded engine.

@@ -4,20 +4,26 @@ A checkpoint is device-local persistence of private state (user vectors of the s
 message: it is written with owner-only permissions, holds plain arrays, and is read without pickle.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import CheckpointError
 
+_KEY_BYTES = 32
 _VERSION = "3"
 
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Arrays of a state by name."""
 
-def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_id: str) -> None:
+
+def write_checkpoint(path: Path, arrays: Columns, *, run_id: str) -> None:
     """Replace the checkpoint at ``path`` in one step.
 
     Args:
@@ -28,9 +34,8 @@ def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_
     Raises:
         OSError: it could not be written; the old one is as it was.
     """
-    named = {f"state.{name}": value for name, value in arrays.items()}
-    content = {"version": np.array(_VERSION), "run_id": np.array(run_id), **named}
-    write_npz(path, content, private=True, durable=True)
+    head = {"version": np.array(_VERSION), "run_id": np.array(run_id)}
+    write_npz(path, {**head, **as_part("state", arrays)}, private=True, durable=True)
 
 
 def read_checkpoint(path: Path, *, run_id: str, later: str | None = None) -> dict[str, Any]:
@@ -58,9 +63,57 @@ def read_checkpoint(path: Path, *, run_id: str, later: str | None = None) -> dic
             f"{path} belongs to a run with another configuration or data; start afresh in an empty "
             "folder, or restore the configuration"
         )
-    prefix = "state."
-    return {
-        name.removeprefix(prefix): value
-        for name, value in content.items()
-        if name.startswith(prefix)
-    }
+    return part_of(content, "state")
+
+
+@contextmanager
+def unless_damaged(path: Path | None) -> Iterator[None]:
+    """Around what makes a state of what was read.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        CheckpointError: in the place of an error that says that an array is missing or misshapen.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError) as damage:
+        raise CheckpointError(f"{path} is damaged") from damage
+
+
+def as_part(part: str, columns: Columns) -> dict[str, npt.NDArray[Any]]:
+    """Arrays under names that begin with that of a part and a dot."""
+    return {f"{part}.{name}": values for name, values in columns.items()}
+
+
+def part_of(columns: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Inverse of ``as_part``; arrays of other parts do not count."""
+    prefix = f"{part}."
+    return {key.removeprefix(prefix): columns[key] for key in columns if key.startswith(prefix)}
+
+
+def public_columns(public: PublicState) -> dict[str, npt.NDArray[Any]]:
+    """A public state as arrays."""
+    state = {"round": np.array(public.round), "table": public.table}
+    return {**state, **as_part("extras", public.extras)}
+
+
+def public_state_of(columns: Columns) -> PublicState:
+    """Inverse of ``public_columns``; other arrays beside them do not count."""
+    round_, table = int(columns["round"]), np.asarray(columns["table"])
+    return PublicState(round=round_, table=table, extras=part_of(columns, "extras"))
+
+
+def generation_columns(generations: Mapping[bytes, int]) -> dict[str, npt.NDArray[Any]]:
+    """What clients' journals have shown, by key of 32 bytes, as arrays."""
+    known = sorted(generations.items())
+    keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
+    numbers = np.array([number for _, number in known], dtype=np.int64)
+    return {"keys": keys.reshape(-1, _KEY_BYTES), "numbers": numbers}
+
+
+def generations_of(columns: Columns) -> dict[bytes, int]:
+    """Inverse of ``generation_columns``; other arrays beside them do not count."""
+    pairs = zip(columns["keys"], columns["numbers"].tolist(), strict=True)
+    return {key.tobytes(): number for key, number in pairs}

@@ -18,11 +18,11 @@ from secure_fedrec.algorithms.base import (
     Exchanging,
     MeasuredStep,
     NamedBlocks,
-    PublicState,
     RatingAlgorithm,
     ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.engines.checkpoint import as_part, part_of, public_columns, public_state_of
 from secure_fedrec.engines.federated_problem import Evaluate, step_bytes
 from secure_fedrec.engines.peer_exchange import PeerExchange, parts_of
 from secure_fedrec.engines.public_state_words import PublicStateWords
@@ -230,28 +230,17 @@ class LocalEngine:
         Args:
             copied: private tables are copied; else they are views that training goes on in.
         """
-        public = {"round": np.array(self.public.round), "table": self.public.table}
-        parts = {
-            "extras": self.public.extras,
-            "vault": self.vault.snapshot() if copied else self.vault.tables(),
-            "meter": self.wire.meter.state(),
+        return {
+            **public_columns(self.public),
+            **as_part("vault", self.vault.snapshot() if copied else self.vault.tables()),
+            **as_part("meter", self.wire.meter.state()),
         }
-        named = {
-            f"{part}.{name}": values
-            for part, columns in parts.items()
-            for name, values in columns.items()
-        }
-        return {**public, **named}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go back to a state returned by ``state``."""
-        self.vault.restore(_part(state, "vault"))
-        self.wire.meter.restore(_part(state, "meter"))
-        self.public = PublicState(
-            round=int(state["round"]),
-            table=np.asarray(state["table"]),
-            extras=_part(state, "extras"),
-        )
+        self.vault.restore(part_of(state, "vault"))
+        self.wire.meter.restore(part_of(state, "meter"))
+        self.public = public_state_of(state)
 
     def _collect(
         self, round_: int, participants: IntArray
@@ -364,8 +353,3 @@ def _require_singles(algorithm: Algorithm, stack: Stack) -> None:
         name = type(algorithm).__name__
         problem = f"hides single uploads, or whose they are, from {name}: {algorithm.reads_singles}"
         raise ConfigError("protection", " + ".join(layers), problem)
-
-
-def _part(state: Mapping[str, npt.NDArray[Any]], name: str) -> dict[str, npt.NDArray[Any]]:
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,13 +14,18 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.checkpoint import (
+    part_of,
+    read_checkpoint,
+    unless_damaged,
+    write_checkpoint,
+)
 from secure_fedrec.engines.federated_problem import Problem, blocks_of, upload_rows
 from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine, RoundReport
 from secure_fedrec.engines.recording_seal import RecordingSeal
-from secure_fedrec.errors import CheckpointError
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
 from secure_fedrec.wire import (
     BlockStore,
     Fault,
@@ -36,8 +41,8 @@ from secure_fedrec.wire import (
 )
 
 _CHECKPOINT = "checkpoint.npz"
-_METRIC = "history.metric."
-_ABSENT = "history.absent."
+_METRIC = "history.metric"
+_ABSENT = "history.absent"
 
 
 class RecordedRun:
@@ -126,13 +131,10 @@ class RecordedRun:
         """One round; private tables of rounds with payloads go to the truth."""
         round_ = self.completed + 1
         if round_ in self._policy.payload_rounds:
-            vault = self.engine.vault
-            for name, values in vault.tables().items():
-                kept = values.copy() if self._directory is None else values
-                columns: dict[str, npt.NDArray[Any]] = {"values": kept}
-                if name in vault.ragged_names():
-                    columns["lengths"] = vault.lengths(name)
-                self._hidden.append(round_, f"private-{name}", columns)
+            for kind, columns in private_columns(self.engine.vault):
+                if self._directory is None:
+                    columns["values"] = columns["values"].copy()
+                self._hidden.append(round_, kind, columns)
         report = self.engine.run_round()
         self.history.append(report)
         self.table_digests.append(table_digest(self.engine.public))
@@ -146,7 +148,7 @@ class RecordedRun:
         Raises:
             OSError: one of them could not be written; the earlier one is as it was.
         """
-        absent = {f"{_ABSENT}{round_}": clients for round_, clients in self.absent.items()}
+        absent = {f"{_ABSENT}.{round_}": clients for round_, clients in self.absent.items()}
         history = {
             **absent,
             "history.participants": np.array([report.participants for report in self.history]),
@@ -168,10 +170,8 @@ class RecordedRun:
         """
         path = directory / _CHECKPOINT
         state = read_checkpoint(path, run_id=run_id, later="vault.")
-        try:
+        with unless_damaged(path):
             self._restore(state)
-        except (ValueError, KeyError, TypeError, IndexError) as damage:
-            raise CheckpointError(f"{path} is damaged") from damage
         if self._directory is not None:
             self._seal = RecordingSeal.read(self._directory)
             self._seal.cut(self.completed)
@@ -190,11 +190,8 @@ class RecordedRun:
             )
         ]
         self.table_digests = state["history.digests"].tolist()
-        self.absent = {
-            int(key.removeprefix(_ABSENT)): clients
-            for key, clients in state.items()
-            if key.startswith(_ABSENT)
-        }
+        absent = part_of(state, _ABSENT)
+        self.absent = {int(round_): clients for round_, clients in absent.items()}
         if not len(self.history) == len(self.table_digests) == self.completed:
             raise ValueError("a history of other rounds")
 
@@ -202,6 +199,15 @@ class RecordedRun:
         """Drop recorded rounds later than the engine's state."""
         self._seen.discard_after(self.completed)
         self._hidden.discard_after(self.completed)
+
+
+def private_columns(vault: Vault) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+    """Private tables as they go to the truth: kind and columns of each."""
+    for name, values in vault.tables().items():
+        columns: dict[str, npt.NDArray[Any]] = {"values": values}
+        if name in vault.ragged_names():
+            columns["lengths"] = vault.lengths(name)
+        yield f"private-{name}", columns
 
 
 def table_digest(public: PublicState) -> str:
@@ -331,7 +337,7 @@ def _metric_columns(
     """One column per metric, NaN in the rounds that did not measure it."""
     names = {name: None for metrics in history for name in metrics or ()}
     return {
-        f"{_METRIC}{name}": np.array([(metrics or {}).get(name, math.nan) for metrics in history])
+        f"{_METRIC}.{name}": np.array([(metrics or {}).get(name, math.nan) for metrics in history])
         for name in names
     }
 
@@ -339,11 +345,7 @@ def _metric_columns(
 def _metrics_by_round(
     state: Mapping[str, npt.NDArray[Any]], rounds: int
 ) -> list[Mapping[str, float] | None]:
-    columns = {
-        key.removeprefix(_METRIC): values
-        for key, values in state.items()
-        if key.startswith(_METRIC)
-    }
+    columns = part_of(state, _METRIC)
     found = [
         {
             name: float(values[place])

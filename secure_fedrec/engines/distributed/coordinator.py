@@ -12,7 +12,17 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.checkpoint import (
+    as_part,
+    generation_columns,
+    generations_of,
+    part_of,
+    public_columns,
+    public_state_of,
+    read_checkpoint,
+    unless_damaged,
+    write_checkpoint,
+)
 from secure_fedrec.engines.distributed.host_messages import Agreement
 from secure_fedrec.engines.distributed.host_recording import HostRecording, OverheardHub
 from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
@@ -28,7 +38,6 @@ from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Hub, Identity, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 
-_KEY_BYTES = 32
 _ABSENT = "was not there, or did not answer, or its denoiser"
 _LOST = (
     ". If the server went away after clients had begun to reveal, this is its end: over one public "
@@ -150,21 +159,17 @@ class Coordinator:
         if self._checkpoint is None:
             raise CheckpointError("nothing was kept")
         found = read_checkpoint(self._checkpoint, run_id=self._agreement.digest.hex())
-        try:
+        with unless_damaged(self._checkpoint):
             self._restore(found)
-        except (ValueError, KeyError, TypeError) as damage:
-            raise CheckpointError(f"{self._checkpoint} is damaged") from damage
         self._taken_up = self.public.round + 1
 
     def save(self) -> None:
         """Write the checkpoint."""
         if self._checkpoint is None:
             return
-        known = sorted(self._generations.items())
-        keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
         state: dict[str, npt.NDArray[Any]] = {
-            "round": np.array(self.public.round),
-            "table": self.public.table,
+            **public_columns(self.public),
+            **as_part("generations", generation_columns(self._generations)),
             "serial": np.array(self._serial),
             "epoch": np.array(self._next_keys.epoch),
             "begun": np.array(self._begun),
@@ -174,15 +179,11 @@ class Coordinator:
             "settled.serials": np.array(
                 [self._settled[client] for client in sorted(self._settled)], dtype=np.int64
             ),
-            "generations.keys": keys.reshape(-1, _KEY_BYTES),
-            "generations.numbers": np.array([number for _, number in known], dtype=np.int64),
         }
         if self._held:
             state["held"] = np.frombuffer(self._held, dtype=np.uint8)
             state["held.of"] = np.frombuffer(self._agreement.context, dtype=np.uint8)
-        extras = {f"extras.{name}": values for name, values in self.public.extras.items()}
-        run_id = self._agreement.digest.hex()
-        write_checkpoint(self._checkpoint, {**state, **extras}, run_id=run_id)
+        write_checkpoint(self._checkpoint, state, run_id=self._agreement.digest.hex())
 
     def run_round(self, *, more: bool = True) -> DistributedReport:
         """One round; a round that is aborted is begun again, as long as there is any use.
@@ -357,12 +358,7 @@ class Coordinator:
         return f"{aborted}{why}"
 
     def _restore(self, found: Mapping[str, npt.NDArray[Any]]) -> None:
-        extras = {
-            name.removeprefix("extras."): values
-            for name, values in found.items()
-            if name.startswith("extras.")
-        }
-        public = PublicState(round=int(found["round"]), table=found["table"], extras=extras)
+        public = public_state_of(found)
         if "held" in found and found["held.of"].tobytes() != self._agreement.context:
             raise CheckpointError(
                 f"{self._checkpoint} holds the public state under the keys of another roster or "
@@ -370,12 +366,10 @@ class Coordinator:
             )
         clients, serials = found["settled.clients"], found["settled.serials"]
         ends = np.cumsum(found["handed.sizes"])
-        keys, numbers = found["generations.keys"], found["generations.numbers"]
+        generations = generations_of(part_of(found, "generations"))
         self._settled = dict(zip(clients.tolist(), serials.tolist(), strict=True))
         self._generations.clear()
-        self._generations.update(
-            (key.tobytes(), number) for key, number in zip(keys, numbers.tolist(), strict=True)
-        )
+        self._generations.update(generations)
         self._serial, self.public = int(found["serial"]), public
         self._held = found["held"].tobytes() if "held" in found else b""
         self._next_keys.epoch = int(found["epoch"])

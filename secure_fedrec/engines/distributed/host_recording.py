@@ -23,6 +23,7 @@ from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.engines.peer_exchange import parts_of
+from secure_fedrec.engines.recorded_run import private_columns
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.protection.session import Hub, Parcel
 from secure_fedrec.vault import Vault
@@ -150,11 +151,8 @@ class HostRecording:
 
     def private(self, round_: int, vault: Vault) -> None:
         """The private tables that a round begins with."""
-        for name, values in vault.tables().items():
-            columns: dict[str, npt.NDArray[Any]] = {"values": values}
-            if name in vault.ragged_names():
-                columns["lengths"] = vault.lengths(name)
-            self.truth.append(round_, f"private-{name}", columns)
+        for kind, columns in private_columns(vault):
+            self.truth.append(round_, kind, columns)
 
     def summed(
         self, round_: int, summed: Mapping[str, npt.NDArray[Any]], line: Mapping[str, IntArray]

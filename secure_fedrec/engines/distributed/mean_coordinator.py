@@ -8,7 +8,13 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.checkpoint import (
+    generation_columns,
+    generations_of,
+    read_checkpoint,
+    unless_damaged,
+    write_checkpoint,
+)
 from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
@@ -16,9 +22,8 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
 )
 from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
-from secure_fedrec.engines.distributed.site_state import KEY_BYTES
 from secure_fedrec.engines.distributed.sites_channel import Transport
-from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.masking import (
     MaskingServer,
 )
@@ -162,13 +167,7 @@ class MeanCoordinator:
         return request
 
     def _save(self) -> None:
-        known = sorted(self._generations.items())
-        keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
-        state = {
-            "serial": np.array(self._serial),
-            "keys": keys.reshape(-1, KEY_BYTES),
-            "numbers": np.array([number for _, number in known], dtype=np.int64),
-        }
+        state = {"serial": np.array(self._serial), **generation_columns(self._generations)}
         write_checkpoint(self._path, state, run_id=self._run)
 
     def _restored(self) -> tuple[int, dict[bytes, int]]:
@@ -176,11 +175,8 @@ class MeanCoordinator:
         if not self._path.exists():
             return 0, {}
         found = read_checkpoint(self._path, run_id=self._run)
-        try:
-            pairs = zip(found["keys"], found["numbers"].tolist(), strict=True)
-            return int(found["serial"]), {key.tobytes(): number for key, number in pairs}
-        except (KeyError, ValueError, TypeError) as damage:
-            raise CheckpointError(f"{self._path} is damaged") from damage
+        with unless_damaged(self._path):
+            return int(found["serial"]), generations_of(found)
 
 
 class _MeanChannel:

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.engines.checkpoint import public_columns, public_state_of
 from secure_fedrec.engines.distributed.halted_client import HaltedClient
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
@@ -194,9 +195,7 @@ class SealedState:
         Raises:
             OSError: it cannot be written.
         """
-        extras = {f"extras.{name}": values for name, values in state.extras.items()}
-        columns = {"round": np.array(state.round), "table": state.table, **extras}
-        write_npz(self._state.with_name(_PUBLIC), columns, private=True)
+        write_npz(self._state.with_name(_PUBLIC), public_columns(state), private=True)
 
     def note_clipped(self, round_: int, serial: int, count: int) -> None:
         """Write down how many values of an attempt were clipped: for the site's owner alone.
@@ -223,12 +222,9 @@ def kept_public_state(folder: Path) -> PublicState | None:
     if not path.exists():
         return None
     try:
-        columns = read_npz(path)
-        round_, table = int(columns.pop("round")), columns.pop("table")
+        return public_state_of(read_npz(path))
     except (OSError, ValueError, KeyError) as damage:
         raise CheckpointError(f"{path}: {damage}") from None
-    extras = {name.removeprefix("extras."): values for name, values in columns.items()}
-    return PublicState(round=round_, table=table, extras=extras)
 
 
 def _encoded(tables: Tables) -> bytes:
