@@ -15,7 +15,7 @@ from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.common_items import CommonItems
 from secure_fedrec.engines.local import LocalEngine
-from secure_fedrec.engines.problem import Problem, sizes_of
+from secure_fedrec.engines.problem import Problem
 from secure_fedrec.errors import DivergedError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.dmf.arrays import Targets
@@ -26,9 +26,8 @@ from secure_fedrec.models.dmf.training import (
     examples_of,
     train_epoch,
 )
-from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import Meter, Wire
+from secure_fedrec.studies.engine import unprotected
 
 Scores: TypeAlias = Callable[[int, IntArray], FloatArray]
 """Of all users of an organisation for items, own or others': float64[U, k]."""
@@ -80,16 +79,9 @@ _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
 
 def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Epoch]]:
     def run(task: Task) -> Iterator[Epoch]:
-        algorithm, streams = kind(task.config, task.data), Streams.from_seed(task.seed)
+        algorithm = kind(task.config, task.data)
         problem = Problem(vault=task.data.vault(), n_rows=task.data.n_items)
-        engine = LocalEngine(
-            algorithm=algorithm,
-            stack=build_stack({}, sizes=sizes_of(algorithm, problem), codec=_RING, streams=streams),
-            vault=problem.vault,
-            n_rows=problem.n_rows,
-            streams=streams,
-            wire=Wire(meter=Meter(problem.vault.n_clients)),
-        )
+        engine = unprotected(algorithm, problem, Streams.from_seed(task.seed), codec=_RING)
         if task.resumed is not None:
             engine.restore(task.resumed)
         while engine.public.round < algorithm.rounds:
