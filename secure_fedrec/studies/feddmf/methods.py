@@ -77,20 +77,23 @@ class Epoch:
 _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
 
 
-def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Epoch]]:
+def _federation(kind: type[_Federated], **changes: Any) -> Callable[[Task], Iterator[Epoch]]:
+    """A federated method; ``changes`` are settings that are its own."""
+
     def run(task: Task) -> Iterator[Epoch]:
-        algorithm = kind(task.config, task.data)
+        config = replace(task.config, **changes)
+        algorithm = kind(config, task.data)
         problem = Problem(vault=task.data.vault(), n_rows=task.data.n_items)
         engine = unprotected(algorithm, problem, Streams.from_seed(task.seed), codec=_RING)
         if task.resumed is not None:
             engine.restore(task.resumed)
         while engine.public.round < algorithm.rounds:
-            for _ in range(task.config.exchanges):
+            for _ in range(config.exchanges):
                 engine.run_round()
             if isinstance(algorithm, AveragedDMF):
                 algorithm.adopt(engine.public, engine.vault)
             yield Epoch(
-                epoch=engine.public.round // task.config.exchanges,
+                epoch=engine.public.round // config.exchanges,
                 scores=partial(algorithm.across, engine.vault),
                 state=engine.state,
                 cosine=partial(_cosine, algorithm, engine),
@@ -231,23 +234,14 @@ def _shares(data: CommonItems) -> FloatArray:
     return np.asarray(counts / np.maximum(data.listed.T @ data.n_users, 1))
 
 
-def _alone(task: Task) -> Iterator[Epoch]:
-    """FedDMF without its loss: what a common start leaves of an agreement on the space."""
-    yield from _federation(SummedFedDMF)(replace(task, config=replace(task.config, beta=0.0)))
-
-
-def _averaging(task: Task) -> Iterator[Epoch]:
-    """FedAvg, after each epoch as in the paper."""
-    yield from _federation(AveragedDMF)(replace(task, config=replace(task.config, exchanges=1)))
-
-
 RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
     {
         "dmf": _central,
-        "fedavg": _averaging,
+        "fedavg": _federation(AveragedDMF, exchanges=1),  # after each epoch, as in the paper
         "feddmf-exchanged": _federation(ExchangedFedDMF),
         "feddmf-summed": _federation(SummedFedDMF),
-        "alone": _alone,
+        # Without FedDMF's loss: what a common start leaves of an agreement on the space.
+        "alone": _federation(SummedFedDMF, beta=0.0),
         "popularity": _popularity,
         "popularity-by-activity": _popularity_by_activity,
         "random": _random,
