@@ -11,12 +11,12 @@ from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.system import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.engines import Evaluate, LocalEngine, sizes_of
+from secure_fedrec.engines import Evaluate, LocalEngine, RecordedRun, sizes_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Sizes, Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary, Meter, Wire
+from secure_fedrec.wire import Adversary, Meter, RecordingPolicy, Wire
 
 TaskT = TypeVar("TaskT", bound=Task)
 TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
@@ -76,6 +76,19 @@ class Federation(Generic[TaskT_co]):
             streams=self.streams,
             wire=Wire(meter=Meter(vault.n_clients)),
             **given,
+        )
+
+    def recorded(self, policy: RecordingPolicy, directory: Path | None) -> RecordedRun:
+        """One more run, recorded in a folder or, without one, in memory."""
+        fresh = self.fresh()
+        return RecordedRun(
+            algorithm=fresh.algorithm,
+            stack=self.stack,
+            problem=fresh.problem,
+            streams=self.streams,
+            policy=policy,
+            directory=directory,
+            cohort=self.config.cohort,
         )
 
     @property

@@ -99,16 +99,7 @@ def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) ->
     identity = run_identity(federation)
     if out is not None:
         _prepare_folder(federation, out, resume=resume)
-    algorithm, problem, _ = federation.fresh()
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=federation.stack,
-        problem=problem,
-        streams=federation.streams,
-        policy=federation.config.recording,
-        directory=out,
-        cohort=federation.config.cohort,
-    )
+    run = federation.recorded(federation.config.recording, out)
     if out is None:
         return run
     if resume and (out / _CHECKPOINT).exists():
