@@ -110,11 +110,11 @@ class ItemSets:
     def popularity(self) -> IntArray:
         """int64[m], sets that hold each item."""
         counts = partial(np.bincount, self.items, minlength=self.n_items)
-        return self._known.get("popularity", counts).astype(np.int64)
+        return self._known.once("popularity", counts).astype(np.int64)
 
     def digest(self) -> bytes:
         """Of everything in it."""
-        return self._known.get("digest", self._digest)
+        return self._known.once("digest", self._digest)
 
     def _digest(self) -> bytes:
         whole = sha256(f"{len(self)} {self.n_items} ".encode())

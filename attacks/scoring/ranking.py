@@ -44,7 +44,7 @@ class PublicRanking:
 
     def table(self, labels: ItemSets) -> ScoreTable:
         """The game of who ranks by it: made once, as it serves many attacks on the same sets."""
-        return self._known.get("table", lambda: ranked(self.rows, self.half, labels, self.own))
+        return self._known.once("table", lambda: ranked(self.rows, self.half, labels, self.own))
 
     def of(self, part: Part) -> FloatArray:
         """float64[T], of the pairs of a block of clients."""

@@ -72,7 +72,7 @@ def per_client_auc(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.get("aucs", lambda: _each_part(_part_auc, table)).copy()
+    return table._known.once("aucs", lambda: _each_part(_part_auc, table)).copy()
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
@@ -91,7 +91,7 @@ def precision_at_size(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.get("precision", lambda: _each_part(_part_precision, table)).copy()
+    return table._known.once("precision", lambda: _each_part(_part_precision, table)).copy()
 
 
 def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> FloatArray:
@@ -156,7 +156,7 @@ def tpr_at_fpr_interval(
     """
     key = f"tpr {fpr} {seed} {confidence} {draws}"
     drawn = partial(_tpr_at_fpr_interval, table, fpr, seed, confidence, draws)
-    return table._known.get(key, drawn)
+    return table._known.once(key, drawn)
 
 
 def _tpr_at_fpr_interval(
@@ -196,7 +196,7 @@ def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable
     1/2. Pooled figures stay off chance where a client's scores tell its number of positives.
     """
     drawn = partial(dealt_labels, table, np.random.default_rng(seed))
-    return table._known.get(f"permuted {seed}", drawn)
+    return table._known.once(f"permuted {seed}", drawn)
 
 
 def dealt_labels(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:

@@ -129,7 +129,7 @@ class ScoreTable:
 
     def by_class(self) -> "ByClass":
         """Listed scores by class, ascending for each client; nobody changes them."""
-        return self._known.get("by class", lambda: _by_class(self))
+        return self._known.once("by class", lambda: _by_class(self))
 
     def twice_won(self) -> IntArray:
         """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
@@ -144,7 +144,7 @@ class ScoreTable:
 
     def standing(self) -> tuple[IntArray, IntArray]:
         """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
-        return self._known.get("standing", self._standing)
+        return self._known.once("standing", self._standing)
 
     def _standing(self) -> tuple[IntArray, IntArray]:
         each = self.by_class()
@@ -226,12 +226,12 @@ class BlockedTable:
 
     def positives(self) -> IntArray:
         """int64[n_clients], positives of each client."""
-        return self._known.get("clients", self._counted)[0]
+        return self._known.once("clients", self._counted)[0]
 
     @property
     def sizes(self) -> IntArray:
         """int64[n_clients], pairs of each client."""
-        return self._known.get("clients", self._counted)[1]
+        return self._known.once("clients", self._counted)[1]
 
     def _counted(self) -> list[IntArray]:
         found = [(part.positives(), part.sizes) for part in self.parts()]
@@ -278,7 +278,7 @@ class Pooled(NamedTuple):
 
 def pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
     """Scores of the positives and of the negatives."""
-    return table._known.get("classes", lambda: _pooled_classes(table))
+    return table._known.once("classes", lambda: _pooled_classes(table))
 
 
 def _pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
