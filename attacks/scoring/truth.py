@@ -82,7 +82,8 @@ class Case:
         """What is scored by the secret of a kind and name; nothing where there is none.
 
         Args:
-            kind, name: of the secret.
+            kind: of the secret.
+            name: of it.
             score: judges by it, less the adversary's own clients, with a seed.
         """
         truth = self.truth.of_kind(kind).get(name)
