@@ -153,13 +153,7 @@ def _add_runs(words: Any) -> None:
     """Commands that train or attack."""
     what = "train, record, attack, judge, write a report"
     audit = _command(words, "audit", _RUNS + "audit", what)
-    audit.add_argument(
-        "config",
-        nargs="?",
-        type=Path,
-        metavar="CONFIG",
-        help="TOML file; default: the embedded quickstart on synthetic data",
-    )
+    _config_argument(audit, default="the embedded quickstart on synthetic data")
     audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
     audit.add_argument(
         "--dry-run",
@@ -170,14 +164,14 @@ def _add_runs(words: Any) -> None:
     _run_options(audit)
 
     train = _command(words, "train", _RUNS + "train", "train only; metrics as JSON lines")
-    train.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    _config_argument(train)
     train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
     _run_options(train)
 
     about = "train on Flower, every host a process here"
     deployed = _command(words, "deploy", "audits.deploy.command:deploy", about)
     deployed.set_defaults(serves=True)  # its process is the server's
-    deployed.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    _config_argument(deployed)
     deployed.add_argument(
         "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"
     )
@@ -204,13 +198,7 @@ def _add_runs(words: Any) -> None:
     _output_options(attack)
 
     check = _command(words, "check", _RUNS + "check", "losslessness of a configuration")
-    check.add_argument(
-        "config",
-        nargs="?",
-        type=Path,
-        metavar="CONFIG",
-        help="TOML file; default: the embedded quickstart",
-    )
+    _config_argument(check, default="the embedded quickstart")
     check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
     _override_option(check)
     _data_options(check)
@@ -343,6 +331,11 @@ def _command(words: Any, name: str, run: str, text: str) -> argparse.ArgumentPar
     command: argparse.ArgumentParser = words.add_parser(name, help=text, description=text)
     command.set_defaults(run=run)
     return command
+
+
+def _config_argument(command: argparse.ArgumentParser, default: str = "") -> None:
+    nargs, text = ("?", f"TOML file; default: {default}") if default else (None, "TOML file")
+    command.add_argument("config", nargs=nargs, type=Path, metavar="CONFIG", help=text)
 
 
 def _run_options(command: argparse.ArgumentParser) -> None:

@@ -34,6 +34,7 @@ from audits.run.memory import require_memory, training_parts
 from audits.run.power import GatePower
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
+from audits.terminal import print_json
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.properties import Comparison, Scope, compare_runs
@@ -59,7 +60,7 @@ def audit(arguments: argparse.Namespace) -> int:
     )
     if arguments.json:
         keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
-        _emit({key: result.report[key] for key in (*keep, "policy") if key in result.report})
+        print_json({key: result.report[key] for key in (*keep, "policy") if key in result.report})
         print_policy(result.report)
     else:
         _print_audit(result)
@@ -72,7 +73,7 @@ def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     found = forecast(federation, dataset, started=process_time(), progress=not arguments.quiet)
     if arguments.json:
-        _emit(dataclasses.asdict(found))
+        print_json(dataclasses.asdict(found))
         return 0
     for part, seconds in found.seconds.items():
         print(f"{part}: {seconds:.1f} s")
@@ -152,7 +153,7 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     )
     controls = positive_controls()
     if arguments.json:
-        _emit(findings_json(config, findings, controls, adversaries=adversaries))
+        print_json(findings_json(config, findings, controls, adversaries=adversaries))
     else:
         for finding in findings:
             print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
@@ -189,7 +190,7 @@ def check(arguments: argparse.Namespace) -> int:
     )
     if arguments.json:
         figures = dataclasses.asdict(outcome)
-        _emit(
+        print_json(
             {
                 "lossless": figures.pop("holds"),
                 "verdict": outcome.verdict,
@@ -281,7 +282,3 @@ def _print_audit(result: runner.AuditResult) -> None:
 def _read(files: Mapping[str, Path]) -> list[Path]:
     """The files of a report that are for people or pipelines; the data itself, if there is none."""
     return [path for name, path in files.items() if name != FORMATS[0]] or list(files.values())
-
-
-def _emit(value: object) -> None:
-    print(json.dumps(value, indent=2))

@@ -4,7 +4,6 @@
 """
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from audits.own_data import describe_file
 from audits.rating_data import TableData
+from audits.terminal import print_json
 from secure_fedrec.data import (
     DATASETS,
     EXAMPLE_SETS,
@@ -43,7 +43,7 @@ def data(arguments: argparse.Namespace) -> int:
         raise ConfigError("NAME", MISSING, "is missing", _MADE_OF)
     if arguments.action == "get":
         folder = get(arguments.name, arguments.data_dir, progress=not arguments.quiet)
-        _emit({"folder": str(folder)}) if arguments.json else print(folder)
+        print_json({"folder": str(folder)}) if arguments.json else print(folder)
         return 0
     if arguments.name not in _MADE_OF:
         if Path(arguments.name).exists() or Path(arguments.name).suffix:
@@ -59,7 +59,7 @@ def data(arguments: argparse.Namespace) -> int:
     facts = _describe(arguments.name, arguments.data_dir)
     facts["licence"] = _FILES[_MADE_OF[arguments.name]].licence
     if arguments.json:
-        _emit(facts)
+        print_json(facts)
     else:
         for key, value in facts.items():
             print(f"{key:28} {value}")
@@ -78,7 +78,7 @@ def _list(arguments: argparse.Namespace) -> int:
                 where = f"absent; secure-fedrec data get {name}" if info.origin else "absent"
         found.append({"name": name, "title": info.title, "status": where})
     if arguments.json:
-        _emit(found)
+        print_json(found)
     else:
         for entry in found:
             print(f"{entry['name']:18} {entry['title']:48} {entry['status']}")
@@ -132,7 +132,3 @@ def _organisations(found: Organisations) -> dict[str, Any]:
         "records_per_client_median": float(np.median(found.train.counts())),
         "levels": found.levels.tolist(),
     }
-
-
-def _emit(value: object) -> None:
-    print(json.dumps(value, indent=2))

@@ -87,11 +87,7 @@ class RankingData(Sample, TableData):
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
     protocol: Annotated[str, OneOf(PROTOCOLS, "unknown protocol")] = PROTOCOLS[0]
-
-    @property
-    def implicit(self) -> bool:
-        """Whatever the ratings are, that there are some is all that counts."""
-        return True
+    implicit = True  # whatever the ratings are, that there are some is all that counts
 
 
 class RankingFileData(Sample, FileData):
@@ -106,11 +102,7 @@ class RankingFileData(Sample, FileData):
     """
 
     protocol: Annotated[str, OneOf(PROTOCOLS, "unknown protocol")] = PROTOCOLS[0]
-
-    @property
-    def implicit(self) -> bool:
-        """As of ``RankingData``."""
-        return True
+    implicit = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -18,6 +18,7 @@ from audits.rating_data import Source
 from audits.report.svg import SERIES, canvas
 from audits.run.build import build_federation
 from audits.systems.pmf import Ratings
+from audits.terminal import print_json
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.data.files.describe import COLUMNS, DECIDED, Seen, look_at
@@ -57,7 +58,7 @@ def describe_file(arguments: argparse.Namespace) -> int:
     if plot is not None:
         _write("--plot", plot, _plotted(seen, plot.suffix))
     if arguments.json:
-        print(json.dumps(facts_of(seen), indent=2))
+        print_json(facts_of(seen))
         return 0
     _print(seen)
     if config is not None:

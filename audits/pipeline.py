@@ -1,7 +1,6 @@
 """What a pipeline asks: ``report`` and ``compare``, and the policy that ``audit`` shares."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from audits.report import write_report
 from audits.report.reading import read_report, report_file
 from audits.report.text import decimal, signed
 from audits.run.folder import CONFIG_NAME, unwritten
+from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def report(arguments: argparse.Namespace) -> int:
         formats = [name for name in arguments.formats if judges or arguments.out or name != "json"]
         files = write_report(found, arguments.out or folder, formats)
     if arguments.json:
-        print(json.dumps({name: str(path) for name, path in files.items()}, indent=2))
+        print_json({name: str(path) for name, path in files.items()})
     else:
         for path in files.values():
             print(path)
@@ -95,7 +95,7 @@ def compare(arguments: argparse.Namespace) -> int:
         pairs = {"seeds": found.seeds, "unpaired": found.unpaired}
         rate: dict[str, Any] = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
         rate["verdict"] = found.verdict
-        print(json.dumps({**pairs, **rate, "figures": told}, indent=2))
+        print_json({**pairs, **rate, "figures": told})
         return found.exit_code
     for each in found.differences:
         if each.outcome != comparison.SAME or arguments.all:

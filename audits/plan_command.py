@@ -2,9 +2,9 @@
 
 import argparse
 import dataclasses
-import json
 
 from audits.planning import Deployment, plans
+from audits.terminal import print_json
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -19,7 +19,7 @@ def plan(arguments: argparse.Namespace) -> int:
     if arguments.json:
         planned = [each.as_json() for each in found]
         told = {"deployment": dataclasses.asdict(deployment), "plans": planned}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return 0
     print(
         f"{deployment.clients:,} clients, {deployment.drawn:,} in a round, of which "

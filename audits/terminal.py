@@ -4,6 +4,7 @@ Reasons, names and paths come from elsewhere. The streams of the console script 
 that no ``print`` has to think of it.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
@@ -51,6 +52,11 @@ def spoken_streams() -> Iterator[None]:
     err: Any = Spoken(sys.stderr)
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+def print_json(value: object) -> None:
+    """Print what a command found, for machines."""
+    print(json.dumps(value, indent=2))
 
 
 _LEFT: Final[list[bool]] = []

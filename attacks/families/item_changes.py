@@ -172,7 +172,7 @@ class ScoreVectors(SuiteAttack):
         known = Knowledge.of(view)
         need(known.item_rows, "the rows of the shared table are not items")
         need(known.scored_rows, "rows are not said to move along a vector of the client")
-        need(not (int(view.public.get("negatives", 0)) < 2), FEW_NEGATIVES)
+        need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
             round=changes.round,

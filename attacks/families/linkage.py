@@ -96,15 +96,9 @@ def _claims(
     virtual = np.isin(keys_of(listed), rows * n_items + heard.rows[linked >= 0])
     known = np.repeat(np.isin(senders, guess), listed.lengths)
     scores = np.where(virtual, 0.0, np.where(known, 2.0, 1.0))
-    seen = Rows.marked(listed)
-    rated = RatedSetClaim(
-        clients=senders,
-        scores=Rows(listed=listed, values=scores),
-        visible=seen,
-        predicted=Rows(listed=listed, values=scores == 2.0, rest=False),
-    )
-    found = Rows(listed=listed, values=virtual, rest=False)
-    proven = UnmaskedClaim(clients=senders, visible=seen, proven=found)
+    rated = RatedSetClaim.of_listed(senders, listed, scores, scores == 2.0)
+    found = Rows.marked(listed, virtual)
+    proven = UnmaskedClaim(clients=senders, visible=rated.visible, proven=found)
     return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 

@@ -5,13 +5,12 @@ Nothing is learnt and nothing is summed; both sell some of the items, and what s
 the other. Or the vector of an item is the sum of those who chose it, and both sell all of them.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.planted.recording import PlantedSum, planted_secrets, protected, recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.blocks import TABLE
@@ -19,7 +18,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
-from secure_fedrec.uploads import Aggregate, PeerBlock, RowBlock, Upload
+from secure_fedrec.uploads import PeerBlock, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
 _CLIENTS, _ITEMS, _WIDTH = 2, 160, 6
@@ -27,7 +26,7 @@ _USERS, _CHOICES, _USER_WIDTH = 40, 10, 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlantedPartners:
+class PlantedPartners(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
@@ -36,18 +35,9 @@ class PlantedPartners:
         rounds: of a run.
     """
 
-    width = 1
-
     listed: BoolArray
     vectors: FloatArray
     rounds: int = 1
-
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """A table of zeros."""
-        return PublicState(round=0, table=np.zeros((n_rows, 1)))
-
-    def initialise(self, vault: Vault, streams: Streams) -> None:
-        """No private tables."""
 
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -81,17 +71,9 @@ class PlantedPartners:
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
 
-    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """The sum."""
-        return PublicState(round=public.round + 1, table=aggregate.values)
-
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """One."""
         return np.ones(vault.n_clients, dtype=np.int64)
-
-    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
-        """None."""
-        return {}
 
     def public_knowledge(self) -> dict[str, Any]:
         """Rows of the sum are no items."""

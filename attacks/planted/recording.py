@@ -3,18 +3,44 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from attacks.base import Planted
 from attacks.suite import SUITE
-from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Stack, build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.vault import Vault
 from secure_fedrec.wire import RecordingPolicy
+
+
+class PlantedSum:
+    """A planted algorithm whose public table is the last round's sum; of zeros before round 1."""
+
+    __slots__ = ()
+    width = 1
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """A table of zeros."""
+        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """No private tables."""
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The sum."""
+        return PublicState(round=public.round + 1, table=aggregate.values)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """None."""
+        return {}
 
 
 def protected(

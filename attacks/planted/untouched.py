@@ -6,14 +6,13 @@ are those of an evaluation by ranking, so under the clean protocol what is never
 nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from attacks.families.item_changes import SCORE_TABLE
-from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.planted.recording import PlantedSum, planted_secrets, protected, recorded
 from attacks.scoring.held_out import held_out_grid
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
@@ -25,7 +24,7 @@ from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import RowBlock, Upload
 from secure_fedrec.vault import Vault
 
 _CLIENTS, _ITEMS, _RATINGS, _ROUNDS = 60, 120, 14.0, 10
@@ -33,7 +32,7 @@ _NEGATIVES = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlantedUntouched:
+class PlantedUntouched(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
@@ -47,10 +46,6 @@ class PlantedUntouched:
     items: int
     kept_out: Ragged
     rounds: int
-
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """A table of zeros."""
-        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """A vector of every client."""
@@ -85,17 +80,9 @@ class PlantedUntouched:
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
 
-    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """The sum."""
-        return PublicState(round=public.round + 1, table=aggregate.values)
-
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """All items at most."""
         return np.minimum(vault.example_counts() * (1 + _NEGATIVES), n_rows)
-
-    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
-        """None."""
-        return {}
 
     def public_knowledge(self) -> dict[str, Any]:
         """Rows are items, of which some are no positives."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attacks.generic import Worlds, weigh_view
-from attacks.planted.recording import recorded
+from attacks.planted.recording import PlantedSum, recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.blocks import TABLE
@@ -25,7 +25,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, Sizes, Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
-from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
+from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, Truth
 
@@ -176,7 +176,7 @@ def _run(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlantedRatings:
+class PlantedRatings(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
@@ -185,18 +185,9 @@ class PlantedRatings:
         in_bag: whether clients give all ratings to a bag, and an empty row to the sum.
     """
 
-    width = 1
-
     items: int
     rounds: int
     in_bag: bool
-
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """A table of zeros."""
-        return PublicState(round=0, table=np.zeros((n_rows, 1)))
-
-    def initialise(self, vault: Vault, streams: Streams) -> None:
-        """No private tables."""
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -206,10 +197,6 @@ class PlantedRatings:
         rated = vault.rated(clients)
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
         return PlantedRatingStep(clients, grid, self.in_bag)
-
-    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """The sum."""
-        return PublicState(round=public.round + 1, table=aggregate.values)
 
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray

@@ -8,6 +8,7 @@ popularity where it ties; what counts is the gain of both over popularity alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,9 +104,7 @@ class HeldOutClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the held-out items of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_held_out(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_held_out, self))
 
 
 def score_held_out(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -86,9 +87,7 @@ class HistogramClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_histograms(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_histograms, self))
 
 
 def score_histograms(

@@ -6,12 +6,14 @@ items. Whoever needs more than they hold at once goes through them block by bloc
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from attacks.scoring.known import Known
 from attacks.scoring.loops import count_members, join_sets, unite_sets
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
@@ -36,7 +38,7 @@ class ItemSets:
     indptr: IntArray
     items: IndexArray
     n_items: int
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _known: Known = field(default_factory=Known, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -107,21 +109,18 @@ class ItemSets:
 
     def popularity(self) -> IntArray:
         """int64[m], sets that hold each item."""
-        if "popularity" not in self._known:
-            counts = np.bincount(self.items, minlength=self.n_items).astype(np.int64)
-            self._known["popularity"] = counts
-        found: IntArray = self._known["popularity"]
-        return found.copy()
+        counts = partial(np.bincount, self.items, minlength=self.n_items)
+        return self._known.once("popularity", counts).astype(np.int64)
 
     def digest(self) -> bytes:
         """Of everything in it."""
-        if "digest" not in self._known:
-            whole = sha256(f"{len(self)} {self.n_items} ".encode())
-            for column in (self.indptr, self.items):
-                whole.update(np.ascontiguousarray(column).data)
-            self._known["digest"] = whole.digest()
-        found: bytes = self._known["digest"]
-        return found
+        return self._known.once("digest", self._digest)
+
+    def _digest(self) -> bytes:
+        whole = sha256(f"{len(self)} {self.n_items} ".encode())
+        for column in (self.indptr, self.items):
+            whole.update(np.ascontiguousarray(column).data)
+        return whole.digest()
 
     def dealt(self, seed: int) -> "ItemSets":
         """Sets of the same sizes, drawn at random; those that many attacks ask for are kept."""

@@ -9,7 +9,6 @@ from attacks.scoring.item_sets import ItemSets, Joined, joined, spans_of
 from attacks.scoring.rows import Rows
 from attacks.scoring.tables import BlockedTable, Rest, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.kernels import bounds_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +71,7 @@ class CatalogueGame:
         part = self.part(span)
         if isinstance(self.visible.rest, np.ndarray):  # everybody is shown the same items
             return _shared_support(self.scores, self.visible.rest, part)
-        keep = part.visible
-        indptr = bounds_of(count_per_client(keep, part.pairs.indptr))
-        scores, labels = part.table.scores[keep], part.table.labels[keep]
-        return ScoreTable(indptr=indptr, scores=scores, labels=labels)
+        return part.table.where(part.visible)
 
     def dealt(self, seed: int) -> Table:
         """The same scores against sets of the same sizes, drawn at random."""
@@ -116,12 +112,7 @@ def _shared_support(scores: Rows, seen: BoolArray, part: Part) -> ScoreTable:
     row = np.asarray(scores.rest, dtype=np.float64)[None, seen]
     items = number[pairs.items[keep]].astype(np.int32)
     everybody = np.zeros(len(pairs.indptr) - 1, dtype=np.int64)
-    return ScoreTable(
-        indptr=bounds_of(count_per_client(keep, pairs.indptr)),
-        scores=part.table.scores[keep],
-        labels=part.table.labels[keep],
-        rest=Rest.of_rows(row, everybody, pairs.owners[keep], items),
-    )
+    return part.table.where(keep, Rest.of_rows(row, everybody, pairs.owners[keep], items))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -52,9 +53,7 @@ class LabelClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the classes of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_labels(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_labels, self))
 
 
 def score_labels(

@@ -15,6 +15,7 @@ nobody, such as genres, tell them apart as well.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -88,9 +89,7 @@ class MembersClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the candidates of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_members(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_members, self))
 
 
 class _Told(NamedTuple):

@@ -1,14 +1,14 @@
 """Rankings of a catalogue that need no look at a client: what everybody could rank by."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame, Part, ranked, standing
+from attacks.scoring.known import Known
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -40,14 +40,11 @@ class PublicRanking:
     half: IntArray
     own: float = 0.0
     size: int = 0
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _known: Known = field(default_factory=Known, init=False, repr=False)
 
     def table(self, labels: ItemSets) -> ScoreTable:
         """The game of who ranks by it: made once, as it serves many attacks on the same sets."""
-        if "table" not in self._known:
-            self._known["table"] = ranked(self.rows, self.half, labels, self.own)
-        table: ScoreTable = self._known["table"]
-        return table
+        return self._known.once("table", lambda: ranked(self.rows, self.half, labels, self.own))
 
     def of(self, part: Part) -> FloatArray:
         """float64[T], of the pairs of a block of clients."""
@@ -73,12 +70,7 @@ class PublicRanking:
 
         def seen_of(span: slice) -> ScoreTable:
             part = game.part(span)
-            keep = part.visible
-            return ScoreTable(
-                indptr=bounds_of(count_per_client(keep, part.pairs.indptr)),
-                scores=self.of(part)[keep],
-                labels=part.pairs.labels[keep],
-            )
+            return replace(part.table, scores=self.of(part), rest=None).where(part.visible)
 
         return BlockedTable([lambda span=span: seen_of(span) for span in game.spans])  # type: ignore[misc]
 

@@ -49,10 +49,9 @@ from attacks.scoring.statistics import (
     precision_at_size,
     tpr_at_fpr_interval,
 )
-from attacks.scoring.tables import ScoreTable, Table, count_per_client
+from attacks.scoring.tables import Table, count_per_client
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.kernels import bounds_of
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
@@ -209,6 +208,23 @@ class RatedSetClaim:
     predicted: BoolArray | Rows | None = None
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
+    @classmethod
+    def of_listed(
+        cls,
+        clients: IntArray,
+        listed: ItemSets,
+        scores: FloatArray,
+        predicted: BoolArray,
+        rest: float = 0.0,
+    ) -> "RatedSetClaim":
+        """Of the pairs that were seen, [K] of each; ``rest`` is the score of all others."""
+        return cls(
+            clients=clients,
+            scores=Rows(listed=listed, values=scores, rest=rest),
+            visible=Rows.marked(listed),
+            predicted=Rows.marked(listed, predicted),
+        )
+
     def __post_init__(self) -> None:
         require_alike(self.scores, self.visible, *self.others)
         require_marks(self.visible, shared=True)
@@ -358,11 +374,7 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
             part = game.part(span)
             scores, indptr = part.table.scores, part.pairs.indptr
             seen = scores > 0
-            support = ScoreTable(
-                indptr=bounds_of(count_per_client(seen, indptr)),
-                scores=scores[seen],
-                labels=part.table.labels[seen],
-            )
+            support = part.table.where(seen)
             always = scores == np.repeat(_highest(scores, indptr), np.diff(indptr))
             aucs.append(per_client_auc(part.table))
             inside.append(per_client_auc(support))

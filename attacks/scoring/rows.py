@@ -46,9 +46,9 @@ class Rows:
             raise ValueError("values that are divided are 0 of pairs that are not listed")
 
     @classmethod
-    def marked(cls, listed: ItemSets) -> "Rows":
-        """All that is listed is marked, and nothing else."""
-        return cls(listed=listed, values=np.broadcast_to(True, listed.items.shape), rest=False)
+    def marked(cls, listed: ItemSets, marks: BoolArray | bool = True) -> "Rows":
+        """All that is listed is marked, or some of it, and nothing else."""
+        return cls(listed=listed, values=np.broadcast_to(marks, listed.items.shape), rest=False)
 
     @classmethod
     def of_grid(cls, grid: npt.NDArray[Any]) -> "Rows":

@@ -11,6 +11,7 @@ Who sells nothing (a server) is given the sales of all other organisations, more
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -102,9 +103,7 @@ class SalesClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_sales(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_sales, self))
 
 
 class _Told(NamedTuple):

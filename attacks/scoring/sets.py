@@ -7,6 +7,7 @@ control, which must sit at 0.5).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -89,9 +90,7 @@ class SetClaim:
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the sets of that name."""
-        truth = case.truth.of_kind(KIND).get(self.name)
-        if truth is not None:
-            yield score_sets(self, truth, case.corrupted, case.seed)
+        return case.judged(KIND, self.name, partial(score_sets, self))
 
 
 def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray | None = None) -> ScoreTable:

@@ -21,7 +21,9 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +69,7 @@ def per_client_auc(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    if "aucs" not in table._known:
-        table._known["aucs"] = np.concatenate([_part_auc(part) for part in table.parts()])
-    aucs: FloatArray = table._known["aucs"]
-    return aucs.copy()
+    return table._known.once("aucs", lambda: _each_part(_part_auc, table)).copy()
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
@@ -89,11 +88,11 @@ def precision_at_size(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    if "precision" not in table._known:
-        found = np.concatenate([_part_precision(part) for part in table.parts()])
-        table._known["precision"] = found
-    precision: FloatArray = table._known["precision"]
-    return precision.copy()
+    return table._known.once("precision", lambda: _each_part(_part_precision, table)).copy()
+
+
+def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> FloatArray:
+    return np.concatenate([figure(part) for part in table.parts()])
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:
@@ -153,10 +152,8 @@ def tpr_at_fpr_interval(
         false positives. Pairs are correlated, so this floor is necessary, not sufficient.
     """
     key = f"tpr {fpr} {seed} {confidence} {draws}"
-    if key not in table._known:
-        table._known[key] = _tpr_at_fpr_interval(table, fpr, seed, confidence, draws)
-    found: Interval | None = table._known[key]
-    return found
+    drawn = partial(_tpr_at_fpr_interval, table, fpr, seed, confidence, draws)
+    return table._known.once(key, drawn)
 
 
 def _tpr_at_fpr_interval(
@@ -195,11 +192,8 @@ def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable
     Each client's labels are permuted over its own pairs: base rates stay, and its expected AUC is
     1/2. Pooled figures stay off chance where a client's scores tell its number of positives.
     """
-    key = f"permuted {seed}"
-    if key not in table._known:
-        table._known[key] = dealt_labels(table, np.random.default_rng(seed))
-    permuted: ScoreTable = table._known[key]
-    return permuted
+    drawn = partial(dealt_labels, table, np.random.default_rng(seed))
+    return table._known.once(f"permuted {seed}", drawn)
 
 
 def dealt_labels(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attacks.scoring.known import Known
 from attacks.scoring.loops import rest_wins, stand, twice_wins
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
@@ -85,7 +86,7 @@ class ScoreTable:
     scores: FloatArray
     labels: BoolArray
     rest: Rest | None = None
-    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _known: Known = field(default_factory=Known, init=False, repr=False)
     """What several statistics need of a table is computed once."""
 
     def __post_init__(self) -> None:
@@ -128,10 +129,7 @@ class ScoreTable:
 
     def by_class(self) -> "ByClass":
         """Listed scores by class, ascending for each client; nobody changes them."""
-        if "by class" not in self._known:
-            self._known["by class"] = _by_class(self)
-        found: ByClass = self._known["by class"]
-        return found
+        return self._known.once("by class", lambda: _by_class(self))
 
     def twice_won(self) -> IntArray:
         """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
@@ -146,14 +144,23 @@ class ScoreTable:
 
     def standing(self) -> tuple[IntArray, IntArray]:
         """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
-        if "standing" not in self._known:
-            each = self.by_class()
-            left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
-            classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
-            stand(self.scores, self.indptr, *classes, left, right)
-            self._known["standing"] = left, right
-        found: tuple[IntArray, IntArray] = self._known["standing"]
-        return found
+        return self._known.once("standing", self._standing)
+
+    def _standing(self) -> tuple[IntArray, IntArray]:
+        each = self.by_class()
+        left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
+        classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
+        stand(self.scores, self.indptr, *classes, left, right)
+        return left, right
+
+    def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":
+        """The game of some of the listed pairs, bool[N]; of another rest, or none."""
+        return ScoreTable(
+            indptr=bounds_of(count_per_client(keep, self.indptr)),
+            scores=self.scores[keep],
+            labels=self.labels[keep],
+            rest=rest,
+        )
 
 
 class ByClass(NamedTuple):
@@ -206,8 +213,7 @@ class BlockedTable:
     def __init__(self, make: Sequence[Callable[[], ScoreTable]]) -> None:
         self._make = make
         self._only: ScoreTable | None = None
-        self._sizes: tuple[int, int] | None = None
-        self._known: dict[str, Any] = {}
+        self._known = Known()
 
     def parts(self) -> Iterator[ScoreTable]:
         """The blocks."""
@@ -220,19 +226,16 @@ class BlockedTable:
 
     def positives(self) -> IntArray:
         """int64[n_clients], positives of each client."""
-        if "positives" not in self._known:
-            found = [(part.positives(), part.sizes) for part in self.parts()]
-            self._known["positives"] = np.concatenate([positives for positives, _ in found])
-            self._known["sizes"] = np.concatenate([sizes for _, sizes in found])
-        positives: IntArray = self._known["positives"]
-        return positives
+        return self._known.once("clients", self._counted)[0]
 
     @property
     def sizes(self) -> IntArray:
         """int64[n_clients], pairs of each client."""
-        self.positives()
-        sizes: IntArray = self._known["sizes"]
-        return sizes
+        return self._known.once("clients", self._counted)[1]
+
+    def _counted(self) -> list[IntArray]:
+        found = [(part.positives(), part.sizes) for part in self.parts()]
+        return [np.concatenate(each) for each in zip(*found, strict=True)]
 
     @property
     def n_clients(self) -> int:
@@ -275,16 +278,18 @@ class Pooled(NamedTuple):
 
 def pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
     """Scores of the positives and of the negatives."""
-    if "classes" not in table._known:
-        found: tuple[list[_Counted], list[_Counted]] = ([], [])
-        for part in table.parts():
-            found[0].append(_counted(part.scores[part.labels]))
-            found[1].append(_counted(part.scores[~part.labels]))
-            if part.rest is not None:
-                found[1].append(_left(part.rest))
-        table._known["classes"] = _pooled(found[0]), _pooled(found[1])
-    classes: tuple[Pooled, Pooled] = table._known["classes"]
-    return classes
+    return table._known.once("classes", lambda: _pooled_classes(table))
+
+
+def _pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
+    positives: list[_Counted] = []
+    negatives: list[_Counted] = []
+    for part in table.parts():
+        positives.append(_counted(part.scores[part.labels]))
+        negatives.append(_counted(part.scores[~part.labels]))
+        if part.rest is not None:
+            negatives.append(_left(part.rest))
+    return _pooled(positives), _pooled(negatives)
 
 
 _Counted = tuple[FloatArray, IntArray]

@@ -1,13 +1,16 @@
 """What the harness knows and no attack does."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth, View
+
+Judged: TypeAlias = Scored | NotApplicable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +75,17 @@ class Case:
     corrupted: frozenset[int]
     server: View
     seed: int
+
+    def judged(
+        self, kind: str, name: str, score: Callable[[Any, frozenset[int], int], Judged]
+    ) -> Iterator[Judged]:
+        """What is scored by the secret of a kind and name; nothing where there is none.
+
+        Args:
+            kind: of the secret.
+            name: of it.
+            score: judges by it, less the adversary's own clients, with a seed.
+        """
+        truth = self.truth.of_kind(kind).get(name)
+        if truth is not None:
+            yield score(truth, self.corrupted, self.seed)

@@ -114,7 +114,7 @@ class Presence:
         possible = visible
         if not knowledge.dense:
             visible = seen.listed.grid()
-            possible = Rows(listed=seen.listed, values=seen.possible, rest=False).grid()
+            possible = Rows.marked(seen.listed, seen.possible).grid()
         return cls(
             rounds=seen.rounds,
             clients=seen.clients,

@@ -31,7 +31,7 @@ from audits.run.releases import ReleaseJournal
 from audits.run.training import open_run, run_identity
 from audits.system import Task
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines import LocalEngine, RecordedRun, RoundReport
+from secure_fedrec.engines import RecordedRun, RoundReport
 from secure_fedrec.engines.distributed import Coordinator, SealedState
 from secure_fedrec.engines.distributed.host_messages import encode_state
 from secure_fedrec.engines.distributed.host_recording import LINE, SUMMED, HostRecording
@@ -41,7 +41,7 @@ from secure_fedrec.errors import ProtocolError, TranscriptError
 from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import BlockStore, Meter, Step, Wire
+from secure_fedrec.wire import BlockStore, Step
 from secure_fedrec.wire.recording import OWN
 from secure_fedrec.wire.spool import concatenate_columns
 
@@ -196,14 +196,9 @@ class _Hosts:
 
         No host has it. Nothing where that engine comes to another state, as with noise.
         """
-        fresh, federation = self._federation.fresh(), self._federation
-        engine = LocalEngine(
-            algorithm=fresh.algorithm,
-            stack=federation.stack,
-            vault=fresh.problem.vault,
-            n_rows=fresh.problem.n_rows,
-            streams=federation.streams,
-            wire=Wire(meter=Meter(fresh.problem.vault.n_clients)),
+        engine = self._federation.engine(
+            self._federation.fresh(),
+            evaluate=None,
             participants=lambda round_: self.summed(round_)["clients"],
         )
         found: dict[int, Mapping[str, float] | None] = {}

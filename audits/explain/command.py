@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import difflib
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from audits.explain.keys import Key, absent, keys, keys_named
 from audits.explain.schema import config_schema
 from audits.gates.gate import METRICS
 from audits.report.schema import report_schema
+from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
 
 REPORT, CONFIGURATION = "report.json", "config.json"
@@ -32,10 +32,10 @@ def explain(arguments: argparse.Namespace) -> int:
     """
     name = arguments.name
     if name in SCHEMAS:
-        _emit(SCHEMAS[name]())
+        print_json(SCHEMAS[name]())
     elif name is None:
         games = {each: attack.card.game for each, attack in SUITE.items()}
-        _emit(games) if arguments.json else print(*_lines(games, 20), sep="\n")
+        print_json(games) if arguments.json else print(*_lines(games, 20), sep="\n")
     else:
         _explain(name, as_json=arguments.json, quiet=arguments.quiet)
     return 0
@@ -50,7 +50,7 @@ def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         told: list[dict[str, Any]] = [{kind: name, **card} for card in cards]
         told += [{"key": key.path, "places": key.places, **_plain(key)} for key in found]
-        _emit(told[0] if cards and len(told) == 1 else told)
+        print_json(told[0] if cards and len(told) == 1 else told)
     else:
         if kind == "attack":
             cards[0]["judged"] = _JUDGED
@@ -124,7 +124,3 @@ def _lines(card: Mapping[str, str], width: int, indent: str = "") -> list[str]:
 def _unquoted(text: str) -> str:
     """Text without the marks of code, which a terminal does not show."""
     return text.replace("``", "`")
-
-
-def _emit(value: object) -> None:
-    print(json.dumps(value, indent=2))

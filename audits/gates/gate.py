@@ -13,7 +13,7 @@ the documentation or the audit is wrong, and nothing is decided.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from attacks import Finding
 from attacks.suite import MEASURES
@@ -168,7 +168,7 @@ class GateConfig(Settings, section="gates"):
     @property
     def documents_leak(self) -> bool:
         """Whether the gate holds where something leaks."""
-        return documents_leak(bound=self.bound, attack=self.attack, metric=self.metric)
+        return documents_leak({"bound": self.bound, "attack": self.attack, "metric": self.metric})
 
     @property
     def name(self) -> str:
@@ -185,14 +185,15 @@ class GateConfig(Settings, section="gates"):
         )
 
 
-def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
-    """Whether a gate with that bound holds where something leaks.
+def documents_leak(gate: Mapping[str, Any]) -> bool:
+    """Whether a gate, as a report has it, holds where something leaks.
 
     That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
     """
+    bound, metric = gate["bound"], gate["metric"]
     low = metric in MEASURES and MEASURES[metric].scale.lower_is_worse
     leaking = "max" if low else "min"
-    return bound == "least" or (bound == leaking and attack is not None)
+    return bound == "least" or (bound == leaking and gate["attack"] is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

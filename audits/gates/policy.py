@@ -126,16 +126,12 @@ def excuses(report: Report) -> dict[tuple[str | None, str | None], str]:
 
 def documented(report: Report) -> set[tuple[str, str]]:
     """Adversaries and attacks whose leak a gate documents."""
-    return {(each["adversary"], each["attack"]) for each in report["gates"] if _documents(each)}
+    return {(each["adversary"], each["attack"]) for each in report["gates"] if documents_leak(each)}
 
 
 def _measured(report: Report) -> Mapping[str, Any]:
     verdict: Mapping[str, Any] = report.get("policy", {}).get("measured", report["verdict"])
     return verdict
-
-
-def _documents(gate: Mapping[str, Any]) -> bool:
-    return documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
 
 
 def _raw(report: Report, fail_on: Sequence[str]) -> Iterator[Objection]:
@@ -154,7 +150,7 @@ def _raw(report: Report, fail_on: Sequence[str]) -> Iterator[Objection]:
     left = unjudged(
         seen,
         judged={(each["adversary"], each["attack"]) for each in gates},
-        leaking={each["adversary"] for each in gates if _documents(each)},
+        leaking={each["adversary"] for each in gates if documents_leak(each)},
     )
     for each in left:
         texts.add(each.text)
@@ -217,7 +213,7 @@ def _excusable(objection: Objection, report: Report) -> bool:
     if objection.gate is None:
         return True
     gate = report["gates"][objection.gate]
-    return gate["value"] is not None and not _documents(gate)
+    return gate["value"] is not None and not documents_leak(gate)
 
 
 def _is_known(objection: Objection, report: Report, baseline: Report) -> bool:
@@ -281,7 +277,7 @@ def _verdict(report: Report, found: Sequence[Objection], policy: Policy) -> dict
             outcome = Outcome.FAIL
             reasons.insert(0, "the audit is inconclusive, which is asked to fail")
     else:
-        gates = [each for each in report["gates"] if _documents(each)]
+        gates = [each for each in report["gates"] if documents_leak(each)]
         reasons = [f"{each['name']}: {each['documented'] or each['reason']}" for each in gates]
         reasons += [each.text for each in found]
         outcome = Outcome.LEAK if reasons else Outcome.PASS

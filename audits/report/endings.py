@@ -58,16 +58,12 @@ def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> En
     if "inconclusive" in outcomes or control_failed(finding):
         return UNDECIDED
     # A leak that is documented for one adversary surprises nobody in the hands of another.
-    elsewhere = leaks(finding) and not mine and any(map(_documents, about))
-    if elsewhere or any(map(_documents, mine)):
+    elsewhere = leaks(finding) and not mine and any(map(documents_leak, about))
+    if elsewhere or any(map(documents_leak, mine)):
         return DOCUMENTED
     if leaks(finding):
         return OPEN
     return HELD if mine else NOTHING
-
-
-def _documents(gate: Mapping[str, Any]) -> bool:
-    return documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
 
 
 def attack_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:

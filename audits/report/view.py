@@ -136,10 +136,7 @@ def _adversary_outcome(
         return "inconclusive"
     if not measured:
         return "not tested"
-    if any(
-        documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
-        for gate in gates
-    ):
+    if any(map(documents_leak, gates)):
         return _LEAK
     return "pass" if outcomes else "no gate"
 

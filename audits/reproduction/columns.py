@@ -1,6 +1,8 @@
 """Numbers beside numbers, as lines of text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from audits.report.text import signed, signed_span
 
 MISSING = "-"
 
@@ -25,3 +27,8 @@ def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 def number(value: float | str | None, digits: int) -> str:
     """A number, or that there is none."""
     return value if isinstance(value, str) else MISSING if value is None else f"{value:.{digits}f}"
+
+
+def with_interval(found: Mapping[str, float | None], digits: int) -> str:
+    """A mean difference, and its interval if there is one."""
+    return f"{signed(found['mean'], digits)}{signed_span(found, digits)}"

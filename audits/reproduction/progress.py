@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from tqdm import tqdm
 
 from secure_fedrec.errors import DivergedError
-from secure_fedrec.studies.resumed import BeingMadeError, being_made
+from secure_fedrec.studies.resumed import BeingMadeError, being_made, require_one_source
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
+Report: TypeAlias = dict[str, Any]
 
 _LOOK_SECONDS: Final = 1.0
 """From one look at what others are making to the next, where there is nothing else to do."""
@@ -52,6 +53,28 @@ class StudyFolder(ABC, Generic[Wanted]):
             "run": not arguments.no_run,
             "progress": not arguments.quiet,
         }
+
+    def found(
+        self,
+        needed: Iterable[Wanted],
+        read: Callable[[Wanted], Report | None],
+        make: Callable[[Wanted, "tqdm[Any]"], Report],
+    ) -> dict[Wanted, Report]:
+        """The reports of studies, from the folder or, where that is wanted, made now.
+
+        Args:
+            needed: all of them.
+            read: the report of one; None where there is none.
+            make: runs one of them, see ``completed``.
+
+        Raises:
+            DataError: studies of one data set are of different data.
+        """
+        wanted = list(dict.fromkeys(needed))
+        there = {each: report for each in wanted if (report := read(each)) is not None}
+        found = self.completed(there, wanted, make)
+        require_one_source({self.path(each): report for each, report in found.items()})
+        return found
 
     def completed(
         self,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,14 @@ def t_interval(values: Sequence[float]) -> dict[str, float | None]:
 def deviation(values: Sequence[float]) -> float | None:
     """Standard deviation over seeds (divisor n - 1); None for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def summary(values: Sequence[float | None]) -> dict[str, Any]:
+    """``mean`` and ``deviation`` of those that there are, None of none; and all ``values``."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"mean": None, "deviation": None, "values": list(values)}
+    return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": list(values)}
 
 
 def require_reproduced(

@@ -30,7 +30,7 @@ from audits.run.training import (
     train_others,
     train_recorded,
 )
-from audits.run.truth import ground_truth
+from audits.run.truth import truth_of
 from audits.run.utility import Utility, utility_of
 from audits.run.workers import shared_out
 from audits.system import Task
@@ -132,16 +132,10 @@ def _measured(
 ) -> Measured:
     """Attack a finished run, price it and judge it."""
     config = federation.config
-    truth = ground_truth(
-        federation.task.secrets(),
-        run.truth,
-        name=config.data.name,
-        denoisers=federation.denoiser_clients,
-    )
     transcript = run.transcript.held()
     findings = attack_all(
         transcript,
-        truth,
+        truth_of(federation, run.truth),
         config.adversaries,
         config.attacks,
         seed=config.seed,

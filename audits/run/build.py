@@ -11,12 +11,12 @@ from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.system import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.engines import Evaluate, sizes_of
+from secure_fedrec.engines import Evaluate, LocalEngine, RecordedRun, sizes_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Sizes, Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary
+from secure_fedrec.wire import Adversary, Meter, RecordingPolicy, Wire
 
 TaskT = TypeVar("TaskT", bound=Task)
 TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
@@ -58,6 +58,38 @@ class Federation(Generic[TaskT_co]):
             return fresh
         evaluate = _measured(self.config, fresh.problem.evaluate)
         return fresh._replace(problem=replace(fresh.problem, evaluate=evaluate))
+
+    def engine(self, fresh: Fresh, **others: Any) -> LocalEngine:
+        """Runs an algorithm and problem of it, without a recording.
+
+        Args:
+            fresh: both.
+            others: further arguments of ``LocalEngine``; the stack is the federation's unless one
+                is given.
+        """
+        vault = fresh.problem.vault
+        given = {"stack": self.stack, "evaluate": fresh.problem.evaluate, **others}
+        return LocalEngine(
+            algorithm=fresh.algorithm,
+            vault=vault,
+            n_rows=fresh.problem.n_rows,
+            streams=self.streams,
+            wire=Wire(meter=Meter(vault.n_clients)),
+            **given,
+        )
+
+    def recorded(self, policy: RecordingPolicy, directory: Path | None) -> RecordedRun:
+        """One more run, recorded in a folder or, without one, in memory."""
+        fresh = self.fresh()
+        return RecordedRun(
+            algorithm=fresh.algorithm,
+            stack=self.stack,
+            problem=fresh.problem,
+            streams=self.streams,
+            policy=policy,
+            directory=directory,
+            cohort=self.config.cohort,
+        )
 
     @property
     def denoiser_clients(self) -> tuple[int, ...]:

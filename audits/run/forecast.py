@@ -25,7 +25,7 @@ from audits.run.build import Federation
 from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.power import GatePower, gate_power, reads_one_round, reads_payloads
 from audits.run.training import projection, twin_engine
-from audits.run.truth import ground_truth
+from audits.run.truth import truth_of
 from audits.system import Dataset, Task
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.compiler import clock_without_compiling
@@ -127,7 +127,7 @@ def _tried(
     ):
         run, tried = _fresh_run(federation, Path(scratch)), _tried_rounds(rounds)
         spent = [_round(run, round_, clock) for round_ in bar(tried)]
-        attack = partial(_attacks, config, run, _truth(federation, run), clock)
+        attack = partial(_attacks, config, run, truth_of(federation, run.truth), clock)
         first, findings = attack(config.attacks)
         soon = sum(first.values()) < _SOON
         timed, findings = attack(config.attacks) if soon else (first, findings)
@@ -153,15 +153,6 @@ def _tried(
         "attacks": attacks,
         "start, controls and report": controls + _REPORT,
     }, findings
-
-
-def _truth(federation: Federation[Task], run: RecordedRun) -> GroundTruth:
-    return ground_truth(
-        federation.task.secrets(),
-        run.truth,
-        name=federation.config.data.name,
-        denoisers=federation.denoiser_clients,
-    )
 
 
 def _growing(findings: Sequence[Finding], payloads_of: int | None) -> list[str]:
@@ -208,18 +199,9 @@ def _payloads_of(federation: Federation[Task]) -> int | None:
 
 def _fresh_run(federation: Federation[Task], folder: Path) -> RecordedRun:
     """The run, with the payloads of one tried round."""
-    algorithm, problem, _ = federation.fresh()
-    config = federation.config
-    payloads = [] if (one := _payloads_of(federation)) is None else [one]
-    return RecordedRun(
-        algorithm=algorithm,
-        stack=federation.stack,
-        problem=problem,
-        streams=federation.streams,
-        policy=replace(config.recording, payload_rounds=tuple(payloads)),
-        directory=folder,
-        cohort=config.cohort,
-    )
+    payloads = () if (one := _payloads_of(federation)) is None else (one,)
+    policy = replace(federation.config.recording, payload_rounds=payloads)
+    return federation.recorded(policy, folder)
 
 
 def _round(run: RecordedRun, round_: int, clock: Clock) -> float:

@@ -41,7 +41,6 @@ from secure_fedrec.engines import (
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 from secure_fedrec.properties import lossless_words
 from secure_fedrec.protection import RECORDS
-from secure_fedrec.wire import Meter, Wire
 
 _CHECKPOINT = "checkpoint.npz"
 _TWIN_BYTES = 2**19
@@ -100,16 +99,7 @@ def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) ->
     identity = run_identity(federation)
     if out is not None:
         _prepare_folder(federation, out, resume=resume)
-    algorithm, problem, _ = federation.fresh()
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=federation.stack,
-        problem=problem,
-        streams=federation.streams,
-        policy=federation.config.recording,
-        directory=out,
-        cohort=federation.config.cohort,
-    )
+    run = federation.recorded(federation.config.recording, out)
     if out is None:
         return run
     if resume and (out / _CHECKPOINT).exists():
@@ -274,15 +264,12 @@ def twin_engine(
         federation: of the run.
         participants: of it by round.
     """
-    algorithm, problem, _ = federation.task.fresh()
+    fresh = federation.task.fresh()
     anew = build_federation(federation.config, federation.task, priced=False).stack
-    return LocalEngine(
-        algorithm=algorithm,
-        stack=plain_twin(anew, sizes_of(algorithm, problem)),
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=federation.streams,
-        wire=Wire(meter=Meter(problem.vault.n_clients)),
+    return federation.engine(
+        fresh,
+        stack=plain_twin(anew, sizes_of(fresh.algorithm, fresh.problem)),
+        evaluate=None,
         participants=participants,
         batch_bytes=_TWIN_BYTES,
     )
@@ -292,17 +279,7 @@ def _train_fold(
     federation: Federation[Task], task: Task, fold: int, progress: bool
 ) -> dict[str, float]:
     other = build_federation(federation.config, task)
-    algorithm, problem, _ = other.fresh()
-    engine = LocalEngine(
-        algorithm=algorithm,
-        stack=other.stack,
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        evaluate=problem.evaluate,
-        streams=other.streams,
-        wire=Wire(meter=Meter(problem.vault.n_clients)),
-        cohort=other.config.cohort,
-    )
+    engine = other.engine(other.fresh(), cohort=other.config.cohort)
     report: RoundReport | None = None
     rounds = range(other.config.algorithm.rounds)
     for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):

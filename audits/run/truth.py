@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from attacks import GroundTruth
 from attacks.suite import KINDS
-from audits.system import Secrets
+from audits.run.build import Federation
+from audits.system import Secrets, Task
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.errors import TranscriptError
@@ -73,6 +74,16 @@ def ground_truth(
         recorded=recorded,
         denoiser_clients=denoisers,
         secrets=columns,
+    )
+
+
+def truth_of(federation: Federation[Task], recorded: Truth) -> GroundTruth:
+    """The same of a run that has just been recorded."""
+    return ground_truth(
+        federation.task.secrets(),
+        recorded,
+        name=federation.config.data.name,
+        denoisers=federation.denoiser_clients,
     )
 
 

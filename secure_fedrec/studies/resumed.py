@@ -26,7 +26,7 @@ from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DataError
-from secure_fedrec.studies.files import arrays_beside, read_report, require_files
+from secure_fedrec.studies.files import arrays_beside, read_report, require_files, write_files
 
 FINGERPRINT: Final = "data_fingerprint"
 """In a report, the data that it was made of."""
@@ -283,6 +283,22 @@ def train(
             so_far = {"rounds": record.rounds, "seconds": record.seconds}
             keep(beside, {**engine.state(copied=False), **arrays}, so_far, run_id=run_id)
         told()
+
+
+def conclude(
+    path: Path, report: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None
+) -> dict[str, Any]:
+    """Write a study that is complete, and take its checkpoint away.
+
+    Returns:
+        The report.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    write_files(path, report, arrays or {})
+    forget(path)
+    return report
 
 
 def forget(path: Path) -> None:

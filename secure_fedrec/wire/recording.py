@@ -123,7 +123,7 @@ class BlockStore:
         if self.directory is None:
             return [tuple(columns) for columns in self._memory.get((round_, name), ())]
         try:
-            return [npz_names(file) for file in self._files(round_, name)]
+            return [self._names_in(file) for file in self._files(round_, name)]
         except (OSError, ValueError) as damage:
             raise TranscriptError(f"a block of {name} of round {round_} is damaged") from damage
 
@@ -138,10 +138,16 @@ class BlockStore:
             return
         for file in self._files(round_, name):
             try:
-                columns = read_npz(file)
+                columns = self._columns_in(file)
             except (OSError, ValueError) as damage:
                 raise TranscriptError(f"{file.name} of round {round_} is damaged") from damage
             yield columns
+
+    def _names_in(self, file: Path) -> tuple[str, ...]:
+        return npz_names(file)
+
+    def _columns_in(self, file: Path) -> Columns:
+        return read_npz(file)
 
     def _files(self, round_: int, name: str) -> list[Path]:
         if self.directory is None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from audits import cli
-from audits.reproduction.columns import number
-from audits.reproduction.feddmf.tables import gap_text
+from audits.reproduction.columns import number, with_interval
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEDDMF_FIGURES = (("5", 10), ("organisations", 24))
@@ -135,7 +134,7 @@ def bar_of(point: Mapping[str, Any], against: Mapping[str, Any], varied: str | N
     cells = [name, *(number(each["mean"], 4) for each in shown)]
     less = against.get("less", {})
     others = ("DMF on all data", "FedAvg", "popularity")
-    cells += [gap_text(less[other]) if other in less else "" for other in others]
+    cells += [with_interval(less[other], 4) if other in less else "" for other in others]
     return f"| {' | '.join([*cells, str(len(point['seeds']))])} |"
 
 

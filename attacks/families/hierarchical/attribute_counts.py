@@ -51,10 +51,8 @@ class AttributeCounts(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim the profile of every client of the first usable round."""
         known = view.public["algorithm"]
-        need(
-            not ("attributes" not in known.get("table", {})),
-            "the algorithm shares no vectors of attributes",
-        )
+        told = "attributes" in known.get("table", {})
+        need(told, "the algorithm shares no vectors of attributes")
         need(sees_named_rows(view), "the view holds no uploads")
         rounds = need(named_payload_rounds(view), "no payload of an upload was recorded")
         uploads, block = rows_of(named_rows(view, rounds[0], payload=True))

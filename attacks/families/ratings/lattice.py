@@ -21,7 +21,6 @@ from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_
 from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
-from attacks.scoring.rows import Rows
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
@@ -120,12 +119,7 @@ class Lattice(SuiteAttack):
         vectors = np.stack([one.vector for one in decoded])
         if view.public["algorithm"].get("biases"):
             vectors = vectors[:, :-1]  # less the slope
-        rated = RatedSetClaim(
-            clients=clients,
-            scores=Rows(listed=listed, values=scores, rest=_HIDDEN),
-            visible=Rows.marked(listed),
-            predicted=Rows(listed=listed, values=predicted, rest=False),
-        )
+        rated = RatedSetClaim.of_listed(clients, listed, scores, predicted, rest=_HIDDEN)
         named = RatingClaim(clients=owners, items=items, ratings=nearest, about=clients)
         if not vectors.shape[1]:
             return Claims(rounds=(round_,), made=(rated, named))

@@ -48,10 +48,7 @@ class FlatUploads:
         whole = np.tile(np.arange(rows), len(block))
         words = np.zeros((0, 0)) if block.values is None else block.values
         words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]
-        need(
-            not (words.shape[1] < architecture.values),
-            "the uploads are not whole vectors",
-        )
+        need(words.shape[1] >= architecture.values, "the uploads are not whole vectors")
         return cls(
             round=rounds[0],
             clients=uploads.senders.ids,

@@ -58,10 +58,8 @@ class OutputBias(SuiteAttack):
         """Claim the labels of every client of the first usable round."""
         uploads = FlatUploads.read(view)
         layers = uploads.architecture.dense_layers()
-        need(
-            not (not layers or layers[-1].bias.shape[0] < 2),
-            "the output layer has no unit per class",
-        )
+        classes = layers[-1].bias.shape[0] if layers else 0
+        need(classes >= 2, "the output layer has no unit per class")
         bias = layers[-1].bias
         change, examples = uploads.change(bias), np.maximum(np.abs(uploads.weights()), 1.0)
         scores, predicted = change, np.asarray(change > 0)

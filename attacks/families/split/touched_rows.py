@@ -83,7 +83,7 @@ class SignedRows(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""
-        need(not (int(view.public.get("negatives", 0)) < 2), FEW_NEGATIVES)
+        need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = ItemChanges.read(view)
         if changes is not None:
             seen = touched(changes.sizes) & (changes.signed > 0)

@@ -66,12 +66,7 @@ class DenoiserExposure(SuiteAttack):
         scores = np.empty(len(listed.items))
         scores[place] = -block.counts.astype(np.float64)
         exposed = scores == 1.0
-        claim = RatedSetClaim(
-            clients=clients,
-            scores=Rows(listed=listed, values=scores, rest=-lowest),
-            visible=Rows.marked(listed),
-            predicted=Rows(listed=listed, values=exposed, rest=False),
-        )
+        claim = RatedSetClaim.of_listed(clients, listed, scores, exposed, rest=-lowest)
         details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
         return Claims(rounds=(rounds[0],), made=(claim,), details=details)
 
@@ -119,15 +114,10 @@ class DenoiserSums(SuiteAttack):
     def _claims(view: View, round_: int, puzzle: Puzzle) -> Claims:
         block, senders = puzzle.sent, puzzle.senders
         listed, place = listed_rows(senders, senders, block, int(view.public["n_items"]))
-        scores, seen = np.ones(len(listed.items)), Rows.marked(listed)
+        scores = np.ones(len(listed.items))
         scores[place[puzzle.verdict == REAL]] = 2.0
         scores[place[puzzle.verdict == VIRTUAL]] = 0.5
-        claim = RatedSetClaim(
-            clients=senders,
-            scores=Rows(listed=listed, values=scores),
-            visible=seen,
-            predicted=Rows(listed=listed, values=scores == 2.0, rest=False),
-        )
+        claim = RatedSetClaim.of_listed(senders, listed, scores, scores == 2.0)
         details = {
             "rows_unmasked": int(np.sum(puzzle.verdict == VIRTUAL)),
             "rows_proven_real": int(np.sum(puzzle.verdict == REAL)),
@@ -135,8 +125,8 @@ class DenoiserSums(SuiteAttack):
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        virtual = Rows(listed=listed, values=scores == 0.5, rest=False)
-        proven = UnmaskedClaim(clients=senders, visible=seen, proven=virtual)
+        virtual = Rows.marked(listed, scores == 0.5)
+        proven = UnmaskedClaim(clients=senders, visible=claim.visible, proven=virtual)
         return Claims(rounds=(round_,), made=(claim, proven), details=details)
 
 

@@ -107,18 +107,9 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         "rows_proven_real": int(real.sum()),
         "rows_proven_virtual": int(fake.sum()),
     }
-    seen_rows, proven_real, proven_fake = (
-        Rows.marked(listed),
-        Rows(listed=listed, values=real, rest=False),
-        Rows(listed=listed, values=fake, rest=False),
-    )
-    claim = RatedSetClaim(
-        clients=clients,
-        scores=Rows(listed=listed, values=scores),
-        visible=seen_rows,
-        predicted=proven_real,
-    )
-    virtual = UnmaskedClaim(clients=clients, visible=seen_rows, proven=proven_fake)
+    claim = RatedSetClaim.of_listed(clients, listed, scores, real)
+    fakes = Rows.marked(listed, fake)
+    virtual = UnmaskedClaim(clients=clients, visible=claim.visible, proven=fakes)
     return Claims(rounds=tuple(rounds), made=(claim, virtual), details=details)
 
 

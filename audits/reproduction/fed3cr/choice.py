@@ -130,16 +130,15 @@ class Library:
             seed: Needed(place, method, setting, seed, self.paper.rounds(place, part))
             for seed in self.seeds(place, part)
         }
-        return {
-            seed: self.studies[each]
-            for seed, each in needed.items()
-            if each in self.studies and not self.studies[each].diverged
-        }
+        return self._found(needed)
 
     def oracles(self, place: Place) -> dict[int, Found]:
         """Studies of rules without a model, by seed."""
-        needed = {seed: self.paper.oracles(place, seed) for seed in self.seeds(place)}
-        return {seed: self.studies[each] for seed, each in needed.items() if each in self.studies}
+        return self._found({seed: self.paper.oracles(place, seed) for seed in self.seeds(place)})
+
+    def _found(self, needed: Mapping[int, Needed]) -> dict[int, Found]:
+        there = {seed: self.studies[each] for seed, each in needed.items() if each in self.studies}
+        return {seed: found for seed, found in there.items() if not found.diverged}
 
     def _oracles(self, places: Sequence[Place]) -> list[Needed]:
         return [self.paper.oracles(place, seed) for place in places for seed in self.seeds(place)]

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from audits.reproduction.fed3cr.paper import Needed, Paper
 from audits.reproduction.progress import StudyFolder
+from audits.reproduction.ratings import generated
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN, load_top_n
 from secure_fedrec.studies.fed3cr.study import read_study, run_study
 from secure_fedrec.studies.files import read_arrays
-from secure_fedrec.studies.resumed import require_one_source
 
 
 class Found(NamedTuple):
@@ -65,21 +64,17 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         ConfigError: a setting does not fit the method.
         DataError: a file is of other settings or damaged, or the data are missing.
     """
-    wanted, there = list(dict.fromkeys(needed)), {}
-    for each in wanted:
-        path = source.path(each)
-        report = read_study(path, source.paper.config(each))
-        if report is not None:
-            there[each] = Found(report, path)
 
-    def make(each: Needed, bar: Any) -> Found:
+    def make(each: Needed, bar: Any) -> dict[str, Any]:
         data, config = _data(each.place.data, source), source.paper.config(each)
-        path, tell = source.path(each), _teller(bar, each.rounds)
-        return Found(run_study(data, config, path, on_round=tell, wait=False), path)
+        tell = _teller(bar, each.rounds)
+        return run_study(data, config, source.path(each), on_round=tell, wait=False)
 
-    found = source.completed(there, wanted, make)
-    require_one_source({each.path: each.report for each in found.values()})
-    return found
+    def read(each: Needed) -> dict[str, Any] | None:
+        return read_study(source.path(each), source.paper.config(each))
+
+    reports = source.found(needed, read, make).items()
+    return {each: Found(report, source.path(each)) for each, report in reports}
 
 
 def _teller(bar: Any, rounds: int) -> Callable[[], object]:
@@ -89,18 +84,11 @@ def _teller(bar: Any, rounds: int) -> Callable[[], object]:
 
 
 def _data(name: str, source: StudySource) -> TopN:
-    size = source.paper.quick
-    if size:
-        return _generated(size["clients"], size["items"], size["mean_ratings"])
+    if source.paper.quick:
+        return TopN(generated(source.paper.quick, "clients", "items", "mean_ratings"), None)
     return _loaded(name, source.data_dir)
 
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, data_dir: Path | None) -> TopN:
     return load_top_n(name, data_dir)
-
-
-@lru_cache(maxsize=1)
-def _generated(clients: int, items: int, mean_ratings: float) -> TopN:
-    settings = SyntheticConfig(clients=clients, items=items, mean_ratings=mean_ratings, seed=1)
-    return TopN(generate(settings), None)

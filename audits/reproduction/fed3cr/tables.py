@@ -213,38 +213,34 @@ def _warm(means: Sequence[Mapping[str, Any]], rule: str = "") -> dict[str, float
 
 
 def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, Any] | None:
-    both = sorted(chosen.found.keys() & oracles.keys())
-    if not both:
-        return None
-    own = {seed: chosen.found[seed] for seed in both}
-    rule = {seed: oracles[seed] for seed in both}
-    compared = {"hit": (_HIT, _HIT), "ndcg": (_NDCG, _NDCG), "full": (_FULL, _FULL)}
-    if all(_warm([each.report["means"]], "popularity.") for each in rule.values()):
+    compared = {"hit": _HIT, "ndcg": _NDCG, "full": _FULL}
+    arrays = {key: (f"chosen.{name}", f"popularity.{name}") for key, name in compared.items()}
+    means = [each.report["means"] for seed, each in oracles.items() if seed in chosen.found]
+    if all(_warm([each], "popularity.") for each in means):
         # The rule is NaN where a test item is cold, and so is the difference.
-        compared["warm"] = (_HIT, WARM)
-    return {
-        key: asdict(
-            paired_interval(
-                stacked(own, f"chosen.{mine}"), stacked(rule, f"popularity.{theirs}"), seed=0
-            )
-        )
-        for key, (mine, theirs) in compared.items()
-    }
+        arrays["warm"] = (f"chosen.{_HIT}", f"popularity.{WARM}")
+    return _paired(chosen.found, oracles, arrays)
 
 
 def _gain(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
     """One less the other, clients and seeds paired."""
-    both = sorted(one.found.keys() & other.found.keys()) if one and other else []
-    if one is None or other is None or not both:
+    if one is None or other is None:
         return None
-    mine, theirs = ({seed: each.found[seed] for seed in both} for each in (one, other))
+    names = {"hit": f"chosen.{_HIT}", "ndcg": f"chosen.{_NDCG}"}
+    return _paired(one.found, other.found, {key: (name, name) for key, name in names.items()})
+
+
+def _paired(
+    one: Mapping[int, Found], other: Mapping[int, Found], arrays: Mapping[str, tuple[str, str]]
+) -> dict[str, Any] | None:
+    """An array of the one less an array of the other, by key; of the seeds that both have."""
+    both = sorted(one.keys() & other.keys())
+    if not both:
+        return None
+    mine, theirs = ({seed: each[seed] for seed in both} for each in (one, other))
     return {
-        key: asdict(
-            paired_interval(
-                stacked(mine, f"chosen.{name}"), stacked(theirs, f"chosen.{name}"), seed=0
-            )
-        )
-        for key, name in (("hit", _HIT), ("ndcg", _NDCG))
+        key: asdict(paired_interval(stacked(mine, own), stacked(theirs, its), seed=0))
+        for key, (own, its) in arrays.items()
     }
 
 

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from audits.report.text import signed, signed_span
-from audits.reproduction.columns import in_columns, number
+from audits.reproduction.columns import in_columns, number, with_interval
 from audits.reproduction.feddmf.paper import Paper, Point
 from audits.reproduction.feddmf.studies import Studies
 from audits.reproduction.seeds import t_interval
@@ -58,7 +57,7 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
         *in_columns(["", *header, "seeds"], rows),
     ]
     for each in values["against"]:
-        gaps = [f"{other} {gap_text(gap)}" for other, gap in each["less"].items()]
+        gaps = [f"{other} {with_interval(gap, 4)}" for other, gap in each["less"].items()]
         lines.append(f"{each['method']}, F1 across, sampled, less that of: {'; '.join(gaps)}")
         shares = [
             f"{', '.join(f'{share:.1%} on {kind}' for kind, share in each[key].items())}{whose}"
@@ -68,11 +67,6 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
         if shares:
             lines.append(f"  of DMF on all data: {'; '.join(shares)}; paper: {each['printed']:.0%}")
     return lines
-
-
-def gap_text(gap: Mapping[str, float | None]) -> str:
-    """A mean difference, and its interval if there is one."""
-    return f"{signed(gap['mean'], 4)}{signed_span(gap, 4)}"
 
 
 def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:

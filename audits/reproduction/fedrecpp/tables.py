@@ -1,14 +1,12 @@
 """Tables 2 and 3 of FedRec++ and the points of its figure 2, the paper's numbers beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
-
-import numpy as np
 
 from audits.reproduction.columns import in_columns, number
 from audits.reproduction.fedrecpp.paper import Entry, Paper, denoisers_named, printed
 from audits.reproduction.fedrecpp.studies import Studies
-from audits.reproduction.seeds import deviation
+from audits.reproduction.seeds import summary
 
 MEASURES: Final = ("mae", "rmse")
 
@@ -34,7 +32,7 @@ def cost_table(paper: Paper, data: str, studies: Studies) -> dict[str, Any]:
     rows = []
     for entry, cells in zip(paper.cost_entries(data), paper.costs[data], strict=True):
         found = [report["vectors"] for report in _reports(entry, studies)]
-        ours = {name: _mean([each[name] for each in found]) for name in names}
+        ours = {name: summary([each[name] for each in found])["mean"] for name in names}
         theirs = dict(zip(names, map(printed, cells[1:]), strict=True))
         rows.append(
             {
@@ -112,11 +110,7 @@ def _of_entry(entry: Entry, studies: Studies) -> dict[str, Any]:
     """Error of the last round over the folds that there are."""
     found = _reports(entry, studies)
     last = [report["rounds"][-1] for report in found]
-    ours = {}
-    for measure in MEASURES:
-        values = [each[measure] for each in last]
-        spread = deviation(values) if values else None
-        ours[measure] = {"mean": _mean(values), "deviation": spread, "values": values}
+    ours = {measure: summary([each[measure] for each in last]) for measure in MEASURES}
     return {
         "method": entry.method,
         "rho": entry.rho,
@@ -145,11 +139,6 @@ def _same_bits(entry: Entry, plain: Entry, studies: Studies) -> bool | None:
 
 def _name(row: Mapping[str, Any]) -> str:
     return f"{'FedRec++' if row['method'] == 'fedrec++' else 'FedRec'}, rho = {row['rho']}"
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def _with_deviation(found: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audits.report.text import measure as titled
-from audits.report.text import signed, signed_span
+from audits.report.text import signed
+from audits.reproduction.columns import with_interval
 from audits.reproduction.furl.paper import PaperTask
 from audits.reproduction.furl.studies import Needed, Stored, Studies, differences
 from audits.reproduction.furl.tables import MIXED, POINTS
@@ -134,4 +135,4 @@ def _share(found: Mapping[str, Any] | None) -> str:
 
 
 def _points(found: Mapping[str, Any] | None) -> str:
-    return "-" if found is None else f"{signed(found['mean'], 2)}{signed_span(found, 2)}"
+    return "-" if found is None else with_interval(found, 2)

@@ -3,17 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from audits.report.text import signed, signed_span
+from audits.reproduction.columns import number, with_interval
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed, Studies, needed_study
-from audits.reproduction.seeds import deviation, t_interval
+from audits.reproduction.seeds import summary, t_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
 _SCORES = ("accuracy", "auc", "mae", "rmse")
-_DIGITS = 3
 _NAMES = 32
 
 
@@ -59,7 +56,7 @@ def compare_table(
                 **dict(zip(table.measures, printed, strict=True)),
                 **dict.fromkeys(table.ours),
             },
-            "ours": {measure: _summary(values[method][measure]) for measure in table.every_measure},
+            "ours": {measure: summary(values[method][measure]) for measure in table.every_measure},
         }
         for method, printed in table.rows.items()
     ]
@@ -89,7 +86,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
     ]
     for row in table["rows"]:
         cells = [
-            f"{_number(row['paper'][measure])} | {_number(row['ours'][measure]['mean'])}"
+            f"{number(row['paper'][measure], 3)} | {number(row['ours'][measure]['mean'], 3)}"
             for measure in measures
         ]
         name = row["method"] if row["seeds"] == seeds else f"{row['method']} ({row['seeds']})"
@@ -172,7 +169,7 @@ def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> lis
             "seeds": len(rules),
             "paper": dict.fromkeys(table.every_measure),
             "ours": {
-                measure: _summary([of[name].figures.get(measure) for of in rules])
+                measure: summary([of[name].figures.get(measure) for of in rules])
                 for measure in table.every_measure
             },
         }
@@ -186,13 +183,6 @@ def _measured(found: Found, measure: str) -> float | None:
     part = part.rpartition(".")[2]
     value = (report[part] if name in _SCORES else report["ranking"][part]).get(name)
     return None if value is None else float(value)
-
-
-def _summary(values: Sequence[float | None]) -> dict[str, Any]:
-    known = [value for value in values if value is not None]
-    if not known:
-        return {"mean": None, "deviation": None, "values": list(values)}
-    return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": list(values)}
 
 
 def _differences(
@@ -231,11 +221,4 @@ def _of(difference: Mapping[str, Any], seeds: int) -> str:
 
 
 def _spans(measures: Mapping[str, Mapping[str, Any]]) -> str:
-    return "; ".join(
-        f"{measure} {signed(found['mean'], 4)}{signed_span(found, 4)}"
-        for measure, found in measures.items()
-    )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.{_DIGITS}f}"
+    return "; ".join(f"{measure} {with_interval(found, 4)}" for measure, found in measures.items())

@@ -1,7 +1,7 @@
 """FedDMF on a rating table that is cut into organisations: settings of the data, and the task."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -62,13 +62,7 @@ class Cut(Settings, section="cut"):
 
     def config(self, seed: int) -> CommonItemsConfig:
         """The same as settings of the cut."""
-        return CommonItemsConfig(
-            organisations=self.organisations,
-            common=self.common,
-            users=self.users,
-            items=self.items,
-            seed=seed,
-        )
+        return CommonItemsConfig(seed=seed, **asdict(self))
 
 
 class CutData(Sample, TableData):
@@ -83,11 +77,7 @@ class CutData(Sample, TableData):
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
     cut: Cut = field(default_factory=Cut)
-
-    @property
-    def implicit(self) -> bool:
-        """Whatever the ratings are, that there are some is all that counts."""
-        return True
+    implicit = True  # whatever the ratings are, that there are some is all that counts
 
 
 class CutFileData(Sample, FileData):
@@ -101,11 +91,7 @@ class CutFileData(Sample, FileData):
     """
 
     cut: Cut = field(default_factory=Cut)
-
-    @property
-    def implicit(self) -> bool:
-        """As of ``CutData``."""
-        return True
+    implicit = True
 
 
 class FedDMFSettings(FedDMFConfig, section="algorithm"):
@@ -147,26 +133,15 @@ class CutTask:
             others = sales.sum(axis=0) - sales[client]
             return np.tile(others[items].astype(np.float64), (int(self.data.n_users[client]), 1))
 
+        rule = Rule(figures=self._auc(popularity))
         facts = table_facts(
             self.table,
             train=self.table,
             test=len(self.table) - known,
             nouns=_NOUNS,
-            baselines={
-                "interactions of other organisations' users": Rule(figures=self._auc(popularity))
-            },
+            baselines={"interactions of other organisations' users": rule},
         )
-        return DataFacts(
-            name=facts.name,
-            fingerprint=facts.fingerprint,
-            clients=self.data.n_organisations,
-            items=facts.items,
-            examples=facts.examples,
-            train=known,
-            test=facts.test,
-            nouns=_NOUNS,
-            baselines=facts.baselines,
-        )
+        return replace(facts, clients=self.data.n_organisations, train=known)
 
     @cached_property
     def sales(self) -> IntArray:

@@ -1,6 +1,6 @@
 """FedDMF as published: every organisation sees every other's vectors of their common items."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -26,11 +26,6 @@ class ExchangedFedDMF(DMFOrganisations):
     """
 
     width = 1
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """One number: who takes part."""
@@ -105,15 +100,15 @@ class ExchangedFedDMF(DMFOrganisations):
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
         """An epoch of each organisation, towards what the others gave it."""
-        trained = []
-        for client in clients.tolist():
-            targets = self._targets(client, vault.read_ragged(_RECEIVED, client))
-            state = self.read(client, vault)
-            trained.append(
-                self.train(
-                    client, state, targets, round_=public.round + 1, vault=vault, streams=streams
-                )
-            )
+
+        def aim(client: int, _: object) -> tuple[IntArray, FloatArray]:
+            indptr, order = self._pairs(client)
+            return indptr, vault.read_ragged(_RECEIVED, client)[order]
+
+        trained = [
+            self.train(client, aim, round_=public.round + 1, vault=vault, streams=streams)
+            for client in clients.tolist()
+        ]
         upload = Upload(
             clients=clients, blocks={_PARTICIPANTS: FlatBlock(values=np.ones((len(clients), 1)))}
         )
@@ -128,8 +123,7 @@ class ExchangedFedDMF(DMFOrganisations):
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
-        known = {"name": "feddmf-exchanged", **asdict(self.config), **self.knowledge()}
-        return {**known, "traits": asdict(OTHER_ROWS)}
+        return self.knowledge("feddmf-exchanged", OTHER_ROWS)
 
     def _others(self, client: int) -> list[int]:
         return [other for other in range(self.data.n_organisations) if other != client]
@@ -156,7 +150,3 @@ class ExchangedFedDMF(DMFOrganisations):
         order = np.argsort(places, kind="stable")
         counts = np.bincount(places, minlength=len(self.listed(client)))
         return np.concatenate([[0], np.cumsum(counts)]), order
-
-    def _targets(self, client: int, received: FloatArray) -> tuple[IntArray, FloatArray]:
-        indptr, order = self._pairs(client)
-        return indptr, received[order]

@@ -1,7 +1,7 @@
 """What all forms of FedDMF do at an organisation: start, train an epoch, keep, score."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from secure_fedrec.models.dmf.training import (
     train_epoch,
 )
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.vault import Vault
 
@@ -69,6 +70,11 @@ class DMFOrganisations:
             for users, own in zip(data.n_users.tolist(), self._listed, strict=True)
         ]
 
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.config.rounds
+
     def model(self, client: int) -> DMF:
         """The model of an organisation."""
         return self._models[client]
@@ -115,19 +121,18 @@ class DMFOrganisations:
     def train(
         self,
         client: int,
-        state: TrainingState,
-        targets: tuple[IntArray, FloatArray],
+        aim: Callable[[int, TrainingState], tuple[IntArray, FloatArray]],
         *,
         round_: int,
         vault: Vault,
         streams: Streams,
     ) -> Trained:
-        """A round's part of an epoch from ``state``, which becomes the result.
+        """A round's part of an epoch, from what an organisation keeps.
 
         Args:
             client: which organisation.
-            state: changed.
-            targets: int64[I + 1] and float64[T, d], what each item vector is pulled towards.
+            aim: what each item vector is pulled towards, int64[I + 1] and float64[T, d], by the
+                organisation and the copy of its model that is trained; it may change that.
             round_: the round in progress.
             vault: holds its pairs.
             streams: of the run.
@@ -139,7 +144,8 @@ class DMFOrganisations:
         epoch, part = divmod(round_ - 1, config.exchanges)
         whole = self._examples(client, epoch, vault, streams)
         examples = part_of(whole, part, config.exchanges)
-        indptr, vectors = targets
+        state = self.read(client, vault)
+        indptr, vectors = aim(client, state)
         pulled = Targets(indptr, unit(vectors), config.beta, config.margin)
         word = streams.stream("dmf-dropout").words_at(round_, np.array([client]), np.array([0]))
         key = int(word[0, 0] >> np.uint64(64 - _KEY_BITS))
@@ -223,12 +229,15 @@ class DMFOrganisations:
             found[:, own] = self.scores(vault, client, users, given)
         return found
 
-    def knowledge(self) -> dict[str, Any]:
-        """What everybody knows of the organisations."""
+    def knowledge(self, name: str, traits: RowTraits) -> dict[str, Any]:
+        """What everybody knows: all hyper-parameters, and how many items are common."""
         return {
+            "name": name,
+            **asdict(self.config),
             "n_items": self.data.n_items,
             "users": self.data.n_users.tolist(),
             "common_items": int(self.data.common.sum()),
+            "traits": asdict(traits),
         }
 
     def _examples(self, client: int, epoch: int, vault: Vault, streams: Streams) -> Examples:

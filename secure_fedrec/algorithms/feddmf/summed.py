@@ -1,6 +1,7 @@
 """FedDMF through a protected sum, and the baseline that averages models through one."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,11 +31,6 @@ class _OverASum(DMFOrganisations):
     def width(self) -> int:
         """Values per uploaded row."""
         return self.config.model.width
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], common items of each organisation and its rows of other blocks."""
@@ -86,13 +82,11 @@ class SummedFedDMF(_OverASum):
     ) -> FinishedStep:
         """An epoch of each organisation, towards the mean direction of the others."""
         round_ = public.round + 1
-        trained = []
-        for client in clients.tolist():
-            state = self.read(client, vault)
-            targets = self._targets(client, state, public, vault)
-            trained.append(
-                self.train(client, state, targets, round_=round_, vault=vault, streams=streams)
-            )
+        aim = partial(self._targets, public=public, vault=vault)
+        trained = [
+            self.train(client, aim, round_=round_, vault=vault, streams=streams)
+            for client in clients.tolist()
+        ]
 
         def commit(vault: Vault) -> None:
             self.keep(trained, vault)
@@ -108,8 +102,7 @@ class SummedFedDMF(_OverASum):
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
-        known = {"name": "feddmf-summed", **asdict(self.config), **self.knowledge()}
-        return {**known, "traits": asdict(_SUMMED)}
+        return self.knowledge("feddmf-summed", _SUMMED)
 
     def _targets(
         self, client: int, state: TrainingState, public: PublicState, vault: Vault
@@ -161,17 +154,16 @@ class AveragedDMF(_OverASum):
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
         """An epoch of each organisation from the mean model."""
-        trained = []
-        for client in clients.tolist():
-            state, model = self.read(client, vault), self.model(client)
+
+        def aim(client: int, state: TrainingState) -> tuple[IntArray, FloatArray]:
             self._adopt(client, state, public)
-            size = np.zeros(model.items + 1, dtype=np.int64)  # nothing is pulled
-            targets = (size, np.zeros((0, self.width)))
-            trained.append(
-                self.train(
-                    client, state, targets, round_=public.round + 1, vault=vault, streams=streams
-                )
-            )
+            size = np.zeros(self.model(client).items + 1, dtype=np.int64)  # nothing is pulled
+            return size, np.zeros((0, self.width))
+
+        trained = [
+            self.train(client, aim, round_=public.round + 1, vault=vault, streams=streams)
+            for client in clients.tolist()
+        ]
         rows = [
             np.pad(self._vectors(each), ((0, 0), (0, 1)), constant_values=1.0) for each in trained
         ]
@@ -205,8 +197,7 @@ class AveragedDMF(_OverASum):
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
-        known = {"name": "dmf-averaged", **asdict(self.config), **self.knowledge()}
-        return {**known, "traits": asdict(_AVERAGED)}
+        return self.knowledge("dmf-averaged", _AVERAGED)
 
     def _adopt(self, client: int, state: TrainingState, public: PublicState) -> None:
         model, common = self.model(client), self.common_of(client)

@@ -151,20 +151,11 @@ def _steps(
     work: Work,
 ) -> None:
     for place in range(len(batch.clients)):
-        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
-        first, last = models.indptr[client], models.indptr[client + 1]
-        rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
-        part = Part(
-            models.table[first:last],
-            models.personal[first:last],
-            models.positives[rated] - first,
-            models.shared[client],
+        client, decay = batch.clients[place], batch.rates[place]
+        vector = models.own[client]
+        losses[client] = _move_tables(
+            models, batch, place, vector, models.shared[client], form, rates, work
         )
-        vector, decay = models.own[client], batch.rates[place]
-        enhance(part, form, vector, work)
-        loss = _judge(work.scores, batch.rows[begin:end] - first, batch.labels[begin:end])
-        sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
-        losses[client] = loss + settle(part, form, sizes, work)
         for factor in range(len(vector)):
             vector[factor] -= decay * user_rate * work.lines[PULL_U, factor]
 
@@ -183,32 +174,49 @@ def _unified_steps(
     width = models.own.shape[1]
     seen = np.empty(width, dtype=np.float32)
     for place in range(len(batch.clients)):
-        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
-        first, last = models.indptr[client], models.indptr[client + 1]
-        rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
-        shared = models.shared[client]
+        client, decay = batch.clients[place], batch.rates[place]
+        vector, shared = models.own[client], models.shared[client]
         matrix = shared[len(shared) - width * width :].reshape(width, width)
-        part = Part(
-            models.table[first:last],
-            models.personal[first:last],
-            models.positives[rated] - first,
-            shared[:0],
-        )
-        vector, decay = models.own[client], batch.rates[place]
         for one in range(width):
             seen[one] = form.scale * dot(matrix, one, models.own, client, 0)
-        enhance(part, form, seen, work)
-        loss = _judge(work.scores, batch.rows[begin:end] - first, batch.labels[begin:end])
-        sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
-        losses[client] = loss + settle(part, form, sizes, work)
+        losses[client] = _move_tables(models, batch, place, seen, shared[:0], form, rates, work)
         pulled = work.lines[PULL_U]  # what pulls on v; so pulled u^T on W, W^T pulled on u
+        rate = decay * rates.generator
         seen[:] = 0
         for one in range(width):
             for other in range(width):
                 seen[other] += form.scale * matrix[one, other] * pulled[one]
-                matrix[one, other] -= sizes.generator * form.scale * pulled[one] * vector[other]
+                matrix[one, other] -= rate * form.scale * pulled[one] * vector[other]
         for factor in range(width):
             vector[factor] -= decay * user_rate * seen[factor]
+
+
+@compiled_loop
+def _move_tables(
+    models: Models,
+    batch: Batch,
+    place: int,
+    vector: SingleArray,
+    phi: SingleArray,
+    form: Form,
+    rates: Rates,
+    work: Work,
+) -> float:
+    """A client's step but for its own vector; its loss. ``lines[PULL_U]`` gets the pull on that."""
+    client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+    first, last = models.indptr[client], models.indptr[client + 1]
+    rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
+    part = Part(
+        models.table[first:last],
+        models.personal[first:last],
+        models.positives[rated] - first,
+        phi,
+    )
+    enhance(part, form, vector, work)
+    loss = _judge(work.scores, batch.rows[begin:end] - first, batch.labels[begin:end])
+    decay = batch.rates[place]
+    sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
+    return loss + settle(part, form, sizes, work)
 
 
 @compiled_loop

@@ -7,11 +7,9 @@ the mean table of its neighbours, itself among them, starts from it, and is pull
 the similarity, so that its neighbours are the least alike; here they are the most alike.
 """
 
-from dataclasses import field
-
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.local import Batch, ItemTableTraining, Models
+from secure_fedrec.algorithms.item_tables.local import Batch, Models
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
 from secure_fedrec.algorithms.item_tables.single_tables import parts_of_tables
 from secure_fedrec.core.arrays import FloatArray
@@ -32,7 +30,6 @@ class GPFedRecConfig(PFedRecConfig, section="algorithm"):
 
     neighbourhood: NonNegative = 1.0
     regularization: NonNegative = 0.01
-    local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
 class GPFedRec(PFedRec):

@@ -245,7 +245,7 @@ class _Beside:
         plain.compute(one_by_one)
         protected.run_round()
         given, width = protected.given, plain.layout.width
-        real, fakes = given.real(width), given.fakes(width)
+        real, fakes = (given.rows(width, virtual=virtual) for virtual in (False, True))
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows
         empty = {name: bag[:0] for name, bag in protected.aggregate.bags.items()}

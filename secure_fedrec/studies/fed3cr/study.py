@@ -22,7 +22,7 @@ from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
 from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN
-from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
+from secure_fedrec.engines import LocalEngine, Problem, vault_of
 from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DivergedError, EncodingError
 from secure_fedrec.evaluation.leaks import measured_leak
@@ -35,11 +35,10 @@ from secure_fedrec.evaluation.ranks import (
     client_ranks,
     quality,
 )
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import Count, Natural, OneOf, Settings
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.engine import unprotected
 from secure_fedrec.studies.fed3cr.methods import (
     CENTRAL,
     METHODS,
@@ -49,18 +48,16 @@ from secure_fedrec.studies.fed3cr.methods import (
     with_settings,
 )
 from secure_fedrec.studies.fed3cr.views import compare_views
-from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import (
     FINGERPRINT,
     Record,
     as_json,
+    conclude,
     finished,
-    forget,
     once,
     plain,
     train,
 )
-from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -199,9 +196,7 @@ def _run(
         report, arrays = _centrally(case, config, on_round or (lambda: None))
     else:
         report, arrays = _trained(case, data, config, path, on_round, threads)
-    write_files(path, {**head, **report}, arrays)
-    forget(path)
-    return {**head, **report}
+    return conclude(path, {**head, **report}, arrays)
 
 
 def _oracles(
@@ -309,7 +304,6 @@ def plain_engine(algorithm: ItemTables, case: RankingCase, seed: int) -> LocalEn
         case: what clients train on.
         seed: of where training starts and what is drawn.
     """
-    streams = Streams.from_seed(seed)
     problem = Problem(
         vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
     )
@@ -317,14 +311,4 @@ def plain_engine(algorithm: ItemTables, case: RankingCase, seed: int) -> LocalEn
     if isinstance(algorithm, SingleTables):
         sizes = algorithm.bag_sizes().items()
         bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
-    stack = build_stack(
-        {}, sizes=sizes_of(algorithm, problem, bags=bags), codec=FixedPoint(), streams=streams
-    )
-    return LocalEngine(
-        algorithm=algorithm,
-        stack=stack,
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=streams,
-        wire=Wire(meter=Meter(case.n_clients)),
-    )
+    return unprotected(algorithm, problem, Streams.from_seed(seed), bags=bags)

@@ -19,8 +19,9 @@ SEEDS: Final = (0, 1, 2)
 _FEDDMF: Final = ("feddmf-exchanged", "feddmf-summed")
 _RULES: Final = ("popularity", "popularity-by-activity")
 _LINES: Final = ("feddmf-exchanged", "popularity")
+_RIVALS: Final = ("dmf", "fedavg", *_FEDDMF, *_RULES)
 _HALF: Final = 0.5
-_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
+_SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
@@ -35,34 +36,27 @@ def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
     ]
 
 
-def _all_pairs() -> list[StudyConfig]:
+def _along(
+    key: str, values: tuple[float, ...], methods: tuple[str, ...]
+) -> tuple[StudyConfig, ...]:
+    """Studies that differ in one key of the split."""
+    return tuple(study for value in values for study in _studies(methods, **{key: value}))
+
+
+def _on_all_pairs(study: StudyConfig) -> StudyConfig:
     training = replace(PAPER.training, negatives=None)
-    return [
-        replace(study, algorithm=replace(study.algorithm, training=training))
-        for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES))
-    ]
+    return replace(study, algorithm=replace(study.algorithm, training=training))
 
 
 FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
     {
         "5": tuple(_studies(("dmf", "fedavg", *_FEDDMF, "alone", *_RULES, "random"))),
-        "6": tuple(study for x in _SHARES for study in _studies(_LINES, items=x)),
-        "7": tuple(
-            study
-            for x in (0.1, 0.3, 0.5, 0.7, 0.9)
-            for study in _studies((*_LINES, "random"), common=x)
-        ),
-        "8": tuple(study for x in (0.1, 0.3, 0.5, 0.7, 0.9) for study in _studies(_LINES, users=x)),
-        "organisations": tuple(
-            study
-            for n in (2, 4, 8)
-            for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES), organisations=n)
-        ),
-        "ml-100k": tuple(
-            replace(study, data="ml-100k")
-            for study in _studies(("dmf", "fedavg", *_FEDDMF, *_RULES))
-        ),
-        "all-pairs": tuple(_all_pairs()),
+        "6": _along("items", (0.1, 0.2, 0.3, 0.4, 0.5), _LINES),
+        "7": _along("common", _SHARES, (*_LINES, "random")),
+        "8": _along("users", _SHARES, _LINES),
+        "organisations": _along("organisations", (2, 4, 8), _RIVALS),
+        "ml-100k": tuple(replace(study, data="ml-100k") for study in _studies(_RIVALS)),
+        "all-pairs": tuple(map(_on_all_pairs, _studies(_RIVALS))),
     }
 )
 """Studies by figure: 5 to 8 of the paper; federations of 2, 4 and 8; another table; all pairs."""

@@ -14,7 +14,7 @@ from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
 from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.common_items import CommonItems
-from secure_fedrec.engines.federated_problem import Problem, sizes_of
+from secure_fedrec.engines.federated_problem import Problem
 from secure_fedrec.engines.local_engine import LocalEngine
 from secure_fedrec.errors import DivergedError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -26,9 +26,8 @@ from secure_fedrec.models.dmf.training import (
     examples_of,
     train_epoch,
 )
-from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import Meter, Wire
+from secure_fedrec.studies.engine import unprotected
 
 Scores: TypeAlias = Callable[[int, IntArray], FloatArray]
 """Of all users of an organisation for items, own or others': float64[U, k]."""
@@ -78,27 +77,23 @@ class Epoch:
 _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
 
 
-def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Epoch]]:
+def _federation(kind: type[_Federated], **changes: Any) -> Callable[[Task], Iterator[Epoch]]:
+    """A federated method; ``changes`` are settings that are its own."""
+
     def run(task: Task) -> Iterator[Epoch]:
-        algorithm, streams = kind(task.config, task.data), Streams.from_seed(task.seed)
+        config = replace(task.config, **changes)
+        algorithm = kind(config, task.data)
         problem = Problem(vault=task.data.vault(), n_rows=task.data.n_items)
-        engine = LocalEngine(
-            algorithm=algorithm,
-            stack=build_stack({}, sizes=sizes_of(algorithm, problem), codec=_RING, streams=streams),
-            vault=problem.vault,
-            n_rows=problem.n_rows,
-            streams=streams,
-            wire=Wire(meter=Meter(problem.vault.n_clients)),
-        )
+        engine = unprotected(algorithm, problem, Streams.from_seed(task.seed), codec=_RING)
         if task.resumed is not None:
             engine.restore(task.resumed)
         while engine.public.round < algorithm.rounds:
-            for _ in range(task.config.exchanges):
+            for _ in range(config.exchanges):
                 engine.run_round()
             if isinstance(algorithm, AveragedDMF):
                 algorithm.adopt(engine.public, engine.vault)
             yield Epoch(
-                epoch=engine.public.round // task.config.exchanges,
+                epoch=engine.public.round // config.exchanges,
                 scores=partial(algorithm.across, engine.vault),
                 state=engine.state,
                 cosine=partial(_cosine, algorithm, engine),
@@ -239,23 +234,14 @@ def _shares(data: CommonItems) -> FloatArray:
     return np.asarray(counts / np.maximum(data.listed.T @ data.n_users, 1))
 
 
-def _alone(task: Task) -> Iterator[Epoch]:
-    """FedDMF without its loss: what a common start leaves of an agreement on the space."""
-    yield from _federation(SummedFedDMF)(replace(task, config=replace(task.config, beta=0.0)))
-
-
-def _averaging(task: Task) -> Iterator[Epoch]:
-    """FedAvg, after each epoch as in the paper."""
-    yield from _federation(AveragedDMF)(replace(task, config=replace(task.config, exchanges=1)))
-
-
 RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
     {
         "dmf": _central,
-        "fedavg": _averaging,
+        "fedavg": _federation(AveragedDMF, exchanges=1),  # after each epoch, as in the paper
         "feddmf-exchanged": _federation(ExchangedFedDMF),
         "feddmf-summed": _federation(SummedFedDMF),
-        "alone": _alone,
+        # Without FedDMF's loss: what a common start leaves of an agreement on the space.
+        "alone": _federation(SummedFedDMF, beta=0.0),
         "popularity": _popularity,
         "popularity-by-activity": _popularity_by_activity,
         "random": _random,

@@ -24,12 +24,11 @@ from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, UNTRAINED, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure, sides
-from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import (
     FINGERPRINT,
     as_json,
+    conclude,
     finished,
-    forget,
     keep,
     kept,
     once,
@@ -76,6 +75,22 @@ class StudyConfig(Settings, section="study"):
         return replace(self, algorithm=replace(self.algorithm, epochs=3, model=model), every=3)
 
 
+def read_study(
+    path: Path, config: StudyConfig, *, data: str | None = None
+) -> dict[str, Any] | None:
+    """The study at ``path``; None where there is none.
+
+    Args:
+        path: of the report.
+        config: what is studied.
+        data: fingerprint of the table, where it is at hand.
+
+    Raises:
+        DataError: it is damaged, of other settings or of other data.
+    """
+    return finished(path, as_json(config), version=STUDY_FORMAT, paper="FedDMF", data=data)
+
+
 def run_study(
     table: RatingTable,
     config: StudyConfig,
@@ -105,14 +120,7 @@ def run_study(
     """
     return once(
         path,
-        partial(
-            finished,
-            path,
-            as_json(config),
-            version=STUDY_FORMAT,
-            paper="FedDMF",
-            data=table.fingerprint(),
-        ),
+        partial(read_study, path, config, data=table.fingerprint()),
         partial(_run, table, config, path, on_epoch),
         wait=wait,
     )
@@ -143,9 +151,7 @@ def _run(
             on_epoch(found)
     report = _report(config, data, epochs, spent + perf_counter() - begun)
     report[FINGERPRINT] = table.fingerprint()
-    write_files(path, report, {})
-    forget(path)
-    return report
+    return conclude(path, report)
 
 
 def _report(

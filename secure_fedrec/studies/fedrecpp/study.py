@@ -27,13 +27,12 @@ from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
-from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import (
     FINGERPRINT,
     Record,
     as_json,
+    conclude,
     finished,
-    forget,
     once,
     train,
 )
@@ -116,6 +115,22 @@ class StudyConfig(Settings, section="study"):
         return layers
 
 
+def read_study(
+    path: Path, config: StudyConfig, *, data: str | None = None
+) -> dict[str, Any] | None:
+    """The study at ``path``; None where there is none.
+
+    Args:
+        path: of the report.
+        config: what is studied.
+        data: fingerprint of the table, where it is at hand.
+
+    Raises:
+        DataError: it is damaged, of other settings or of other data.
+    """
+    return finished(path, config.described(), version=STUDY_FORMAT, paper="FedRec++", data=data)
+
+
 def run_study(
     table: RatingTable,
     config: StudyConfig,
@@ -142,14 +157,7 @@ def run_study(
     """
     return once(
         path,
-        partial(
-            finished,
-            path,
-            config.described(),
-            version=STUDY_FORMAT,
-            paper="FedRec++",
-            data=table.fingerprint(),
-        ),
+        partial(read_study, path, config, data=table.fingerprint()),
         partial(_run, table, config, path, on_round),
         wait=wait,
     )
@@ -177,9 +185,7 @@ def _run(
         "seconds": record.seconds,
         "rounds": record.rounds,
     }
-    write_files(path, report, {})
-    forget(path)
-    return report
+    return conclude(path, report)
 
 
 def _see(report: RoundReport, record: Record) -> None:

@@ -25,17 +25,15 @@ from secure_fedrec.algorithms.local_training import (
 )
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.engines.federated_problem import Problem, sizes_of
-from secure_fedrec.engines.local_engine import CohortConfig, LocalEngine
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.engines.federated_problem import Problem
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.models.split import ParameterSplit
-from secure_fedrec.protection import build_stack
 from secure_fedrec.settings import Count, Rate
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.engine import unprotected
 from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Meter, Wire
 
 
 class FURLStudyConfig(ConfiguredDocument, section="furl"):
@@ -173,16 +171,8 @@ def _train_federation(
     """Rounds of FURL on plain sums: every protection of the sum gives the same bits."""
     algorithm = furl_algorithm(config, classes=len(data.classes), users=data.n_users)
     problem = furl_problem(algorithm, data)
-    sizes = sizes_of(algorithm, problem)
-    engine = LocalEngine(
-        algorithm=algorithm,
-        stack=build_stack({}, sizes=sizes, codec=FixedPoint(), streams=streams),
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=streams,
-        wire=Wire(meter=Meter(data.n_users)),
-        cohort=CohortConfig(clients_per_round=min(config.clients_per_round, data.n_users)),
-    )
+    cohort = CohortConfig(clients_per_round=min(config.clients_per_round, data.n_users))
+    engine = unprotected(algorithm, problem, streams, cohort=cohort)
     for epoch in range(1, config.epochs + 1):
         for _ in range(_rounds_per_epoch(config, data.n_users)):
             engine.run_round()

@@ -27,20 +27,19 @@ from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
-from secure_fedrec.engines.federated_problem import Problem, sizes_of, upload_vectors
+from secure_fedrec.engines.federated_problem import Problem, upload_vectors
 from secure_fedrec.engines.local_engine import LocalEngine
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, train
-from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.engine import unprotected
 from secure_fedrec.studies.hpfl.noise import local_noise
 from secure_fedrec.studies.hpfl.settings import VARIANTS, Setting
 from secure_fedrec.studies.hpfl.snapshots import Snapshot, take_snapshot
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Meter, Wire
 
 
 class Task(NamedTuple):
@@ -188,20 +187,13 @@ class _Shared(Algorithm, Protocol):
 
 def _rounds(algorithm: _Shared, task: Task) -> Iterator[LocalEngine]:
     """The engine after every round, uploads unprotected: no protection changes a sum or a bag."""
-    vault, streams = task.organisations.vault(), Streams.from_seed(task.seed)
+    problem = Problem(vault=task.organisations.vault(), n_rows=algorithm.rows)
     bags = {
         name: BagShape(width=task.organisations.n_attributes, most=int(counts.max()))
-        for name, counts in upload_vectors(algorithm, vault).items()
+        for name, counts in upload_vectors(algorithm, problem.vault).items()
     }
-    sizes = sizes_of(algorithm, Problem(vault=vault, n_rows=algorithm.rows), bags=bags)
-    engine = LocalEngine(
-        algorithm=algorithm,
-        stack=build_stack({}, sizes=sizes, codec=_RING, streams=streams),
-        vault=vault,
-        n_rows=algorithm.rows,
-        streams=streams,
-        wire=Wire(meter=Meter(vault.n_clients)),
-    )
+    streams = Streams.from_seed(task.seed)
+    engine = unprotected(algorithm, problem, streams, codec=_RING, bags=bags)
     for _ in range(algorithm.rounds):
         engine.run_round()
         yield engine
