@@ -48,6 +48,7 @@ _DISK = (CheckpointError, OSError)
 class _Attempt:
     serial: int
     parties: dict[Node, Party]
+    ahead: tuple[int, int] = (0, 0)
 
 
 class Site:
@@ -96,7 +97,7 @@ class Site:
         if record is not None:
             learner.require_recorded()
         self._bags = bags_of(learner.stack.bags)
-        self._identities = _required(identities, self.client, self._hosting, agreement)
+        self.identity, self._helpers = _required(identities, self.client, self._hosting, agreement)
         if isinstance(self._hosting, StateHidden):
             self._hosting.require_key(agreement.keys, secret)
         self._home = home
@@ -115,11 +116,6 @@ class Site:
         self._journal = FileJournal(home.journal) if journal is None else journal
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
         self._talks = Talks(agreement, self.identity, self._begun, self._handle)
-
-    @property
-    def identity(self) -> Identity:
-        """The client's."""
-        return self._identities[Node(Role.CLIENT, self.client)]
 
     @property
     def completed(self) -> int:
@@ -161,7 +157,7 @@ class Site:
                 self._home.keep_public(public)
                 return []
             self._begin(request)
-        if self._attempt is not None and request.ahead != (0, 0):
+        if self._attempt is not None and request.ahead not in ((0, 0), self._attempt.ahead):
             self._begin_ahead(self._attempt, *request.ahead)
         self._halves.observe()
         if not request.parcels:
@@ -195,8 +191,7 @@ class Site:
                 own = self._trained(public, at, wire)
         desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
         parties: dict[Node, Party] = {
-            node: self._hosting.helper(at, self._identities[node], desk)
-            for node in helpers_at(self._hosting, self.identity.node)
+            node: self._hosting.helper(at, helper, desk) for node, helper in self._helpers.items()
         }
         if self._record is not None and not parties:
             self._record.end(at.round)
@@ -261,6 +256,7 @@ class Site:
         if self.client in at.clients:
             current = attempt.parties.get(node)
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
+        attempt.ahead = round_, serial
 
     def _trained(
         self,
@@ -341,12 +337,13 @@ def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Va
 
 def _required(
     identities: Mapping[Node, Identity], client: int, hosting: Hosting, agreement: Agreement
-) -> Mapping[Node, Identity]:
-    due = [Node(Role.CLIENT, client)]
-    due += helpers_at(hosting, due[0])
-    for node in due:
+) -> tuple[Identity, Mapping[Node, Identity]]:
+    """The client's identity, and those of the helpers that are recruited from it."""
+    own = Node(Role.CLIENT, client)
+    helpers = helpers_at(hosting, own)
+    for node in (own, *helpers):
         if node not in identities:
             raise ConfigError("site.identities", str(node), "is missing")
         if agreement.roster.key_of(node) != identities[node].public:
             raise ConfigError("site.identities", str(node), "the roster lists another key")
-    return {node: identities[node] for node in due}
+    return identities[own], {node: identities[node] for node in helpers}

@@ -104,11 +104,6 @@ class Context:
     roster_hash: bytes
     cohort_hash: bytes
 
-    @property
-    def hashes(self) -> bytes:
-        """The three hashes, 96 bytes."""
-        return self.config_hash + self.roster_hash + self.cohort_hash
-
     def prefix(self, kind: Kind, sender: int, head: bytes) -> bytes:
         """Header and head of a message: what its signature covers."""
         header = _HEADER.pack(

@@ -6,7 +6,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.packing import unpack
-from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash
+from secure_fedrec.protection.base.dense import DenseLayout, DenseWords, Gathered, layout_hash
 from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
@@ -30,16 +30,20 @@ class HostedMaskedSum:
         collector: whose round it is.
         hub: the server's half.
         at: the attempt.
+        layout: what its words stand for.
     """
 
-    def __init__(self, collector: MaskedSum, hub: MaskingServer, at: Standing) -> None:
+    def __init__(
+        self, collector: MaskedSum, hub: MaskingServer, at: Standing, layout: DenseLayout
+    ) -> None:
         self._collector = collector
+        self._layout = layout
         self._at = at
         self.hub = hub
 
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that are in it."""
-        return self._collector.layout.split(self.hub.result, self._collector.codec)
+        return self._layout.split(self.hub.result, self._collector.codec)
 
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
@@ -47,7 +51,7 @@ class HostedMaskedSum:
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked words of the clients in the sum (``hosting.HostedSum``)."""
-        collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
+        collector, layout, survivors = self._collector, self._layout, self.hub.survivors
 
         def read(data: bytes) -> tuple[int, RingArray] | None:
             envelope = Envelope.decode(data)
@@ -79,6 +83,9 @@ class HostedMasks(NoHelpers):
 
     def __init__(self, collector: MaskedSum) -> None:
         self._collector = collector
+        self._policy = collector.config.policy
+        self._layout = collector.layout
+        self._configs: dict[int, MaskingConfig] = {}
         self.takes_beacons = collector.config.beacon == "operator"
 
     def hub(
@@ -118,7 +125,7 @@ class HostedMasks(NoHelpers):
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
         """The server's side of an attempt (``hosting.KeysAhead``)."""
         server.name_state(at.state)
-        return HostedMaskedSum(self._collector, server, at)
+        return HostedMaskedSum(self._collector, server, at, self._layout)
 
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
         """A client's half (``hosting.KeysAhead``)."""
@@ -127,12 +134,13 @@ class HostedMasks(NoHelpers):
         return MaskingClient(
             identity=identity,
             roster=at.roster,
-            policy=self._collector.config.policy,
+            policy=self._policy,
             journal=journal,
             expected=Expected(
                 layout_hash=config.layout_hash,
                 public_state=config.public_state,
                 cohort=None if whole else at.clients,
+                config=config,
             ),
         )
 
@@ -148,7 +156,7 @@ class HostedMasks(NoHelpers):
     ) -> EncodedVector:
         own = Gathered(self._collector, at.round, np.array([client]))
         own.accept(own.clients, block)
-        (part,) = own.words_of(own.clients, block, self._collector.layout)
+        (part,) = own.words_of(own.clients, block, self._layout)
         return EncodedVector(
             words=self._protected(part, at).words[0],
             bits=config.bits,
@@ -161,7 +169,11 @@ class HostedMasks(NoHelpers):
         return part
 
     def _config(self, at: Standing) -> MaskingConfig:
-        collector, layout = self._collector, self._collector.layout
-        return collector.masking_config(
-            len(at.clients), layout.length, layout_hash(layout, collector.codec), LATER_STATE
-        )
+        """The protocol's settings, which are the same for every cohort of so many clients."""
+        clients, collector, layout = len(at.clients), self._collector, self._layout
+        if clients not in self._configs:
+            named = layout_hash(layout, collector.codec)
+            self._configs[clients] = collector.masking_config(
+                clients, layout.length, named, LATER_STATE
+            )
+        return self._configs[clients]

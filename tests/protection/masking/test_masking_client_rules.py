@@ -36,8 +36,7 @@ def refused(s: Any, message: bytes, match: str) -> None:
 
 
 def config_with(s: Any, **changes: Any) -> Any:
-    fields = dict(vars(s.config))
-    return type(s.config)(**(fields | changes))
+    return replace(s.config, **changes)
 
 
 @pytest.mark.parametrize("kind", [Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM, Kind.RESULT])

@@ -87,7 +87,7 @@ class ClientRound:
         roots: tuple[bytes, ...] | None = None,
     ) -> None:
         setup.require_no_payload()
-        proposed = Setup.decode(setup.head)
+        proposed = Setup.decode(setup.head, expected.config)
         self.public = PublicRound.of(proposed, setup.context)
         self.config = proposed.config
         self._identity = identity

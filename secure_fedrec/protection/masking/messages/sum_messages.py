@@ -14,6 +14,7 @@ Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``me
                | payload: u32 leaf | inclusion path
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,9 +24,19 @@ from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, encode_ids
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
 from secure_fedrec.protection.session.public_state import labelled_hash
-from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
+from secure_fedrec.protection.session.reader import (
+    encode_marks,
+    encode_records,
+    first_records,
+    read_ids,
+    read_marks,
+    read_records,
+    unpacked,
+)
 
 _HASH = 32
+_UPLOAD = struct.Struct(f"<{_HASH}s{SIGNATURE_BYTES}s{_HASH}sI")
+_RESULT = struct.Struct(f"<{_HASH}s{_HASH}sI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +66,8 @@ class Upload:
     @classmethod
     def decode(cls, head: bytes) -> "Upload":
         """Decode a head."""
-        with Reader(head, "UPLOAD") as reader:
-            shared, signature = reader.take(_HASH), reader.take(SIGNATURE_BYTES)
-            digest = reader.take(_HASH)
-            disputed = reader.ids(reader.number(4))
+        shared, signature, digest, count, rest = unpacked(_UPLOAD, head, "UPLOAD")
+        disputed = read_ids(rest, count, "UPLOAD")
         return cls(shared_hash=shared, shared_signature=signature, digest=digest, disputed=disputed)
 
 
@@ -90,12 +99,14 @@ class Survivors:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Survivors":
         """Decode head and payload."""
-        with Reader(head, "SURVIVORS") as reader:
-            survivors, root = reader.marks(config.clients), reader.take(_HASH)
-        reader = Reader(payload, "SURVIVORS")
-        signatures = reader.records(SIGNATURE_BYTES)
-        path = _hashes(reader.rest(), "SURVIVORS")
-        return cls(survivors=survivors, root=root, shared_signatures=signatures, path=path)
+        survivors = read_marks(head[:-_HASH], config.clients, "SURVIVORS")
+        signatures, rest = first_records(payload, SIGNATURE_BYTES, "SURVIVORS")
+        return cls(
+            survivors=survivors,
+            root=head[-_HASH:],
+            shared_signatures=signatures,
+            path=_hashes(rest, "SURVIVORS"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +122,7 @@ class Quorum:
     @classmethod
     def decode(cls, head: bytes) -> "Quorum":
         """Decode a head."""
-        with Reader(head, "QUORUM") as reader:
-            signatures = reader.records(SIGNATURE_BYTES)
-        return cls(signatures=signatures)
+        return cls(signatures=read_records(head, SIGNATURE_BYTES, "QUORUM"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +139,8 @@ class Reveal:
     @classmethod
     def decode(cls, message: bytes) -> "Reveal":
         """Decode the decrypted message."""
-        with Reader(message, "REVEAL") as reader:
-            seed, shares = reader.take(ELEMENT_BYTES), reader.records(ELEMENT_BYTES)
-        return cls(self_seed=seed, shares=shares)
+        shares = read_records(message[ELEMENT_BYTES:], ELEMENT_BYTES, "REVEAL")
+        return cls(self_seed=message[:ELEMENT_BYTES], shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +164,10 @@ class Result:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview) -> "Result":
         """Decode head and payload."""
-        with Reader(head, "RESULT") as reader:
-            digest, root, leaves = reader.take(_HASH), reader.take(_HASH), reader.number(4)
-        index = Reader(payload, "RESULT").number(4)
+        if len(head) != _RESULT.size or len(payload) < 4:
+            raise ProtocolError(f"RESULT: {len(head)} and {len(payload)} bytes")
+        digest, root, leaves = _RESULT.unpack(head)
+        index = int.from_bytes(payload[:4], "little")
         path = _hashes(payload[4:], "RESULT")
         return cls(digest=digest, root=root, leaves=leaves, index=index, path=path)
 
