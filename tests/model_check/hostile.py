@@ -384,7 +384,7 @@ class HostileRound:
         if len(shares) < self.config.threshold:
             return None
         indices = {
-            self.core.public.place(holder) + 1: decode_element(share)
+            self.core.public.places[holder] + 1: decode_element(share)
             for holder, share in shares.items()
         }
         return combine(dict(list(indices.items())[: self.config.threshold]))

@@ -274,6 +274,16 @@ def share_hash(context: Context, purpose: str, sender: int, receiver: int, share
     return labelled_hash(f"share-{purpose}", context.round_id, ends, share)
 
 
+def share_hashes(
+    context: Context, sender: int, receiver: int, mask_share: bytes, self_share: bytes
+) -> tuple[bytes, bytes]:
+    """Both hashes of what a client sends to a neighbour."""
+    return (
+        share_hash(context, "mask", sender, receiver, mask_share),
+        share_hash(context, "self", sender, receiver, self_share),
+    )
+
+
 def commitment_to(context: Context, owner: int, element: int) -> bytes:
     """Hash by which a client is bound to its self-mask seed."""
     return labelled_hash(

@@ -32,6 +32,9 @@ class PublicRound:
         cohort: int64[n], client numbers, ascending. A client's *place* is its position here.
         epoch: epoch of the beacon, 0 without one.
         server_channel: the server's X25519 key of the round.
+
+    Attributes:
+        places: place of each client.
     """
 
     context: Context
@@ -39,11 +42,11 @@ class PublicRound:
     cohort: IntArray
     epoch: int
     server_channel: bytes
-    _places: dict[int, int] = field(init=False, repr=False)
+    places: dict[int, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         places = {client: place for place, client in enumerate(self.cohort.tolist())}
-        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "places", places)
 
     @classmethod
     def of(cls, setup: Setup, context: Context) -> "PublicRound":
@@ -95,17 +98,6 @@ class PublicRound:
                 raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
             if epoch > 1 and epoch - 1 not in beacons:
                 raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
-
-    def place(self, client: int) -> int:
-        """Place of a client in the cohort.
-
-        Raises:
-            ProtocolError: it is not in the cohort.
-        """
-        try:
-            return self._places[client]
-        except KeyError:
-            raise ProtocolError(f"client {client} is not in the cohort") from None
 
     def require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
         """Check that records are of a client's live neighbours, all of them and in order.
@@ -196,14 +188,15 @@ class Topology:
                 "be cut"
             )
 
-    def require_live(self, place: int, client: int, marks: BoolArray) -> None:
-        """Check that enough neighbours are there to restore a client's secrets.
+    def require_live(self, place: int, client: int, marks: BoolArray) -> IntArray:
+        """Places of the neighbours that are marked: enough to restore a client's secrets.
 
         Raises:
             ProtocolError: fewer than the threshold.
         """
-        live, threshold = len(self.live(place, marks)), self._config.threshold
-        if not enough_neighbours(live, threshold):
+        live, threshold = self.live(place, marks), self._config.threshold
+        if not enough_neighbours(len(live), threshold):
             raise ProtocolError(
-                f"client {client} has {live} live neighbours; its secrets need {threshold}"
+                f"client {client} has {len(live)} live neighbours; its secrets need {threshold}"
             )
+        return live
