@@ -208,7 +208,9 @@ def test_below_floor_survivor_sets(attacked: Any, monkeypatch: pytest.MonkeyPatc
     assert isolate_two(attacked()) is None
     # Weakened copy: no minimum of survivors, and so no quorum either.
     monkeypatch.setattr(Topology, "require_survivors", lambda *_: None)
-    monkeypatch.setattr(Topology, "require_live", lambda self, place, _, marks: self.live(place, marks))
+    monkeypatch.setattr(
+        Topology, "require_live", lambda self, place, _, marks: self.live(place, marks)
+    )
     monkeypatch.setattr(ClientRound, "take_quorum", lambda *_: None)
     weak = attacked()
     assert np.array_equal(isolate_two(weak), weak.values[VICTIM])

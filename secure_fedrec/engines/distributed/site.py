@@ -103,6 +103,9 @@ class Site:
         self._home = home
         self._secret = secret
         self._record = record
+        meter = Meter(learner.stack.n_clients)
+        self._wire = Wire(meter=meter) if record is None else record.wire
+        self._exempt = self._hosting.exempt(self.client)
         self._attempt: _Attempt | None = None
         learner.algorithm.initialise(vault, learner.streams)
         found = home.load()
@@ -188,7 +191,7 @@ class Site:
         own = None
         if invited and not exchanging:
             with self._home.halt.on_own_data(*_DISK):
-                own = self._trained(public, at, wire)
+                own = self._trained(public, at)
         desk = Desk(wire=wire, journal=self._journal, own=None if own is None else own.block)
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, helper, desk) for node, helper in self._helpers.items()
@@ -234,7 +237,7 @@ class Site:
             Peers(at, self._learner.stack.codec),
             self.identity,
             lambda: algorithm.give(clients, public, self._vault, streams),
-            lambda given: self._half(at, self._trained(public, at, None, given)),
+            lambda given: self._half(at, self._trained(public, at, given)),
         )
 
     def _recorded(self, public: PublicState) -> Wire | None:
@@ -258,31 +261,23 @@ class Site:
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
         attempt.ahead = round_, serial
 
-    def _trained(
-        self,
-        public: PublicState,
-        at: Standing,
-        wire: Wire | None,
-        given: PeerBlock | None = None,
-    ) -> Own:
+    def _trained(self, public: PublicState, at: Standing, given: PeerBlock | None = None) -> Own:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
         algorithm = learner.algorithm
-        own = Own(clients, exempt=self._hosting.exempt(self.client))
-        wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
+        own = Own(clients, exempt=self._exempt)
         bags = None if self._bags is None else OwnBags(own)
-        vault.begin(2**28)
         try:
             if given is not None and isinstance(algorithm, Exchanging):
                 _taken(algorithm, clients, given, vault)
             step = algorithm.client_step(clients, public, vault, learner.streams)
-            session = StackSession(learner.stack, own, at.round, wire, bags)
+            session = StackSession(learner.stack, own, at.round, self._wire, bags)
             session.submit(step)
             step.commit(vault)
             vouched = at.round if isinstance(self._hosting, StateHidden) else 0
             learnt = self._kept.begun(at.serial, vouched, vault.snapshot())
         finally:
-            vault.end(undo=True)
+            vault.restore(self._kept.tables)
         if sum(session.clipped):
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
             try:
