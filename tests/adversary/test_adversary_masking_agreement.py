@@ -16,9 +16,8 @@ from secure_fedrec.protection.masking import Expected, Federation, Kind, Masking
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.client.steps import ClientRound
 from secure_fedrec.protection.masking.messages.keys import self_key
-from secure_fedrec.protection.masking.messages.rules import ShareKind
 from secure_fedrec.protection.masking.messages.shamir import decode_element
-from secure_fedrec.protection.masking.messages.topology import Topology
+from secure_fedrec.protection.masking.messages.topology import ShareKind, Topology
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from secure_fedrec.protection.session.journal import MemoryJournal
 

@@ -24,13 +24,13 @@ from secure_fedrec.protection.masking.messages.keys import (
     seal_box,
 )
 from secure_fedrec.protection.masking.messages.pair_seal import open_pair_seal, pair_hash, seal_info
-from secure_fedrec.protection.masking.messages.rules import ShareKind
 from secure_fedrec.protection.masking.messages.shamir import (
     ELEMENT_BYTES,
     decode_element,
     encode_element,
     require_elements,
 )
+from secure_fedrec.protection.masking.messages.topology import ShareKind
 
 
 class RoundSecrets:
@@ -183,7 +183,7 @@ class Neighbour:
         """One of the two shares at most, once; what is not given is forgotten.
 
         Args:
-            due: which one (``rules.share_due``).
+            due: which one (``topology.share_due``).
 
         Returns:
             The share, or None if none is due, there was none, or it has been given.

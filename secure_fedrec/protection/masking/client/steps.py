@@ -37,22 +37,25 @@ from secure_fedrec.protection.masking.messages.key_messages import (
     commitment_to,
 )
 from secure_fedrec.protection.masking.messages.keys import exchange, seal_box, self_key, server_keys
-from secure_fedrec.protection.masking.messages.rules import enough_clients, is_quorum, share_due
 from secure_fedrec.protection.masking.messages.shamir import encode_element, split
-from secure_fedrec.protection.masking.messages.sharers import (
-    hash_of_sharers,
-    sign_sharers,
-    signed_sharers,
-)
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Result,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
+    sign_sharers,
+    signed_sharers,
     statement_of,
 )
-from secure_fedrec.protection.masking.messages.topology import PublicRound, Topology
+from secure_fedrec.protection.masking.messages.topology import (
+    PublicRound,
+    Topology,
+    enough_clients,
+    is_quorum,
+    share_due,
+)
 from secure_fedrec.protection.masking.messages.transcript import leaf_hash, require_included
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.roster import Roster

@@ -40,20 +40,20 @@ from secure_fedrec.protection.masking.messages.keys import (
     require_usable,
     server_keys,
 )
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers, signed_sharers
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Result,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
+    signed_sharers,
     statement_of,
 )
 from secure_fedrec.protection.masking.messages.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.server.recovery import Fault
-from secure_fedrec.protection.masking.server.running_sum import RunningSum
-from secure_fedrec.protection.masking.server.unmasking import Unmasking
+from secure_fedrec.protection.masking.server.unmasking import RunningSum, Unmasking
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.reader import encode_marks
 from secure_fedrec.protection.session.roster import Roster
