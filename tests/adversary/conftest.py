@@ -118,7 +118,7 @@ class Attack:
         tree = MerkleTree([self.core._upload_leaves[each] for each in chosen])
         marks = np.isin(self.core.public.cohort, chosen)
         path = tree.path(chosen.index(number)) if number in survivors else []
-        live = self.core._topology.live(self.core.public.place(number), marks)
+        live = self.core._topology.live(self.core.public.places[number], marks)
         near = self.core.public.cohort[live].tolist()
         signatures = {other: self.core._shared_signatures[other] for other in near}
         told = Survivors(survivors=marks, root=tree.root, shared_signatures=signatures, path=path)
@@ -159,7 +159,7 @@ class Attack:
     def mask_seed(self, reveals: Mapping[int, Reveal], owner: int) -> int | None:
         """The owner's mask seed, if the revealed shares give it."""
         shares = {
-            self.core.public.place(number) + 1: decode_element(reveal.shares[owner])
+            self.core.public.places[number] + 1: decode_element(reveal.shares[owner])
             for number, reveal in reveals.items()
             if owner in reveal.shares
         }

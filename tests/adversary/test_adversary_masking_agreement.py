@@ -16,9 +16,8 @@ from secure_fedrec.protection.masking import Expected, Federation, Kind, Masking
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.client.steps import ClientRound
 from secure_fedrec.protection.masking.messages.keys import self_key
-from secure_fedrec.protection.masking.messages.rules import ShareKind
 from secure_fedrec.protection.masking.messages.shamir import decode_element
-from secure_fedrec.protection.masking.messages.topology import Topology
+from secure_fedrec.protection.masking.messages.topology import ShareKind, Topology
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from secure_fedrec.protection.session.journal import MemoryJournal
 
@@ -208,7 +207,9 @@ def test_below_floor_survivor_sets(attacked: Any, monkeypatch: pytest.MonkeyPatc
     assert isolate_two(attacked()) is None
     # Weakened copy: no minimum of survivors, and so no quorum either.
     monkeypatch.setattr(Topology, "require_survivors", lambda *_: None)
-    monkeypatch.setattr(Topology, "require_live", lambda *_: None)
+    monkeypatch.setattr(
+        Topology, "require_live", lambda self, place, _, marks: self.live(place, marks)
+    )
     monkeypatch.setattr(ClientRound, "take_quorum", lambda *_: None)
     weak = attacked()
     assert np.array_equal(isolate_two(weak), weak.values[VICTIM])

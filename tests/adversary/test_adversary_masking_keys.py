@@ -63,9 +63,17 @@ def substitute_keys(attack: Any) -> Any:
     shares = Shares.decode(Envelope.decode(reply).head, VICTIM, attack.config)
     mask_shares, self_shares, boxes = {}, {}, {}
     for number, fake in fakes.items():
-        edge = Neighbour.agree(fake, context, number, VICTIM, victims_keys)
+        edge = Neighbour(
+            context=context,
+            owner=number,
+            number=VICTIM,
+            signer=b"",
+            keys=victims_keys,
+            shared=exchange(fake.channel_key, victims_keys.channel_public),
+            own_public=advertised[number].channel_public,
+        )
         opened = edge.open_shares(fake, ShareRecord.decode(shares.records[number]), b"")
-        index = core.public.place(number) + 1
+        index = core.public.places[number] + 1
         mask_shares[index], self_shares[index] = map(decode_element, opened)
         boxes[number] = edge.seal_shares(1, 2, b"")
     told = Boxes(shared=core._advertised, records=boxes, seals={})

@@ -30,12 +30,12 @@ from secure_fedrec.protection.masking.envelope import Envelope
 from secure_fedrec.protection.masking.messages.key_messages import Boxes
 from secure_fedrec.protection.masking.messages.keys import self_key
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
     statement_of,
 )
 from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash

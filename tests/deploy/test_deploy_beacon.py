@@ -28,7 +28,12 @@ from tests.deploy.memory import Deployment, MemoryTransport
 from tests.deploy.test_deploy_rounds import SMALL, settings
 
 CLIENTS = 12
-SPARSE: dict[str, Any] = {"layer": "masking", "adversary": "active", "corrupt": 0.0}
+SPARSE: dict[str, Any] = {
+    "layer": "masking",
+    "adversary": "active",
+    "corrupt": 0.0,
+    "beacon": "operator",
+}
 LATER = ["UPLOAD", "CONFIRM", "REVEAL"]
 
 
@@ -48,8 +53,9 @@ def test_a_configuration_takes_public_randomness(
     monkeypatch.setattr(layers, "COMPLETE_UP_TO", 4)
     data, algorithm = {**SMALL, "clients": CLIENTS}, {"rounds": 2, "rank": 2}
     with pytest.raises(ConfigError, match="need a sparse graph"):
-        Deployment.of(settings(SPARSE, data=data, algorithm=algorithm), tmp_path / "none")
-    taken = {**SPARSE, "beacon": "operator", "execution": "real"}
+        without = {**SPARSE, "beacon": "none"}
+        Deployment.of(settings(without, data=data, algorithm=algorithm), tmp_path / "none")
+    taken = {**SPARSE, "execution": "real"}
     ran = Deployment.of(settings(taken, data=data, algorithm=algorithm), tmp_path / "taken")
     operator = OwnOperator(ran.layout)
     ran.coordinator = open_coordinator(ran.layout, ran.transport, beacon=operator)

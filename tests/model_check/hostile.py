@@ -29,12 +29,12 @@ from secure_fedrec.protection.masking.messages.keys import (
     self_key,
 )
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
     statement_of,
 )
 from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
@@ -384,7 +384,7 @@ class HostileRound:
         if len(shares) < self.config.threshold:
             return None
         indices = {
-            self.core.public.place(holder) + 1: decode_element(share)
+            self.core.public.places[holder] + 1: decode_element(share)
             for holder, share in shares.items()
         }
         return combine(dict(list(indices.items())[: self.config.threshold]))

@@ -15,8 +15,13 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig
-from secure_fedrec.protection.masking.messages.rules import enough_clients, is_quorum, share_due
-from secure_fedrec.protection.masking.messages.topology import NO_BEACON, Topology
+from secure_fedrec.protection.masking.messages.topology import (
+    NO_BEACON,
+    Topology,
+    enough_clients,
+    is_quorum,
+    share_due,
+)
 from secure_fedrec.protection.session.public_state import NO_STATE
 
 __all__ = ["RULES", "Setting", "Tables", "mask_of", "members", "settings_of", "tables_of"]
@@ -36,7 +41,7 @@ RULES: Final = (
 """Names of the rules that can be switched off."""
 
 NONE, MASK, SELF = 0, 1, 2
-"""Codes of the share that is due (``rules.share_due``)."""
+"""Codes of the share that is due (``topology.share_due``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +234,7 @@ def _least(setting: Setting, key: str) -> Setting:
     return next(each for count in counts if _is_taken(each := replace(setting, **count)))
 
 
-def _accepts(check: Callable[..., None], *arguments: object) -> bool:
+def _accepts(check: Callable[..., object], *arguments: object) -> bool:
     try:
         check(*arguments)
     except ProtocolError:

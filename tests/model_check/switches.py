@@ -17,7 +17,7 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.client.steps import ClientRound
 from secure_fedrec.protection.masking.envelope import Envelope
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
 from secure_fedrec.protection.masking.messages.topology import Topology
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.public_state import NO_STATE

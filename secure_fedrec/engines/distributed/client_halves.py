@@ -28,7 +28,7 @@ class ClientHalves:
         self._hosting = hosting
         self._identity = identity
         self._journal = journal
-        self._beacon = beacon
+        self._beacon = beacon if hosting.takes_beacons else None
         self._masked: list[MaskingClient] = []
         self._ahead: tuple[Standing, MaskingClient] | None = None
 

@@ -20,25 +20,29 @@ Everything is little-endian.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from hashlib import sha256
 from math import prod
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, Roster
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Roster
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
-from secure_fedrec.protection.session.reader import Reader
+from secure_fedrec.protection.session.nodes import node_of
 
 NONCE_BYTES = 16
 _DOMAIN = b"secure-fedrec|v2|hosts|"
-_HEAD = struct.Struct("<IQQIQ")
+_HEAD = struct.Struct("<IQQIQI")
 _PRESENT = struct.Struct("<16s16sIQ")
 _NODE = struct.Struct("<BI")
+_ENDS = struct.Struct("<BIBIB")
+_COUNT = struct.Struct("<I")
 
 
 def nobody() -> IntArray:
@@ -55,7 +59,7 @@ class Kind(IntEnum):
     REPLY = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Agreement:
     """What all hosts of a federation hold to be so before they talk.
 
@@ -69,13 +73,13 @@ class Agreement:
     roster: Roster
     keys: bytes = b""
 
-    @property
+    @cached_property
     def context(self) -> bytes:
         """What greetings are bound to."""
         keys = sha256(self.keys).digest()
         return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash + keys).digest()
 
-    @property
+    @cached_property
     def series(self) -> bytes:
         """16 bytes that other federations do not have."""
         return self.context[:16]
@@ -175,10 +179,11 @@ class Request:
 
     def encode(self) -> bytes:
         """The body of REQUEST."""
-        head = _HEAD.pack(self.round, self.serial, self.settled, *self.ahead)
+        numbers = self.round, self.serial, self.settled, *self.ahead
+        head = _HEAD.pack(*numbers, len(self.state))
         who = len(self.clients).to_bytes(4, "little") + self.clients.astype("<u4").tobytes()
         parcels = encode_parcels(self.parcels) + encode_parcels(self.late)
-        return head + _sized(self.state) + who + parcels
+        return head + self.state + who + parcels
 
     @classmethod
     def decode(cls, body: bytes) -> "Request":
@@ -187,18 +192,22 @@ class Request:
         Raises:
             ProtocolError, WireError: anything else.
         """
-        with Reader(body, "REQUEST") as reader:
-            round_, serial, settled, *ahead = _HEAD.unpack(reader.take(_HEAD.size))
-            state = reader.take(reader.number(4))
-            clients = np.frombuffer(reader.take(4 * reader.number(4)), dtype="<u4")
-            parcels, late = _parcels(reader), _parcels(reader)
+        with _laid_out("REQUEST"):
+            round_, serial, settled, *ahead, size = _HEAD.unpack_from(body)
+            start = _HEAD.size
+            at = start + size
+            (count,) = _COUNT.unpack_from(body, at)
+            clients = struct.unpack_from(f"<{count}I", body, at + _COUNT.size)
+            parcels, end = _parcels(body, at + _COUNT.size + 4 * count)
+            late, end = _parcels(body, end)
+            _require_end(body, end)
         return cls(
             round=round_,
             serial=serial,
             settled=settled,
             ahead=(ahead[0], ahead[1]),
-            state=state,
-            clients=clients.astype(np.int64),
+            state=body[start:at],
+            clients=np.array(clients, dtype=np.int64),
             parcels=parcels,
             late=late,
         )
@@ -209,11 +218,9 @@ def encode_parcels(parcels: Sequence[Parcel]) -> bytes:
     parts = [len(parcels).to_bytes(4, "little")]
     for parcel in parcels:
         stage = parcel.stage.encode()
-        parts += [
-            _NODE.pack(parcel.sender.role, parcel.sender.number),
-            _NODE.pack(parcel.receiver.role, parcel.receiver.number),
-            bytes([len(stage)]) + stage + _sized(parcel.data),
-        ]
+        one, other = parcel.sender, parcel.receiver
+        ends = _ENDS.pack(one.role, one.number, other.role, other.number, len(stage))
+        parts += [ends, stage, _COUNT.pack(len(parcel.data)), parcel.data]
     return b"".join(parts)
 
 
@@ -223,8 +230,10 @@ def decode_parcels(body: bytes) -> list[Parcel]:
     Raises:
         ProtocolError, WireError: anything else.
     """
-    with Reader(body, "REPLY") as reader:
-        return _parcels(reader)
+    with _laid_out("REPLY"):
+        parcels, end = _parcels(body, 0)
+        _require_end(body, end)
+    return parcels
 
 
 def encode_state(arrays: Mapping[str, FloatArray]) -> bytes:
@@ -245,41 +254,54 @@ def decode_state(data: bytes) -> dict[str, FloatArray]:
         ProtocolError, WireError: anything else.
     """
     found: dict[str, FloatArray] = {}
-    with Reader(data, "state") as reader:
-        for _ in range(reader.number(4)):
-            name = _text(reader.take(reader.number(1)))
-            shape = tuple(reader.number(4) for _ in range(reader.number(1)))
-            values = np.frombuffer(reader.take(8 * prod(shape)), dtype="<f8")
+    with _laid_out("state"):
+        (count,), at = _COUNT.unpack_from(data), _COUNT.size
+        for _ in range(count):
+            (length,) = struct.unpack_from("B", data, at)
+            word, dimensions = struct.unpack_from(f"{length}sB", data, at + 1)
+            shape = struct.unpack_from(f"<{dimensions}I", data, at + 2 + length)
+            start = at + 2 + length + 4 * dimensions
+            name, at = _text(word), start + 8 * prod(shape)
+            if at > len(data):
+                raise WireError(f"the array {name!r} of a state is truncated")
+            values = np.frombuffer(data[start:at], dtype="<f8")
             if found and name <= max(found):
                 raise WireError("the arrays of a state must ascend by name")
             if not np.isfinite(values).all():
                 raise WireError(f"the array {name!r} of a state is not finite")
             found[name] = values.astype(np.float64).reshape(shape)
+        _require_end(data, at)
     return found
 
 
-def _parcels(reader: Reader) -> list[Parcel]:
+def _parcels(body: bytes, at: int) -> tuple[list[Parcel], int]:
+    """Parcels that stand at a place, and where they end."""
+    (count,), at = _COUNT.unpack_from(body, at), at + _COUNT.size
     found = []
-    for _ in range(reader.number(4)):
-        sender, receiver = _node(reader), _node(reader)
-        stage = _text(reader.take(reader.number(1)))
-        found.append(Parcel(sender, receiver, stage, reader.take(reader.number(4))))
-    return found
+    for _ in range(count):
+        *ends, length = _ENDS.unpack_from(body, at)
+        stage, size = struct.unpack_from(f"<{length}sI", body, at + _ENDS.size)
+        start = at + _ENDS.size + length + _COUNT.size
+        at = start + size
+        parties = node_of(*ends[:2]), node_of(*ends[2:])
+        found.append(Parcel(*parties, _text(stage), body[start:at]))
+    return found, at
 
 
-def _node(reader: Reader) -> Node:
-    role, number = _NODE.unpack(reader.take(_NODE.size))
+@contextmanager
+def _laid_out(name: str) -> Iterator[None]:
     try:
-        return Node(Role(role), number)
-    except (ValueError, ConfigError):
-        raise WireError(f"there is no party of role {role} and number {number}") from None
+        yield
+    except struct.error:
+        raise WireError(f"{name}: truncated") from None
+
+
+def _require_end(data: bytes, end: int) -> None:
+    if end != len(data):
+        raise WireError(f"{len(data)} bytes, where a message ends after {end}")
 
 
 def _text(data: bytes) -> str:
     if not data.isascii():
         raise WireError("a name is not ASCII")
     return data.decode()
-
-
-def _sized(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "little") + data

@@ -235,6 +235,7 @@ def standing(agreement: Agreement, *, serial: int, clients: IntArray, state: byt
         round=serial,
         serial=serial,
         clients=clients,
+        present=clients,
         state=state,
         series=agreement.series,
         roster=agreement.roster,

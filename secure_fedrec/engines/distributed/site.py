@@ -48,6 +48,7 @@ _DISK = (CheckpointError, OSError)
 class _Attempt:
     serial: int
     parties: dict[Node, Party]
+    ahead: tuple[int, int] = (0, 0)
 
 
 class Site:
@@ -96,12 +97,15 @@ class Site:
         if recording is not None:
             plan.require_recorded()
         self._bags = bags_of(plan.stack.bags)
-        self._identities = _required(identities, self.client, self._hosting, agreement)
+        self.identity, self._helpers = _required(identities, self.client, self._hosting, agreement)
         if isinstance(self._hosting, StateHidden):
             self._hosting.require_key(agreement.keys, secret)
         self._sealed = state
         self._secret = secret
         self._recording = recording
+        meter = Meter(plan.stack.n_clients)
+        self._wire = Wire(meter=meter) if recording is None else recording.wire
+        self._exempt = self._hosting.exempt(self.client)
         self._attempt: _Attempt | None = None
         plan.algorithm.initialise(vault, plan.streams)
         found = state.load()
@@ -117,9 +121,9 @@ class Site:
         self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
 
     @property
-    def identity(self) -> Identity:
-        """The client's."""
-        return self._identities[Node(Role.CLIENT, self.client)]
+    def completed(self) -> int:
+        """The last round that is over, as far as this site knows (``home.Kept``)."""
+        return self._kept.round
 
     def tables(self) -> Mapping[str, np.ndarray]:
         """The private tables, for whoever owns the site."""
@@ -156,7 +160,7 @@ class Site:
                 self._sealed.keep_public(public)
                 return []
             self._begin(request)
-        if self._attempt is not None and request.ahead != (0, 0):
+        if self._attempt is not None and request.ahead not in ((0, 0), self._attempt.ahead):
             self._begin_ahead(self._attempt, *request.ahead)
         self._halves.observe()
         if not request.parcels:
@@ -187,13 +191,12 @@ class Site:
         upload = None
         if invited and not exchanging:
             with self._sealed.halted.on_own_data(*_DISK):
-                upload = self._trained(public, at, wire)
+                upload = self._trained(public, at)
         desk = Desk(
             wire=wire, journal=self._journal, own=None if upload is None else upload.rows.block
         )
         parties: dict[Node, Party] = {
-            node: self._hosting.helper(at, self._identities[node], desk)
-            for node in helpers_at(self._hosting, self.identity.node)
+            node: self._hosting.helper(at, helper, desk) for node, helper in self._helpers.items()
         }
         if self._recording is not None and not parties:
             self._recording.end(at.round)
@@ -236,7 +239,7 @@ class Site:
             PeerContext(at, self._plan.stack.codec),
             self.identity,
             lambda: algorithm.give(clients, public, self._vault, streams),
-            lambda given: self._half(at, self._trained(public, at, None, given)),
+            lambda given: self._half(at, self._trained(public, at, given)),
         )
 
     def _recorded(self, public: PublicState) -> Wire | None:
@@ -258,32 +261,27 @@ class Site:
         if self.client in at.clients:
             current = attempt.parties.get(node)
             attempt.parties[node] = self._halves.begin_ahead(at, attempt.serial, current)
+        attempt.ahead = round_, serial
 
     def _trained(
-        self,
-        public: PublicState,
-        at: Standing,
-        wire: Wire | None,
-        given: PeerBlock | None = None,
+        self, public: PublicState, at: Standing, given: PeerBlock | None = None
     ) -> PendingUpload:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         plan, vault, clients = self._plan, self._vault, np.array([self.client])
         algorithm = plan.algorithm
-        upload = PendingUpload(clients, exempt=self._hosting.exempt(self.client))
-        wire = Wire(meter=Meter(plan.stack.n_clients)) if wire is None else wire
+        upload = PendingUpload(clients, exempt=self._exempt)
         bags = None if self._bags is None else PendingBags(upload)
-        vault.begin(2**28)
         try:
             if given is not None and isinstance(algorithm, Exchanging):
                 _taken(algorithm, clients, given, vault)
             step = algorithm.client_step(clients, public, vault, plan.streams)
-            session = StackSession(plan.stack, upload, at.round, wire, bags)
+            session = StackSession(plan.stack, upload, at.round, self._wire, bags)
             session.submit(step)
             step.commit(vault)
             vouched = at.round if isinstance(self._hosting, StateHidden) else 0
             learnt = self._kept.begun(at.serial, vouched, vault.snapshot())
         finally:
-            vault.end(undo=True)
+            vault.restore(self._kept.tables)
         if sum(session.clipped):
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
             try:
@@ -338,12 +336,13 @@ def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Va
 
 def _required(
     identities: Mapping[Node, Identity], client: int, hosting: Hosting, agreement: Agreement
-) -> Mapping[Node, Identity]:
-    due = [Node(Role.CLIENT, client)]
-    due += helpers_at(hosting, due[0])
-    for node in due:
+) -> tuple[Identity, Mapping[Node, Identity]]:
+    """The client's identity, and those of the helpers that are recruited from it."""
+    own = Node(Role.CLIENT, client)
+    helpers = helpers_at(hosting, own)
+    for node in (own, *helpers):
         if node not in identities:
             raise ConfigError("site.identities", str(node), "is missing")
         if agreement.roster.key_of(node) != identities[node].public:
             raise ConfigError("site.identities", str(node), "the roster lists another key")
-    return {node: identities[node] for node in due}
+    return identities[own], {node: identities[node] for node in helpers}

@@ -115,7 +115,7 @@ class TrainingPlan:
             round=round_,
             serial=serial,
             clients=invited,
-            there=clients,
+            present=invited if clients is None else clients,
             state=state_hash(known) if known else state,
             series=agreement.series,
             roster=agreement.roster,

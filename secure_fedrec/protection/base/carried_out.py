@@ -94,6 +94,7 @@ class MemoryHosts:
             round=round_,
             serial=self.attempts,
             clients=clients,
+            present=clients,
             state=state,
             series=self.series,
             roster=self.roster,

@@ -51,26 +51,21 @@ class Standing:
         roster: keys of all parties.
         keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
-        there: int64[k], ascending: who takes part, by the server's word, of those who are invited;
-            None where whoever is heard does.
+        present: int64[k], ascending: who takes part, by the server's word, of those invited,
+            or all of them where whoever is heard does.
         held: the public state, where clients keep it from the server; else None.
     """
 
     round: int
     serial: int
     clients: IntArray
+    present: IntArray
     state: bytes
     series: bytes
     roster: Roster
     keys: bytes = b""
     epoch: int = 0
-    there: IntArray | None = None
     held: Held | None = None
-
-    @property
-    def present(self) -> IntArray:
-        """int64[k], ascending: who takes part, as far as it is settled."""
-        return self.clients if self.there is None else self.there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from secure_fedrec.protection.base.dense import DenseWords
+from secure_fedrec.protection.base.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.base.hosting import Standing, rotation_seed
 from secure_fedrec.protection.dp.embedded import NoisedSum
 from secure_fedrec.protection.masking import (
@@ -19,10 +19,13 @@ class HostedNoisedSum(HostedMaskedSum):
         collector: whose round it is.
         hub: the server's half.
         at: the attempt.
+        layout: what its words stand for.
     """
 
-    def __init__(self, collector: NoisedSum, hub: MaskingServer, at: Standing) -> None:
-        super().__init__(collector, hub, at)
+    def __init__(
+        self, collector: NoisedSum, hub: MaskingServer, at: Standing, layout: DenseLayout
+    ) -> None:
+        super().__init__(collector, hub, at, layout)
         self._noised = collector
 
     @override
@@ -50,7 +53,7 @@ class HostedNoise(HostedMasks):
 
     @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedNoisedSum:
-        return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at)
+        return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at, self._layout)
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
         return self._noised.noised(part, rotation_seed(at))

@@ -6,12 +6,9 @@ deviates in any way together with a bounded number of clients, given a roster th
 not sign; or the round aborts. Not claimed: that the server publishes the right sum, that inputs are
 in good faith, or that participation is hidden; and the difference of two sums is what it is.
 
-Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
-(bytes and keys); ``roster``, ``public_state``, ``config``, ``policy``, ``parameters``, ``graph``,
-``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``,
-``messages_sum``, ``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``,
-``client_round``, ``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``,
-``server``; ``rounds``, ``pipeline``, ``tail_floor``.
+Reading order: ``envelope``; ``config`` (what is agreed beforehand, and what is summed);
+``messages`` (bytes, keys, shares, and who masks with whom); ``client``, ``server`` (the halves);
+``pipeline``, ``tail_floor`` (rounds that belong together); ``hosted``.
 """
 
 from secure_fedrec.protection.masking.client.half import ClientState, MaskingClient

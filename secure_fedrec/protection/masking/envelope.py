@@ -14,7 +14,7 @@ What nobody but the server checks, SHARES (whose boxes authenticate themselves t
 UPLOAD and REVEAL, carries a 16-byte AES-256-GMAC over header, head and payload, under a key that
 comes from the two parties' signed channel keys and serves this one message. It costs a fraction of
 a signature, and for a vector of 4 MB a fifth of the hash that a signature would need. What
-neighbours must be able to check of an UPLOAD is signed inside its head (``sharers``).
+neighbours must be able to check of an UPLOAD is signed inside its head.
 
 A byte string is a message or it is not: truncated and trailing bytes, other versions, unknown kinds
 and unsorted lists are all refused with ``ProtocolError``.
@@ -103,11 +103,6 @@ class Context:
     config_hash: bytes
     roster_hash: bytes
     cohort_hash: bytes
-
-    @property
-    def hashes(self) -> bytes:
-        """The three hashes, 96 bytes."""
-        return self.config_hash + self.roster_hash + self.cohort_hash
 
     def prefix(self, kind: Kind, sender: int, head: bytes) -> bytes:
         """Header and head of a message: what its signature covers."""

@@ -7,7 +7,13 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
-from secure_fedrec.protection.base.dense import DenseWords, Gathered, layout_hash, show_words
+from secure_fedrec.protection.base.dense import (
+    DenseLayout,
+    DenseWords,
+    Gathered,
+    layout_hash,
+    show_words,
+)
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     HostedSum,
@@ -38,17 +44,21 @@ class HostedMaskedSum(HostedSum):
         collector: whose round it is.
         hub: the server's half.
         at: the attempt.
+        layout: what its words stand for.
     """
 
-    def __init__(self, collector: MaskedSum, hub: MaskingServer, at: Standing) -> None:
+    def __init__(
+        self, collector: MaskedSum, hub: MaskingServer, at: Standing, layout: DenseLayout
+    ) -> None:
         self._collector = collector
+        self._layout = layout
         self._at = at
         self.hub = hub
 
     @override
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that are in it."""
-        return self._collector.layout.split(self.hub.result, self._collector.codec)
+        return self._layout.split(self.hub.result, self._collector.codec)
 
     @override
     def heard(self) -> IntArray:
@@ -65,7 +75,7 @@ class HostedMaskedSum(HostedSum):
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked words of the clients in the sum."""
-        collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
+        collector, layout, survivors = self._collector, self._layout, self.hub.survivors
 
         def read(data: bytes) -> tuple[int, RingArray] | None:
             envelope = Envelope.decode(data)
@@ -96,6 +106,9 @@ class HostedMasks(NoHelpers, KeysAhead):
 
     def __init__(self, collector: MaskedSum) -> None:
         self._collector = collector
+        self._policy = collector.config.policy
+        self._layout = collector.layout
+        self._configs: dict[int, MaskingConfig] = {}
         self.takes_beacons = collector.config.beacon == "operator"
 
     @override
@@ -130,7 +143,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
         server.name_state(at.state)
-        return HostedMaskedSum(self._collector, server, at)
+        return HostedMaskedSum(self._collector, server, at, self._layout)
 
     @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
@@ -139,12 +152,13 @@ class HostedMasks(NoHelpers, KeysAhead):
         return MaskingClient(
             identity=identity,
             roster=at.roster,
-            policy=self._collector.config.policy,
+            policy=self._policy,
             journal=journal,
             expected=Expected(
                 layout_hash=config.layout_hash,
                 public_state=config.public_state,
                 cohort=None if whole else at.clients,
+                config=config,
             ),
         )
 
@@ -158,7 +172,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     ) -> EncodedVector:
         own = Gathered(self._collector, at.round, np.array([client]))
         own.accept(own.clients, block)
-        (part,) = own.words_of(own.clients, block, self._collector.layout)
+        (part,) = own.words_of(own.clients, block, self._layout)
         return EncodedVector(
             words=self._protected(part, at).words[0],
             bits=config.bits,
@@ -171,7 +185,11 @@ class HostedMasks(NoHelpers, KeysAhead):
         return part
 
     def _config(self, at: Standing) -> MaskingConfig:
-        collector, layout = self._collector, self._collector.layout
-        return collector.masking_config(
-            len(at.clients), layout.length, layout_hash(layout, collector.codec), LATER_STATE
-        )
+        """The protocol's settings, which are the same for every cohort of so many clients."""
+        clients, collector, layout = len(at.clients), self._collector, self._layout
+        if clients not in self._configs:
+            named = layout_hash(layout, collector.codec)
+            self._configs[clients] = collector.masking_config(
+                clients, layout.length, named, LATER_STATE
+            )
+        return self._configs[clients]

@@ -37,6 +37,7 @@ class PipelinedServer:
     def __init__(self, current: MaskingServer, following: MaskingServer | None) -> None:
         self._current = current
         self._following = following
+        self._ahead_number = 0 if following is None else following.round_number
 
     @property
     def stage(self) -> str:
@@ -94,7 +95,7 @@ class PipelinedServer:
 
     def _receive(self, data: bytes) -> None:
         following = self._following
-        ahead = following is not None and round_number(data) == following.round_number
+        ahead = following is not None and round_number(data) == self._ahead_number
         (following if following is not None and ahead else self._current).receive(data)
 
     def _ahead(self) -> list[Parcel]:
@@ -132,16 +133,17 @@ class PipelinedClient:
         """
         answers: list[Parcel] = []
         refusals: list[ProtocolError | WireError] = []
-        numbers = set(map(round_number, inbox))
-        for number in sorted(numbers):
-            own = [data for data in inbox if round_number(data) == number]
+        inboxes: dict[int, list[bytes]] = {}
+        for data in inbox:
+            inboxes.setdefault(round_number(data), []).append(data)
+        for number, own in sorted(inboxes.items()):
             try:
                 if number not in self._halves:
                     raise ProtocolError(f"{self.node} is not in round {number}")
                 answers += self._halves[number].step(own)
             except (ProtocolError, WireError) as refusal:
                 refusals.append(refusal)
-        if refusals and len(refusals) == len(numbers):
+        if refusals and len(refusals) == len(inboxes):
             raise refusals[0]
         self._refusals += refusals
         return answers

@@ -17,9 +17,9 @@ from enum import IntEnum
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.identity import signed_by
-from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.nodes import Node, node_of
 from secure_fedrec.protection.session.roster import Roster
 
 _VERSION = 2
@@ -120,12 +120,9 @@ def open_envelope(
     version, protocol, kind, role, number, stated, agreed = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise WireError(f"message of version {version}; this is version {_VERSION}")
-    if protocol != family or role not in set(Role):
-        raise WireError("message of another protocol, or of an unknown role")
-    try:
-        sender = Node(Role(role), number)
-    except ConfigError:
-        raise WireError(f"message of a {Role(role).name.lower()} numbered {number}") from None
+    if protocol != family:
+        raise WireError("message of another protocol")
+    sender = node_of(role, number)
     if agreed != context:
         raise ProtocolError(f"a message of {sender} belongs to another agreement")
     signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]

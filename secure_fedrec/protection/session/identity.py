@@ -28,15 +28,22 @@ class Identity:
         node: who it is; a number is a client's, or ``nodes.SERVER_NUMBER``.
         key: Ed25519 private key.
 
+    Attributes:
+        number: in messages that name clients and the server alone.
+        public: the 32 bytes that the roster lists.
+
     Raises:
         ConfigError: there is no such party.
     """
 
-    __slots__ = ("key", "node")
+    __slots__ = ("key", "node", "number", "public")
 
     def __init__(self, node: Node | int, key: Ed25519PrivateKey) -> None:
         self.node = named(node)
         self.key = key
+        server = self.node.role is Role.SERVER
+        self.number = SERVER_NUMBER if server else self.node.number
+        self.public = key.public_key().public_bytes_raw()
 
     @classmethod
     def generate(cls, node: Node | int) -> "Identity":
@@ -45,16 +52,6 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity({self.node})"
-
-    @property
-    def number(self) -> int:
-        """The number in messages that name clients and the server alone."""
-        return SERVER_NUMBER if self.node.role is Role.SERVER else self.node.number
-
-    @property
-    def public(self) -> bytes:
-        """The 32 bytes that the roster lists."""
-        return self.key.public_key().public_bytes_raw()
 
     def save(self, path: Path) -> None:
         """Write the file, for its owner only, whole or not at all.

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, WireError
 
 SERVER_NUMBER = 2**32 - 1
 """Number of the server where messages name clients and the server alone; no client may have it."""
@@ -44,6 +45,19 @@ class Node:
     def __str__(self) -> str:
         name = self.role.name.lower()
         return f"the {name}" if self.role in _LONE else f"{name} {self.number}"
+
+
+@lru_cache(maxsize=4096)
+def node_of(role: int, number: int) -> Node:
+    """The party that two numbers of a message name; a host reads the same few again and again.
+
+    Raises:
+        WireError: there is none.
+    """
+    try:
+        return Node(Role(role), number)
+    except (ValueError, ConfigError):
+        raise WireError(f"there is no party of role {role} and number {number}") from None
 
 
 SERVER = Node(Role.SERVER)

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Mapping
 from itertools import chain
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,6 +31,39 @@ def encode_records(records: Mapping[int, bytes]) -> bytes:
         raise ValueError(f"records of {sorted(sizes)} bytes in one list")
     layout = "<I" + f"I{sizes.pop()}s" * len(records)
     return struct.pack(layout, len(records), *chain.from_iterable(records.items()))
+
+
+def read_marks(data: bytes, count: int, name: str) -> BoolArray:
+    """A bitmap of ``count`` clients, which is all of some bytes of a message."""
+    with Reader(data, name) as reader:
+        return reader.marks(count)
+
+
+def read_ids(data: memoryview, count: int, name: str) -> IntArray:
+    """So many client numbers, which are all of some bytes (``Reader.ids``)."""
+    with Reader(data, name) as reader:
+        return reader.ids(count)
+
+
+def read_records(data: bytes | memoryview, size: int, name: str) -> dict[int, bytes]:
+    """Records of ``size`` bytes, which are all of some bytes (``Reader.records``)."""
+    with Reader(data, name) as reader:
+        return reader.records(size)
+
+
+def first_records(
+    data: bytes | memoryview, size: int, name: str
+) -> tuple[dict[int, bytes], memoryview]:
+    """Records of ``size`` bytes, and what stands behind them."""
+    reader = Reader(data, name)
+    return reader.records(size), reader.rest()
+
+
+def unpacked(layout: struct.Struct, data: bytes | memoryview, name: str) -> tuple[Any, ...]:
+    """The parts of a fixed layout, and last what stands behind it."""
+    if len(data) < layout.size:
+        raise ProtocolError(f"{name}: truncated")
+    return (*layout.unpack_from(data), memoryview(data)[layout.size :])
 
 
 class Reader:

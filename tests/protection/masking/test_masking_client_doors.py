@@ -11,7 +11,7 @@ from secure_fedrec.protection.masking import ClientState, Expected, Federation, 
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import Context, Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.messages.key_messages import Keys, Setup
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
 from secure_fedrec.protection.masking.messages.topology import PublicRound
 
 ME = 7

@@ -16,8 +16,13 @@ from secure_fedrec.protection.masking.messages.key_messages import (
     share_hash,
 )
 from secure_fedrec.protection.masking.messages.keys import open_box
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers, sign_sharers
-from secure_fedrec.protection.masking.messages.sum_messages import Reveal, Survivors, Upload
+from secure_fedrec.protection.masking.messages.sum_messages import (
+    Reveal,
+    Survivors,
+    Upload,
+    hash_of_sharers,
+    sign_sharers,
+)
 from secure_fedrec.protection.masking.messages.transcript import MerkleTree
 from secure_fedrec.protection.session.reader import encode_marks
 
@@ -36,8 +41,7 @@ def refused(s: Any, message: bytes, match: str) -> None:
 
 
 def config_with(s: Any, **changes: Any) -> Any:
-    fields = dict(vars(s.config))
-    return type(s.config)(**(fields | changes))
+    return replace(s.config, **changes)
 
 
 @pytest.mark.parametrize("kind", [Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM, Kind.RESULT])

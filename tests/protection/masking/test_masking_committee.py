@@ -187,7 +187,7 @@ def test_members_that_did_not_upload_may_end_a_round_before_it_is_agreed_on(scen
     """One is enough where all have to sign: no neighbourhood is too small yet."""
     s, members, _ = committee_round(scene, quorum=5)
     core = s.server._round
-    core._uploaded[core.public.place(min(members))] = False
+    core._uploaded[core.public.places[min(members)]] = False
     with pytest.raises(ProtocolError, match="4 of the 5 members of the committee survived"):
         core.close_uploads()
 
@@ -211,7 +211,7 @@ def test_a_client_counts_signatures_of_surviving_members_only(scene: Any, case: 
     if case == "outsider":
         given[max(others)] = signed[max(others)]
     if case == "gone":
-        s.clients[me]._round.survivors[s.server._round.public.place(chosen[0])] = False
+        s.clients[me]._round.survivors[s.server._round.public.places[chosen[0]]] = False
     if case == "fewer":
         del given[chosen[0]]
     if case == "more":

@@ -337,7 +337,7 @@ def test_every_setting_is_in_the_hash_and_comes_back() -> None:
     ]
     configs = [MaskingConfig(**(GOOD | change)) for change in changes]
     assert len({config.hash for config in configs}) == len(configs)
-    assert [MaskingConfig.decode(config.encode()) for config in configs] == configs
+    assert [MaskingConfig.decode(config.encoded) for config in configs] == configs
 
 
 def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:

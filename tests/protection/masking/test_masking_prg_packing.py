@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from secure_fedrec.core.packing import pack, packed_size, unpack, word_type
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.mask_expander import MaskExpander
-from secure_fedrec.protection.masking.server.running_sum import RunningSum
+from secure_fedrec.protection.masking.server.unmasking import RunningSum
 
 KEYS = [bytes([number]) * 32 for number in range(6)]
 

@@ -9,9 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Kind, MaskingServer, Roster
+from secure_fedrec.protection.masking.client import secrets
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.envelope import Envelope, seal_for_server
-from secure_fedrec.protection.masking.messages.key_messages import Setup, Shares
+from secure_fedrec.protection.masking.messages.key_messages import Setup, Shares, share_hashes
 from secure_fedrec.protection.masking.messages.sum_messages import Upload
 from secure_fedrec.protection.session.public_state import NO_STATE
 
@@ -135,13 +136,17 @@ def test_shares_that_differ_from_their_hashes_are_disputed(
 ) -> None:
     """By whoever receives them: later nobody could say who of the two lies."""
     s = scene()
-    honest = Neighbour._hashes
+    sealed = Neighbour.seal_shares
 
-    def hashes(self: Neighbour, sharer: int, *rest: Any) -> tuple[bytes, bytes]:
-        mask, own = honest(self, sharer, *rest)
-        return (bytes(32), own) if self.owner == sharer == 20 else (mask, own)
+    def seal_shares(self: Neighbour, *shares: Any) -> bytes:
+        with monkeypatch.context() as lying:
+            if self.owner == 20:
+                lying.setattr(
+                    secrets, "share_hashes", lambda *of: (bytes(32), share_hashes(*of)[1])
+                )
+            return sealed(self, *shares)
 
-    monkeypatch.setattr(Neighbour, "_hashes", hashes)
+    monkeypatch.setattr(Neighbour, "seal_shares", seal_shares)
     s.until_server_gets(Kind.UPLOAD)
     told = Upload.decode(Envelope.decode(s.replies[ME]).head)
     assert told.disputed.tolist() == [20]

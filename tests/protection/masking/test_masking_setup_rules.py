@@ -1,5 +1,6 @@
 """What a client asks of a SETUP: its own policy and expectations, never the server's word."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,7 @@ def setup_saying(s: Any, **changes: Any) -> bytes:
 
 
 def config_with(s: Any, **changes: Any) -> Any:
-    fields = dict(vars(s.config))
-    return type(s.config)(**(fields | changes))
+    return replace(s.config, **changes)
 
 
 @pytest.mark.parametrize(

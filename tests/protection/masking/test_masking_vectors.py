@@ -134,7 +134,7 @@ def replay_round(tape: Tape) -> dict[str, Any]:
         "operator": made.roster.operator.hex(),
         "roster": made.roster.encoded.hex(),
         "roster_hash": made.roster.hash.hex(),
-        "config": config.encode().hex(),
+        "config": config.encoded.hex(),
         "config_hash": config.hash.hex(),
         "values": {str(number): value for number, value in values.items()},
         "draws": tape.draws,

@@ -134,7 +134,7 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
     record = 4 + 64 + 16 + 64 + 1_168 * hybrid
     pair_seals = (1_168 + 32) * k * hybrid
     expected = {
-        "SETUP": len(config.encode()) + 8 + 4 + 32 + 4 + 4 * n,
+        "SETUP": len(config.encoded) + 8 + 4 + 32 + 4 + 4 * n,
         "ADVERTISE": advertisement,
         "KEYS": marks + 32 + 4 + k * (4 + advertisement + 64),
         "SHARES": 32 + 4 + k * record + pair_seals,

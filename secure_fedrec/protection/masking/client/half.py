@@ -36,7 +36,7 @@ from secure_fedrec.protection.masking.envelope import SERVER, Envelope, Kind
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
-from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, replies_to
 from secure_fedrec.protection.session.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.session.roster import Roster
@@ -92,11 +92,12 @@ class MaskingClient:
                 "computed from (state_hash)",
             )
         self.number = identity.number
-        self.node = Node(Role.CLIENT, identity.number)
+        self.node = node_of(Role.CLIENT, identity.number)
         self.state = ClientState.SETUP
         self.abort_reason: str | None = None
         self._identity = identity
         self._roster = roster
+        self._server_key = roster.server
         self._policy = policy
         self._journal = journal
         self._expected = expected
@@ -166,7 +167,7 @@ class MaskingClient:
         if stored is not None:
             return [stored]
         self._require_awaited(envelope)
-        envelope.verify(self._roster.server)
+        envelope.verify(self._server_key)
         self._require_ready(envelope)
         try:
             messages = self._handle(envelope)
@@ -305,7 +306,7 @@ class MaskingClient:
         if stored is not None:
             if envelope.kind is Kind.QUORUM:
                 envelope.require_no_payload()
-            envelope.verify(self._roster.server)
+            envelope.verify(self._server_key)
         return stored
 
     def _require_awaited(self, envelope: Envelope) -> None:

@@ -7,7 +7,7 @@ from secure_fedrec.protection.masking.client.steps import ClientRound
 from secure_fedrec.protection.masking.config.layouts import EncodedVector
 from secure_fedrec.protection.masking.envelope import Envelope, Kind
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
 
 
 class ResumableRound(ClientRound):

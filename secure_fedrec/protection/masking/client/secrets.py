@@ -11,7 +11,7 @@ from secure_fedrec.protection.masking.messages import hybrid
 from secure_fedrec.protection.masking.messages.key_messages import (
     Advertisement,
     ShareRecord,
-    share_hash,
+    share_hashes,
 )
 from secure_fedrec.protection.masking.messages.keys import (
     channel_key,
@@ -24,12 +24,13 @@ from secure_fedrec.protection.masking.messages.keys import (
     seal_box,
 )
 from secure_fedrec.protection.masking.messages.pair_seal import open_pair_seal, pair_hash, seal_info
-from secure_fedrec.protection.masking.messages.rules import ShareKind
 from secure_fedrec.protection.masking.messages.shamir import (
     ELEMENT_BYTES,
     decode_element,
     encode_element,
+    require_elements,
 )
+from secure_fedrec.protection.masking.messages.topology import ShareKind
 
 
 class RoundSecrets:
@@ -97,6 +98,7 @@ class Neighbour:
         context: the round.
         owner: this client.
         number: the neighbour.
+        signer: its key on the roster.
         keys: what the neighbour advertised and signed.
         shared: X25519 secret of the two channel keys.
         own_public: this client's channel key.
@@ -107,28 +109,11 @@ class Neighbour:
     context: Context
     owner: int
     number: int
+    signer: bytes
     keys: Advertisement
     shared: bytes = field(repr=False)
     own_public: bytes
     shares: tuple[bytes, bytes] | None = field(default=None, repr=False)
-
-    @classmethod
-    def agree(
-        cls, secrets: RoundSecrets, context: Context, owner: int, number: int, keys: Advertisement
-    ) -> "Neighbour":
-        """Agree on a channel.
-
-        Raises:
-            ProtocolError: a key of the neighbour has low order.
-        """
-        return cls(
-            context=context,
-            owner=owner,
-            number=number,
-            keys=keys,
-            shared=exchange(secrets.channel_key, keys.channel_public),
-            own_public=secrets.channel_key.public_key().public_bytes_raw(),
-        )
 
     @property
     def _here(self) -> tuple[int, bytes]:
@@ -149,7 +134,7 @@ class Neighbour:
             pair_seal: what ``seal_pair`` gave for the neighbour; empty where nothing is sealed.
         """
         shares = encode_element(mask_share), encode_element(self_share)
-        hashes = self._hashes(self.owner, self.number, *shares)
+        hashes = share_hashes(self.context, self.owner, self.number, *shares)
         seal, shared = b"", self.shared
         if self.keys.channel_kem:
             secret = fresh_key()
@@ -189,9 +174,8 @@ class Neighbour:
         header = self._header(self.number, self.owner, *hashes, pair_seal)
         message = open_box(key, record.box, header)
         shares = message[:ELEMENT_BYTES], message[ELEMENT_BYTES:]
-        for share in shares:
-            decode_element(share)
-        if self._hashes(self.number, self.owner, *shares) != hashes:
+        require_elements(*shares)
+        if share_hashes(self.context, self.number, self.owner, *shares) != hashes:
             raise ProtocolError(f"client {self.number} sent shares that differ from its hashes")
         return shares
 
@@ -199,7 +183,7 @@ class Neighbour:
         """One of the two shares at most, once; what is not given is forgotten.
 
         Args:
-            due: which one (``rules.share_due``).
+            due: which one (``topology.share_due``).
 
         Returns:
             The share, or None if none is due, there was none, or it has been given.
@@ -236,14 +220,6 @@ class Neighbour:
                 kem = secrets.mask_kem
                 shared += open_pair_seal(kem.open, self.context, self.number, self.owner, pair_seal)
         return pair_key(shared, self.context, self.owner, self.number)
-
-    def _hashes(
-        self, sender: int, receiver: int, mask_share: bytes, self_share: bytes
-    ) -> tuple[bytes, bytes]:
-        return (
-            share_hash(self.context, "mask", sender, receiver, mask_share),
-            share_hash(self.context, "self", sender, receiver, self_share),
-        )
 
     def _header(
         self, sender: int, receiver: int, mask_hash: bytes, self_hash: bytes, pair_seal: bytes

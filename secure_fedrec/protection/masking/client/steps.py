@@ -37,22 +37,25 @@ from secure_fedrec.protection.masking.messages.key_messages import (
     commitment_to,
 )
 from secure_fedrec.protection.masking.messages.keys import exchange, seal_box, self_key, server_keys
-from secure_fedrec.protection.masking.messages.rules import enough_clients, is_quorum, share_due
 from secure_fedrec.protection.masking.messages.shamir import encode_element, split
-from secure_fedrec.protection.masking.messages.sharers import (
-    hash_of_sharers,
-    sign_sharers,
-    signed_sharers,
-)
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Result,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
+    sign_sharers,
+    signed_sharers,
     statement_of,
 )
-from secure_fedrec.protection.masking.messages.topology import PublicRound, Topology
+from secure_fedrec.protection.masking.messages.topology import (
+    PublicRound,
+    Topology,
+    enough_clients,
+    is_quorum,
+    share_due,
+)
 from secure_fedrec.protection.masking.messages.transcript import leaf_hash, require_included
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.roster import Roster
@@ -87,7 +90,7 @@ class ClientRound:
         roots: tuple[bytes, ...] | None = None,
     ) -> None:
         setup.require_no_payload()
-        proposed = Setup.decode(setup.head)
+        proposed = Setup.decode(setup.head, expected.config)
         self.public = PublicRound.of(proposed, setup.context)
         self.config = proposed.config
         self._identity = identity
@@ -99,7 +102,9 @@ class ClientRound:
         if roots is None:
             self.public.require_fresh_epoch(beacons)
         self._number = identity.number
-        self._place = self.public.place(self._number)
+        if self._number not in self.public.places:
+            raise ProtocolError(f"SETUP: client {self._number} is not in the cohort")
+        self._place = self.public.places[self._number]
         context = self.public.context
         self._secrets = RoundSecrets(
             context, self._number, with_kem=self.config.hybrid, roots=roots
@@ -139,10 +144,9 @@ class ClientRound:
         topology = self.public.topology(keys.beacon)
         if not keys.advertised[self._place]:
             raise ProtocolError(f"KEYS: client {self._number} is missing")
-        topology.require_live(self._place, self._number, keys.advertised)
-        live = topology.live(self._place, keys.advertised)
+        live = topology.require_live(self._place, self._number, keys.advertised)
         self.public.require_neighbours("KEYS", live, keys.records)
-        neighbours = self._agree(keys.records)
+        neighbours = self._agree(keys.records, self._roster.keys_of(self.public.cohort[live]))
         self._topology = topology
         self._advertised = keys.advertised
         self._neighbours = neighbours
@@ -150,7 +154,7 @@ class ClientRound:
     def peers(self) -> dict[int, tuple[bytes, int]]:
         """Signing key and journal generation of each neighbour that advertised, by number."""
         return {
-            number: (self._roster.key_of(number), neighbour.keys.generation)
+            number: (neighbour.signer, neighbour.keys.generation)
             for number, neighbour in self._neighbours.items()
         }
 
@@ -172,8 +176,7 @@ class ClientRound:
             raise ProtocolError(
                 f"BOXES: {int(shared.sum())} clients; a sum needs {self.config.min_survivors}"
             )
-        self._topology.require_live(self._place, self._number, shared)
-        live = self._topology.live(self._place, shared)
+        live = self._topology.require_live(self._place, self._number, shared)
         self.public.require_neighbours("BOXES", live, boxes.records)
         if vector is None:
             raise ProtocolError("BOXES: no vector was loaded")
@@ -207,9 +210,8 @@ class ClientRound:
         if not survivors[self._place]:
             raise ProtocolError(f"SURVIVORS: client {self._number} uploaded and is missing")
         self._topology.require_survivors(survivors)
-        self._topology.require_live(self._place, self._number, survivors)
-        near = set(self.public.cohort[self._topology.live(self._place, survivors)].tolist())
-        if not told.shared_signatures.keys() <= near:
+        live = self._topology.require_live(self._place, self._number, survivors)
+        if not told.shared_signatures.keys() <= set(self.public.cohort[live].tolist()):
             raise ProtocolError("SURVIVORS: a signature of no surviving neighbour")
         require_included(
             told.root,
@@ -231,8 +233,9 @@ class ClientRound:
             raise ProtocolError(
                 f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
             )
+        places = self.public.places
         for number, signature in quorum.signatures.items():
-            if not signers[self.public.place(number)]:
+            if number not in places or not signers[places[number]]:
                 raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
             key, context = self._roster.key_of(number), self.public.context
             verify(key, context, Kind.CONFIRM, number, self._statement, signature)
@@ -241,8 +244,8 @@ class ClientRound:
         """R5: the own self-mask seed, and at most one share per neighbour: never both."""
         shares = {}
         for number, neighbour in self._neighbours.items():
-            survives = bool(self.survivors[self.public.place(number)])
-            same = survives and self._masked_alike(number)
+            survives = bool(self.survivors[self.public.places[number]])
+            same = survives and self._masked_alike(neighbour)
             share = neighbour.give_share(share_due(survives=survives, same_sharers=same))
             if share is not None:
                 shares[number] = share
@@ -285,13 +288,16 @@ class ClientRound:
         elif not np.array_equal(public.cohort, expected.cohort):
             raise ProtocolError("SETUP: another cohort than expected")
 
-    def _agree(self, records: Mapping[int, bytes]) -> dict[int, Neighbour]:
+    def _agree(
+        self, records: Mapping[int, bytes], signers: Mapping[int, bytes]
+    ) -> dict[int, Neighbour]:
         """Verify the neighbours' advertisements and agree on channels."""
         context, neighbours = self.public.context, {}
         seen = {self._own.mask_public, self._own.channel_public}
         for number, record in records.items():
             head, signature = record[:-SIGNATURE_BYTES], record[-SIGNATURE_BYTES:]
-            verify(self._roster.key_of(number), context, Kind.ADVERTISE, number, head, signature)
+            signer = signers[number]
+            verify(signer, context, Kind.ADVERTISE, number, head, signature)
             keys = Advertisement.decode(head, self.config)
             if keys.epoch != self.public.epoch:
                 raise ProtocolError(f"KEYS: client {number} advertised for another epoch")
@@ -299,12 +305,20 @@ class ClientRound:
             if len(publics) < 2 or publics & seen:
                 raise ProtocolError(f"KEYS: client {number} advertised a key twice")
             seen |= publics
-            neighbours[number] = Neighbour.agree(self._secrets, context, self._number, number, keys)
+            neighbours[number] = Neighbour(
+                context=context,
+                owner=self._number,
+                number=number,
+                signer=signer,
+                keys=keys,
+                shared=exchange(self._secrets.channel_key, keys.channel_public),
+                own_public=self._own.channel_public,
+            )
         return neighbours
 
     def _share_secrets(self, neighbours: Mapping[int, Neighbour]) -> Shares:
         secrets, threshold = self._secrets, self.config.threshold
-        indices = [self.public.place(number) + 1 for number in neighbours]
+        indices = [self.public.places[number] + 1 for number in neighbours]
         mask_shares = split(secrets.mask_element, threshold=threshold, indices=indices)
         self_shares = split(secrets.self_element, threshold=threshold, indices=indices)
         higher = [number for number in neighbours if number > self._number]
@@ -362,11 +376,11 @@ class ClientRound:
         expander.wipe()
         return pack(words, self.config.bits)
 
-    def _masked_alike(self, number: int) -> bool:
+    def _masked_alike(self, neighbour: Neighbour) -> bool:
         """Whether a neighbour is known to have masked by the same sharers as this client."""
+        number, context = neighbour.number, self.public.context
         signature = self._shared_signatures.get(number, b"")
-        key, context = self._roster.key_of(number), self.public.context
-        return signed_sharers(key, context, number, self._shared_hash, signature)
+        return signed_sharers(neighbour.signer, context, number, self._shared_hash, signature)
 
     def _server_key(self, purpose: str) -> bytes:
         server = self.public.server_channel

@@ -20,7 +20,7 @@ Privacy may fail in a round with probability at most 2^-privacy_bits, all of the
 
 Nothing else is left to chance. That an active server gets at most one of an honest client's two
 secrets, and a self-mask seed only of a client that masked by the sharers that the others know of,
-follows from signatures and counts (``rules``; the proof is docs/protection/masking-proof.md).
+follows from signatures and counts (``topology``; the proof is docs/protection/masking-proof.md).
 
 The round may fail, with up to d random dropouts, with probability at most 2^-correctness_bits:
 

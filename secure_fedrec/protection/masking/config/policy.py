@@ -193,6 +193,8 @@ class Expected:
             it is None and ``cohort`` is given, a policy against an active server reckons with the
             corrupt clients of the whole roster, ``floor(policy.corrupt * len(roster))``: whoever
             chose the cohort may have chosen all of them.
+        config: a configuration that this host has made; it stands for the proposed one where that
+            has the same bytes, which is not made a second time. Another one is not refused for it.
     """
 
     layout_hash: bytes
@@ -200,6 +202,7 @@ class Expected:
     cohort: IntArray | None = None
     min_survivors: int = 0
     corrupt_clients: int | None = None
+    config: MaskingConfig | None = None
 
     @property
     def sum_hash(self) -> bytes:

@@ -7,6 +7,7 @@ Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u
 """
 
 import struct
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -19,6 +20,7 @@ from secure_fedrec.settings import Settings, Within
 KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
 
 _LAYOUT = struct.Struct("<BBB9I32s32s")
+ENCODED_BYTES = _LAYOUT.size
 _NUMBERS = (
     "clients",
     "degree",
@@ -150,22 +152,22 @@ class MaskingConfig(Settings, section="masking"):
             **others,
         )
 
-    @property
+    @cached_property
     def neighbours(self) -> int:
         """Neighbours of each client, k."""
         return self.clients - 1 if self.degree is None else self.degree
 
-    @property
+    @cached_property
     def hybrid(self) -> bool:
         """Whether keys are agreed with ML-KEM as well."""
         return self.key_agreement != "x25519"
 
-    @property
+    @cached_property
     def needs_beacon(self) -> bool:
         """Whether the graph must come from randomness that the server does not choose."""
         return self.adversary == "active" and self.degree is not None
 
-    @property
+    @cached_property
     def overlap(self) -> int:
         """Fewest clients over whom a sum may be, whatever it is asked for.
 
@@ -175,35 +177,31 @@ class MaskingConfig(Settings, section="masking"):
         """
         return overlap_of(self.clients, self.corrupt_clients) if self.adversary == "active" else 1
 
-    @property
+    @cached_property
     def agrees(self) -> bool:
         """Whether survivors are signed before anything is revealed (CONFIRM, QUORUM)."""
         return self.adversary == "active"
 
-    @property
+    @cached_property
     def lacks_state(self) -> bool:
         """Whether no round may be run: the server is active, and no public state is named."""
         return self.adversary == "active" and self.public_state == NO_STATE
 
-    @property
+    @cached_property
     def hash(self) -> bytes:
         """What every message is bound to."""
-        return labelled_hash("config", self.encode())
+        return labelled_hash("config", self.encoded)
 
-    def encode(self) -> bytes:
+    @cached_property
+    def encoded(self) -> bytes:
         """The fixed layout of the module's description."""
         words = _ADVERSARIES.index(self.adversary), _AGREEMENTS.index(self.key_agreement)
         numbers = [getattr(self, name) or 0 for name in _NUMBERS]
         return _LAYOUT.pack(self.bits, *words, *numbers, self.layout_hash, self.public_state)
 
-    @staticmethod
-    def encoded_size() -> int:
-        """Bytes of ``encode``."""
-        return _LAYOUT.size
-
     @classmethod
     def decode(cls, data: bytes) -> "MaskingConfig":
-        """Inverse of ``encode``.
+        """Inverse of ``encoded``.
 
         Raises:
             ProtocolError: no configuration has these bytes, or its settings do not fit together.

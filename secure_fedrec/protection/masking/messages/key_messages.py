@@ -19,12 +19,13 @@ header and round of its SHARES | u32 receiver | 2 x 32 share hashes [| SHA-256 o
 secret, if one goes to the receiver].
 """
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.config.round_settings import ENCODED_BYTES, MaskingConfig
 from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, encode_ids
 from secure_fedrec.protection.masking.messages.hybrid import (
     PAIR_SEAL_BYTES,
@@ -34,16 +35,30 @@ from secure_fedrec.protection.masking.messages.hybrid import (
 from secure_fedrec.protection.masking.messages.keys import TAG_BYTES
 from secure_fedrec.protection.masking.messages.shamir import (
     ELEMENT_BYTES,
-    decode_element,
     encode_element,
+    require_elements,
 )
 from secure_fedrec.protection.session.public_state import labelled_hash
-from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
+from secure_fedrec.protection.session.reader import (
+    encode_marks,
+    encode_records,
+    first_records,
+    read_ids,
+    read_marks,
+    read_records,
+    unpacked,
+)
 
 _HASH = 32
 
 
 _BOX = 2 * ELEMENT_BYTES + TAG_BYTES
+_SETUP = struct.Struct(f"<{ENCODED_BYTES}sQI{_HASH}sI")
+_ADVERTISED = {
+    hybrid: struct.Struct(f"<QQ{_HASH}s{_HASH}s{kem}s{kem}s")
+    for hybrid, kem in ((False, 0), (True, PUBLIC_BYTES))
+}
+"""By whether the agreement is hybrid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +75,7 @@ class Setup:
         """Encode the head."""
         return b"".join(
             (
-                self.config.encode(),
+                self.config.encoded,
                 self.epoch.to_bytes(8, "little"),
                 self.roster_version.to_bytes(4, "little"),
                 self.channel_public,
@@ -70,12 +85,12 @@ class Setup:
         )
 
     @classmethod
-    def decode(cls, head: bytes) -> "Setup":
-        """Decode a head."""
-        with Reader(head, "SETUP") as reader:
-            config = MaskingConfig.decode(reader.take(MaskingConfig.encoded_size()))
-            epoch, version, channel = reader.number(8), reader.number(4), reader.take(_HASH)
-            cohort = reader.ids(reader.number(4))
+    def decode(cls, head: bytes, known: MaskingConfig | None = None) -> "Setup":
+        """Decode a head; a configuration that is known is not made again from the same bytes."""
+        encoded, epoch, version, channel, count, rest = unpacked(_SETUP, head, "SETUP")
+        same = known is not None and known.encoded == encoded
+        config = known if known is not None and same else MaskingConfig.decode(encoded)
+        cohort = read_ids(rest, count, "SETUP")
         if len(cohort) != config.clients:
             raise ProtocolError(f"SETUP: {len(cohort)} clients, configured {config.clients}")
         return cls(
@@ -110,18 +125,16 @@ class Advertisement:
     @staticmethod
     def size(config: MaskingConfig) -> int:
         """Bytes of the head."""
-        return 16 + 2 * _HASH + (2 * PUBLIC_BYTES if config.hybrid else 0)
+        return _ADVERTISED[config.hybrid].size
 
     @classmethod
     def decode(cls, head: bytes, config: MaskingConfig) -> "Advertisement":
         """Decode a head; public keys must be reduced, so that equal keys have equal bytes."""
-        with Reader(head, "ADVERTISE") as reader:
-            epoch, generation = reader.number(8), reader.number(8)
-            mask, channel = reader.take(_HASH), reader.take(_HASH)
-            kem = PUBLIC_BYTES if config.hybrid else 0
-            mask_kem, channel_kem = reader.take(kem), reader.take(kem)
-        for key in (mask, channel):
-            decode_element(key)
+        layout = _ADVERTISED[config.hybrid]
+        if len(head) != layout.size:
+            raise ProtocolError(f"ADVERTISE: {len(head)} bytes, not {layout.size}")
+        epoch, generation, mask, channel, mask_kem, channel_kem = layout.unpack(head)
+        require_elements(mask, channel)
         return cls(
             epoch=epoch,
             generation=generation,
@@ -157,11 +170,10 @@ class Keys:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Keys":
         """Decode head and payload."""
-        with Reader(head, "KEYS") as reader:
-            advertised, beacon = reader.marks(config.clients), reader.take(_HASH)
-        with Reader(payload, "KEYS") as reader:
-            records = reader.records(Advertisement.size(config) + SIGNATURE_BYTES)
-        return cls(advertised=advertised, beacon=beacon, records=records)
+        advertised = read_marks(head[:-_HASH], config.clients, "KEYS")
+        size = Advertisement.size(config) + SIGNATURE_BYTES
+        records = read_records(payload, size, "KEYS")
+        return cls(advertised=advertised, beacon=head[-_HASH:], records=records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +228,9 @@ class Shares:
     @classmethod
     def decode(cls, head: bytes, sender: int, config: MaskingConfig) -> "Shares":
         """Decode a head."""
-        with Reader(head, "SHARES") as reader:
-            commitment = reader.take(_HASH)
-            records = reader.records(ShareRecord.size(config))
-            sealed = [client for client in records if client > sender] if config.hybrid else []
-            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
-        return cls(commitment=commitment, records=records, seals=seals)
+        records, rest = first_records(head[_HASH:], ShareRecord.size(config), "SHARES")
+        sealed = [client for client in records if client > sender] if config.hybrid else []
+        return cls(commitment=head[:_HASH], records=records, seals=_seals(rest, sealed, "SHARES"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,19 +254,34 @@ class Boxes:
         cls, head: bytes, payload: memoryview, receiver: int, config: MaskingConfig
     ) -> "Boxes":
         """Decode head and payload."""
-        with Reader(head, "BOXES") as reader:
-            shared = reader.marks(config.clients)
-        with Reader(payload, "BOXES") as reader:
-            records = reader.records(ShareRecord.size(config))
-            sealed = [client for client in records if client < receiver] if config.hybrid else []
-            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
-        return cls(shared=shared, records=records, seals=seals)
+        shared = read_marks(head, config.clients, "BOXES")
+        records, rest = first_records(payload, ShareRecord.size(config), "BOXES")
+        sealed = [client for client in records if client < receiver] if config.hybrid else []
+        return cls(shared=shared, records=records, seals=_seals(rest, sealed, "BOXES"))
+
+
+def _seals(data: memoryview, clients: Sequence[int], name: str) -> dict[int, bytes]:
+    if len(data) != len(clients) * PAIR_SEAL_BYTES:
+        raise ProtocolError(f"{name}: {len(data)} bytes for the seals of {len(clients)} clients")
+    starts = range(0, len(data), PAIR_SEAL_BYTES)
+    chunks = (bytes(data[at : at + PAIR_SEAL_BYTES]) for at in starts)
+    return dict(zip(clients, chunks, strict=True))
 
 
 def share_hash(context: Context, purpose: str, sender: int, receiver: int, share: bytes) -> bytes:
     """Hash by which a sharer is bound to a share; the share's 255 bits of entropy hide it."""
     ends = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
     return labelled_hash(f"share-{purpose}", context.round_id, ends, share)
+
+
+def share_hashes(
+    context: Context, sender: int, receiver: int, mask_share: bytes, self_share: bytes
+) -> tuple[bytes, bytes]:
+    """Both hashes of what a client sends to a neighbour."""
+    return (
+        share_hash(context, "mask", sender, receiver, mask_share),
+        share_hash(context, "self", sender, receiver, self_share),
+    )
 
 
 def commitment_to(context: Context, owner: int, element: int) -> bytes:

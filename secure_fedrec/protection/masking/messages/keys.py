@@ -63,7 +63,8 @@ def derive(secret: bytes, purpose: str, context: Context, *parts: bytes, size: i
         parts: what else the key is bound to, in a fixed order.
         size: bytes wanted.
     """
-    bound = (b"secure-fedrec|v1|masking", purpose.encode(), context.hashes, *parts)
+    hashes = context.config_hash + context.roster_hash + context.cohort_hash
+    bound = (b"secure-fedrec|v1|masking", purpose.encode(), hashes, *parts)
     info = b"".join([len(part).to_bytes(2, "little") + part for part in bound])
     return HKDF(algorithm=SHA256(), length=size, salt=context.round_id, info=info).derive(secret)
 

@@ -38,6 +38,12 @@ def decode_element(data: bytes) -> int:
     return element
 
 
+def require_elements(*encoded: bytes) -> None:
+    """Check what is sent as bytes of field elements (``decode_element``)."""
+    for each in encoded:
+        decode_element(each)
+
+
 def split(secret: int, *, threshold: int, indices: Sequence[int]) -> list[int]:
     """Share a secret.
 

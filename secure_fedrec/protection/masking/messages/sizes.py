@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secure_fedrec.core.packing import packed_size
-from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
+from secure_fedrec.protection.masking.config.round_settings import ENCODED_BYTES, MaskingConfig
 from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, Envelope, Kind
 from secure_fedrec.protection.masking.messages.hybrid import PAIR_SEAL_BYTES
 from secure_fedrec.protection.masking.messages.key_messages import Advertisement, ShareRecord
@@ -81,7 +81,7 @@ def _bodies(config: MaskingConfig) -> Mapping[Kind, int]:
     def records(size: int, count: int = config.neighbours) -> int:
         return number + count * (number + size)
 
-    setup = MaskingConfig.encoded_size() + 2 * number  # the epoch has two words
+    setup = ENCODED_BYTES + 2 * number  # the epoch has two words
     return {
         Kind.SETUP: setup + number + _HASH + number + clients * number,
         Kind.ADVERTISE: keys,

@@ -12,20 +12,40 @@ Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``me
     REVEAL     box of (32 own self-mask seed | records (32 share))
     RESULT     32 digest of the sum | 32 root of the transcript | u32 leaves
                | payload: u32 leaf | inclusion path
+
+A client puts on a mask for each neighbour that it was told had shared. A server that tells clients
+of different sharers decides with whom each of them masks, so a client signs the set that it masked
+by (UPLOAD), its neighbours get that signature (SURVIVORS), and they help to take off its self mask
+only if it is over their own set (``topology.share_due``). With the set it signs the public state
+that its vector was computed from, so that no sum holds vectors of two states. Signed: a label of
+its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
-from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, encode_ids
+from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, Kind, encode_ids
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
+from secure_fedrec.protection.session.identity import Identity, signed_by
 from secure_fedrec.protection.session.public_state import labelled_hash
-from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
+from secure_fedrec.protection.session.reader import (
+    encode_marks,
+    encode_records,
+    first_records,
+    read_ids,
+    read_marks,
+    read_records,
+    unpacked,
+)
 
 _HASH = 32
+_SHARERS = b"secure-fedrec|v1|masking|sharers|"
+_UPLOAD = struct.Struct(f"<{_HASH}s{SIGNATURE_BYTES}s{_HASH}sI")
+_RESULT = struct.Struct(f"<{_HASH}s{_HASH}sI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +54,7 @@ class Upload:
 
     Args:
         shared_hash: hash of who shared, as the client was told, and of the public state that the
-            vector was computed from (``sharers``).
+            vector was computed from (``hash_of_sharers``).
         shared_signature: the client's signature over it.
         digest: SHA-256 of the packed masked vector, by which the transcript binds both sides to
             it. The server relies on the MAC, and checks the digest only if there is a quarrel.
@@ -55,10 +75,8 @@ class Upload:
     @classmethod
     def decode(cls, head: bytes) -> "Upload":
         """Decode a head."""
-        with Reader(head, "UPLOAD") as reader:
-            shared, signature = reader.take(_HASH), reader.take(SIGNATURE_BYTES)
-            digest = reader.take(_HASH)
-            disputed = reader.ids(reader.number(4))
+        shared, signature, digest, count, rest = unpacked(_UPLOAD, head, "UPLOAD")
+        disputed = read_ids(rest, count, "UPLOAD")
         return cls(shared_hash=shared, shared_signature=signature, digest=digest, disputed=disputed)
 
 
@@ -90,12 +108,14 @@ class Survivors:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Survivors":
         """Decode head and payload."""
-        with Reader(head, "SURVIVORS") as reader:
-            survivors, root = reader.marks(config.clients), reader.take(_HASH)
-        reader = Reader(payload, "SURVIVORS")
-        signatures = reader.records(SIGNATURE_BYTES)
-        path = _hashes(reader.rest(), "SURVIVORS")
-        return cls(survivors=survivors, root=root, shared_signatures=signatures, path=path)
+        survivors = read_marks(head[:-_HASH], config.clients, "SURVIVORS")
+        signatures, rest = first_records(payload, SIGNATURE_BYTES, "SURVIVORS")
+        return cls(
+            survivors=survivors,
+            root=head[-_HASH:],
+            shared_signatures=signatures,
+            path=_hashes(rest, "SURVIVORS"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +131,7 @@ class Quorum:
     @classmethod
     def decode(cls, head: bytes) -> "Quorum":
         """Decode a head."""
-        with Reader(head, "QUORUM") as reader:
-            signatures = reader.records(SIGNATURE_BYTES)
-        return cls(signatures=signatures)
+        return cls(signatures=read_records(head, SIGNATURE_BYTES, "QUORUM"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +148,8 @@ class Reveal:
     @classmethod
     def decode(cls, message: bytes) -> "Reveal":
         """Decode the decrypted message."""
-        with Reader(message, "REVEAL") as reader:
-            seed, shares = reader.take(ELEMENT_BYTES), reader.records(ELEMENT_BYTES)
-        return cls(self_seed=seed, shares=shares)
+        shares = read_records(message[ELEMENT_BYTES:], ELEMENT_BYTES, "REVEAL")
+        return cls(self_seed=message[:ELEMENT_BYTES], shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,15 +173,50 @@ class Result:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview) -> "Result":
         """Decode head and payload."""
-        with Reader(head, "RESULT") as reader:
-            digest, root, leaves = reader.take(_HASH), reader.take(_HASH), reader.number(4)
-        index = Reader(payload, "RESULT").number(4)
+        if len(head) != _RESULT.size or len(payload) < 4:
+            raise ProtocolError(f"RESULT: {len(head)} and {len(payload)} bytes")
+        digest, root, leaves = _RESULT.unpack(head)
+        index = int.from_bytes(payload[:4], "little")
         path = _hashes(payload[4:], "RESULT")
         return cls(digest=digest, root=root, leaves=leaves, index=index, path=path)
 
 
+def hash_of_sharers(shared: BoolArray, public_state: bytes) -> bytes:
+    """What a client signs with its upload.
+
+    Args:
+        shared: bool[n], the clients of the cohort that shared: all of them, not neighbours alone.
+        public_state: hash of the state that the vector was computed from.
+    """
+    return labelled_hash("shared", encode_marks(shared), public_state)
+
+
+def sign_sharers(identity: Identity, context: Context, shared_hash: bytes) -> bytes:
+    """A client's signature (64 bytes) over the sharers that it masked by in this round."""
+    return identity.key.sign(_signed_sharers(context, identity.number, shared_hash))
+
+
+def signed_sharers(
+    public_key: bytes, context: Context, client: int, shared_hash: bytes, signature: bytes
+) -> bool:
+    """Whether a client signed in this round that it masked by these sharers.
+
+    Args:
+        public_key: the client's key on the roster.
+        context: the round.
+        client: its number.
+        shared_hash: the sharers asked about.
+        signature: what is said to be its signature.
+    """
+    return signed_by(public_key, _signed_sharers(context, client, shared_hash), signature)
+
+
+def _signed_sharers(context: Context, client: int, shared_hash: bytes) -> bytes:
+    return _SHARERS + context.prefix(Kind.UPLOAD, client, shared_hash)
+
+
 def statement_of(survivors: BoolArray, shared_hash: bytes, root: bytes, seed: bytes) -> bytes:
-    """What clients sign in R4: H(survivors | ``sharers`` | root over the uploads | graph seed)."""
+    """What clients sign in R4: H(survivors | sharers' hash | root over uploads | graph seed)."""
     return labelled_hash("survivors", encode_marks(survivors), shared_hash, root, seed)
 
 

@@ -1,7 +1,13 @@
-"""The public side of a round, the same for every party: who is there, masks with whom, signs."""
+"""The public side of a round, the same for every party: who is there, masks with whom, signs.
+
+What a client accepts and gives is decided by predicates of what it was told, so that whoever
+explores the protocol state by state asks the same questions as the clients do. The check of the
+windows is ``graph.windows_hold``, whose signatures count is ``Topology.signers``.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,9 +23,46 @@ from secure_fedrec.protection.masking.config.graph import (
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import Context, cohort_hash
 from secure_fedrec.protection.masking.messages.key_messages import Setup
-from secure_fedrec.protection.masking.messages.rules import enough_clients, enough_neighbours
 
 NO_BEACON = bytes(32)
+
+ShareKind: TypeAlias = Literal["mask", "self"]
+"""Of which of a neighbour's two secrets a share is."""
+
+
+def enough_clients(marks: BoolArray, least: int) -> bool:
+    """Whether so many clients (bool[n]) are marked as may hide in a sum (``min_survivors``)."""
+    return int(marks.sum()) >= least
+
+
+def enough_neighbours(live: int, threshold: int) -> bool:
+    """Whether the neighbours that are left can restore a client's secrets."""
+    return live >= threshold
+
+
+def is_quorum(signatures: int, quorum: int) -> bool:
+    """Whether signatures on one statement are as many as agreement takes, and no more."""
+    return signatures == quorum
+
+
+def share_due(*, survives: bool, same_sharers: bool) -> ShareKind | None:
+    """Which of a neighbour's two shares a client gives away in a round: never both.
+
+    The share of its mask seed if the neighbour is not in the sum. The share of its self-mask seed
+    if it is in the sum *and* signed the very set of sharers that this client was told of: a
+    neighbour that was told of another set put on other pair masks, and its self mask may be all
+    that hides it.
+
+    Args:
+        survives: whether the neighbour is among the survivors that the quorum signed.
+        same_sharers: whether the neighbour's signature over its sharers is one over this client's.
+
+    Returns:
+        "mask", "self", or None if neither is due.
+    """
+    if not survives:
+        return "mask"
+    return "self" if same_sharers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,6 +75,9 @@ class PublicRound:
         cohort: int64[n], client numbers, ascending. A client's *place* is its position here.
         epoch: epoch of the beacon, 0 without one.
         server_channel: the server's X25519 key of the round.
+
+    Attributes:
+        places: place of each client.
     """
 
     context: Context
@@ -39,11 +85,11 @@ class PublicRound:
     cohort: IntArray
     epoch: int
     server_channel: bytes
-    _places: dict[int, int] = field(init=False, repr=False)
+    places: dict[int, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         places = {client: place for place, client in enumerate(self.cohort.tolist())}
-        object.__setattr__(self, "_places", places)
+        object.__setattr__(self, "places", places)
 
     @classmethod
     def of(cls, setup: Setup, context: Context) -> "PublicRound":
@@ -95,17 +141,6 @@ class PublicRound:
                 raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
             if epoch > 1 and epoch - 1 not in beacons:
                 raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
-
-    def place(self, client: int) -> int:
-        """Place of a client in the cohort.
-
-        Raises:
-            ProtocolError: it is not in the cohort.
-        """
-        try:
-            return self._places[client]
-        except KeyError:
-            raise ProtocolError(f"client {client} is not in the cohort") from None
 
     def require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
         """Check that records are of a client's live neighbours, all of them and in order.
@@ -196,14 +231,15 @@ class Topology:
                 "be cut"
             )
 
-    def require_live(self, place: int, client: int, marks: BoolArray) -> None:
-        """Check that enough neighbours are there to restore a client's secrets.
+    def require_live(self, place: int, client: int, marks: BoolArray) -> IntArray:
+        """Places of the neighbours that are marked: enough to restore a client's secrets.
 
         Raises:
             ProtocolError: fewer than the threshold.
         """
-        live, threshold = len(self.live(place, marks)), self._config.threshold
-        if not enough_neighbours(live, threshold):
+        live, threshold = self.live(place, marks), self._config.threshold
+        if not enough_neighbours(len(live), threshold):
             raise ProtocolError(
-                f"client {client} has {live} live neighbours; its secrets need {threshold}"
+                f"client {client} has {len(live)} live neighbours; its secrets need {threshold}"
             )
+        return live

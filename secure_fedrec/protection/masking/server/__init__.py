@@ -1,5 +1,5 @@
 """The server's half of masking.
 
-Reading order: ``running_sum``, ``recovery`` (secrets from shares), ``unmasking``, ``steps`` (one
-round step by step), ``half`` (the state machine).
+Reading order: ``recovery`` (secrets from shares), ``unmasking`` (the sum), ``steps`` (one round
+step by step), ``half`` (the state machine).
 """

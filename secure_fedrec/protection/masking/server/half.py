@@ -28,7 +28,7 @@ from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.steps import Outgoing, ServerRound
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
-from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, refusals_of
 from secure_fedrec.protection.session.public_state import LATER_STATE
 from secure_fedrec.protection.session.roster import Roster
@@ -225,7 +225,7 @@ class MaskingServer:
             due = self.beacon if self.state is ServerState.ADVERTISE else None
             outgoing = self.close_step(beacon=due)
         return [
-            Parcel(self.node, Node(Role.CLIENT, client), Kind(data[1]).name, data)
+            Parcel(self.node, node_of(Role.CLIENT, client), Kind(data[1]).name, data)
             for client, data in outgoing
         ]
 

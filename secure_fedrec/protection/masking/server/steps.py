@@ -40,20 +40,20 @@ from secure_fedrec.protection.masking.messages.keys import (
     require_usable,
     server_keys,
 )
-from secure_fedrec.protection.masking.messages.sharers import hash_of_sharers, signed_sharers
 from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Result,
     Reveal,
     Survivors,
     Upload,
+    hash_of_sharers,
+    signed_sharers,
     statement_of,
 )
 from secure_fedrec.protection.masking.messages.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.server.recovery import Fault
-from secure_fedrec.protection.masking.server.running_sum import RunningSum
-from secure_fedrec.protection.masking.server.unmasking import Unmasking
+from secure_fedrec.protection.masking.server.unmasking import RunningSum, Unmasking
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.reader import encode_marks
 from secure_fedrec.protection.session.roster import Roster
@@ -176,7 +176,7 @@ class ServerRound:
             (keys.channel_public, self._setup.channel_public),
         )
         self._key_records[envelope.sender] = envelope.head + envelope.proof
-        self._advertised[self.public.place(envelope.sender)] = True
+        self._advertised[self.public.places[envelope.sender]] = True
         self._transcript.append(leaf_hash(envelope.proven))
 
     def take_beacon(self, beacon: bytes | None) -> None:
@@ -208,7 +208,7 @@ class ServerRound:
     def accept_shares(self, envelope: Envelope) -> None:
         """R2 of a client."""
         shares = Shares.decode(envelope.head, envelope.sender, self._config)
-        place = self.public.place(envelope.sender)
+        place = self.public.places[envelope.sender]
         if list(shares.records) != self._live[place]:
             raise ProtocolError(f"SHARES: client {envelope.sender} did not serve its neighbours")
         self._shares[envelope.sender] = shares
@@ -240,7 +240,7 @@ class ServerRound:
         """R3 of a client: its vector goes into the sum and is not kept."""
         upload = Upload.decode(envelope.head)
         client = envelope.sender
-        place = self.public.place(client)
+        place = self.public.places[client]
         if upload.shared_hash != self._shared_hash:
             raise ProtocolError(f"UPLOAD: client {client} was told of other sharers or states")
         key, context = self._signers[client], self.public.context
@@ -302,7 +302,7 @@ class ServerRound:
         client = envelope.sender
         key = self._client_keys[client]["reveal-box"]
         reveal = Reveal.decode(open_box(key, envelope.head, self.public.context.round_id))
-        place = self.public.place(client)
+        place = self.public.places[client]
         due = set(self._live[place]) - self._disputed[client]
         if set(reveal.shares) != due:
             raise ProtocolError(f"REVEAL: client {client} sent shares of the wrong neighbours")
