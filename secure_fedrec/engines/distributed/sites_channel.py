@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from secure_fedrec.engines.distributed.host_messages import (
 )
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
+
+GREETING: Final = "greeting"
+"""Label of the exchange in which sites say who they are."""
 
 
 class Transport(Protocol):
@@ -41,6 +44,38 @@ class Transport(Protocol):
         Returns:
             Answers by address: empty of sites that are there and have none to give, none of others.
         """
+
+
+def greeted(
+    transport: Transport,
+    agreement: Agreement,
+    identity: Identity,
+    addresses: Sequence[int],
+    timeout: float | None,
+) -> Iterator[tuple[int, Node, Present, tuple[bytes, bytes]]]:
+    """Ask who is at some addresses.
+
+    Args:
+        transport: reaches them.
+        agreement: with all sites.
+        identity: the server's key.
+        addresses: where to ask.
+        timeout: seconds to wait for the slowest.
+
+    Returns:
+        Address, host, what it says of itself, and both messages; of nobody that is not on the
+        roster, or holds other things to be so.
+    """
+    nonce = os.urandom(NONCE_BYTES)
+    greeting = agreement.seal(Kind.GREETING, nonce, by=identity)
+    for address, data in transport.exchange(GREETING, dict.fromkeys(addresses, greeting), timeout):
+        try:
+            node, body = agreement.open(data, Kind.PRESENT)
+            present = Present.decode(body)
+        except (ProtocolError, WireError):
+            continue
+        if present.server == nonce:
+            yield address, node, present, (greeting, data)
 
 
 class Tally:
@@ -148,24 +183,15 @@ class SitesChannel:
         strangers = [each for each in self._transport.addresses() if each not in known]
         if not strangers:
             return
-        agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
-        greeting = agreement.seal(
-            Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
-        )
         self.exchanges += 1
-        sent = dict.fromkeys(strangers, greeting)
-        for address, data in self._transport.exchange("greeting", sent, timeout):
-            try:
-                node, body = agreement.open(data, Kind.PRESENT, number=0, context=agreement.context)
-                present = Present.decode(body)
-            except (ProtocolError, WireError):
-                continue  # nobody that is known; whoever it is, no session begins
+        agreement = self._agreement
+        said = greeted(self._transport, agreement, self._identity, strangers, timeout)
+        for address, node, present, (out, back) in said:
             known_host = node.role is Role.CLIENT or node in self._hosts.values()
-            if present.server == nonce and node not in self._lines and known_host:
-                context = agreement.session(nonce, present.site, node)
+            if node not in self._lines and known_host:
+                context = agreement.session(present.server, present.site, node)
                 self._lines[node] = _Line(address, context, present)
-                self.tally.count(node, out=greeting)
-                self.tally.count(node, back=data)
+                self.tally.count(node, out=out, back=back)
 
     def begin(
         self,

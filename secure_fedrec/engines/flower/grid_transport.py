@@ -41,9 +41,13 @@ class GridTransport:
         Raises:
             HostError: the SuperLink is not reached.
         """
-        sent = [message_to(node, data, label) for node, data in messages.items()]
+        sent = [self.message(node, data, label) for node, data in messages.items()]
         for reply in answers(self.grid, sent, timeout, every=self._every):
             yield reply.metadata.src_node_id, data_of(reply) or b""
+
+    def message(self, node: int, data: bytes, label: str) -> Message:
+        """A message that holds some bytes."""
+        return message_to(node, data, label)
 
 
 def answers(
