@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
+from typing_extensions import override
 
 from secure_fedrec.engines.peer_exchange import joined_rows
 from secure_fedrec.errors import ProtocolError, WireError
@@ -120,8 +121,8 @@ class PeerContext:
         return self.context + ends
 
 
-class PeerHub:
-    """A hub whose clients first give each other what they have (a ``Hub``).
+class PeerHub(Hub):
+    """A hub whose clients first give each other what they have.
 
     Args:
         hub: what goes on from there.
@@ -136,13 +137,13 @@ class PeerHub:
         self._stage = "CREATED"
 
     @property
+    @override
     def stage(self) -> str:
-        """What is awaited."""
         return self._stage or self._hub.stage
 
     @property
+    @override
     def finished(self) -> bool:
-        """Whether the other hub has."""
         return not self._stage and self._hub.finished
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:

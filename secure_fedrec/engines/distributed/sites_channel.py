@@ -29,7 +29,11 @@ class Transport(Protocol):
     """Carries bytes to sites and back. What it does to them is found out by signatures."""
 
     def addresses(self) -> Sequence[int]:
-        """Sites that are there, by numbers that say nothing of who they are."""
+        """Sites that are there, by numbers that say nothing of who they are.
+
+        Raises:
+            HostError: no way leads to them.
+        """
 
     def exchange(
         self, label: str, messages: Mapping[int, bytes], timeout: float | None
@@ -43,6 +47,9 @@ class Transport(Protocol):
 
         Returns:
             Answers by address: empty of sites that are there and have none to give, none of others.
+
+        Raises:
+            HostError: no way leads to them.
         """
 
 
@@ -52,7 +59,7 @@ def greeted(
     identity: Identity,
     addresses: Sequence[int],
     timeout: float | None,
-) -> Iterator[tuple[int, Node, Present, tuple[bytes, bytes]]]:
+) -> Iterator[tuple[int, Node, bytes, tuple[bytes, bytes]]]:
     """Ask who is at some addresses.
 
     Args:
@@ -63,8 +70,8 @@ def greeted(
         timeout: seconds to wait for the slowest.
 
     Returns:
-        Address, host, what it says of itself, and both messages; of nobody that is not on the
-        roster, or holds other things to be so.
+        Address, host, what a session with it is bound to, and both messages; of nobody that is not
+        on the roster, or holds other things to be so.
     """
     nonce = os.urandom(NONCE_BYTES)
     greeting = agreement.seal(Kind.GREETING, nonce, by=identity)
@@ -75,7 +82,7 @@ def greeted(
         except (ProtocolError, WireError):
             continue
         if present.server == nonce:
-            yield address, node, present, (greeting, data)
+            yield address, node, agreement.session(nonce, present.site, node), (greeting, data)
 
 
 class Tally:
@@ -112,7 +119,6 @@ class _Line:
 
     address: int
     context: bytes
-    present: Present
     last: int = 0
 
 
@@ -161,16 +167,10 @@ class SitesChannel:
         """Why nothing of a site's last answer was taken, or that none came."""
         return MappingProxyType(self._refused)
 
-    def present(self) -> Mapping[int, Present]:
-        """What each client's site said of itself when its session began."""
-        return {node.number: line.present for node, line in self._clients()}
-
     def sessions(self) -> Mapping[int, bytes]:
         """What tells the session with each client's site from every other."""
-        return {node.number: line.context for node, line in self._clients()}
-
-    def _clients(self) -> Iterator[tuple[Node, "_Line"]]:
-        return ((node, each) for node, each in self._lines.items() if node.role is Role.CLIENT)
+        lines = self._lines.items()
+        return {node.number: line.context for node, line in lines if node.role is Role.CLIENT}
 
     @property
     def hosts(self) -> frozenset[Node]:
@@ -184,13 +184,11 @@ class SitesChannel:
         if not strangers:
             return
         self.exchanges += 1
-        agreement = self._agreement
-        said = greeted(self._transport, agreement, self._identity, strangers, timeout)
-        for address, node, present, (out, back) in said:
+        said = greeted(self._transport, self._agreement, self._identity, strangers, timeout)
+        for address, node, context, (out, back) in said:
             known_host = node.role is Role.CLIENT or node in self._hosts.values()
             if node not in self._lines and known_host:
-                context = agreement.session(present.server, present.site, node)
-                self._lines[node] = _Line(address, context, present)
+                self._lines[node] = _Line(address, context)
                 self.tally.count(node, out=out, back=back)
 
     def begin(

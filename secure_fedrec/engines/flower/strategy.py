@@ -16,6 +16,7 @@ from typing import Any, Final
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from typing_extensions import override
 
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys
@@ -110,32 +111,32 @@ class ProtectedStrategy(Strategy):
         content = RecordDict({name: moved_by(model, report.mean.values), METRICS: figures})
         return [Message(content, reply_to=first)]
 
+    @override
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's inside."""
         return self._strategy.configure_train(server_round, arrays, config, grid)
 
+    @override
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's inside."""
         return self._strategy.aggregate_train(server_round, replies)
 
+    @override
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's inside."""
         return self._strategy.configure_evaluate(server_round, arrays, config, grid)
 
+    @override
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The strategy's inside."""
         return self._strategy.aggregate_evaluate(server_round, replies)
 
+    @override
     def summary(self) -> None:
-        """The strategy's inside."""
         self._strategy.summary()
 
 
@@ -168,29 +169,29 @@ class _ProtectedGrid(Grid):
             raise ConfigError("grid.push_messages", "train", problem)
         return self._grid.push_messages(sent)
 
+    @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Replies so far."""
         return self._grid.pull_messages(message_ids)
 
+    @override
     def get_node_ids(self) -> Iterable[int]:
-        """Nodes that are there."""
         return self._grid.get_node_ids()
 
+    @override
     def get_nodes(self) -> Iterable[Any]:
-        """Nodes that are there, and what is known of them."""
         return self._grid.get_nodes()
 
+    @override
     def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """A message (deprecated by Flower)."""
         return self._grid.create_message(*arguments, **named)
 
+    @override
     def set_run(self, run: Any) -> None:
-        """Name the run."""
         self._grid.set_run(run)
 
     @property
+    @override
     def run(self) -> Any:
-        """The run in progress."""
         return self._grid.run
 
 
