@@ -17,7 +17,7 @@ from secure_fedrec.protection.base.folding import encode_block
 from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import DenseBlock, PeerBlock, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
-from secure_fedrec.wire.messages import select_segments
+from secure_fedrec.wire.message_batches import select_segments
 
 _EMPTY = np.zeros(0)
 
