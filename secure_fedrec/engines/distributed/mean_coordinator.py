@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -113,7 +114,7 @@ class MeanCoordinator:
             round_number=at.serial,
             generations=self._generations,
         )
-        channel = _MeanChannel(transport, sites, self._request(task))
+        channel = _MeanChannel(transport, sites, partial(self._request, task))
         try:
             drive(hub, channel, timeout=timeout)
         except ProtocolError as aborted:
@@ -141,11 +142,8 @@ class MeanCoordinator:
             self._sites[address] = node.number
         return 1
 
-    def _request(self, task: Task) -> Callable[[bytes], bytes]:
-        def request(setup: bytes) -> bytes:
-            return self._agreement.seal(Kind.REQUEST, task.digest + setup, by=self._identity)
-
-        return request
+    def _request(self, task: Task, setup: bytes) -> bytes:
+        return self._agreement.seal(Kind.REQUEST, task.digest + setup, by=self._identity)
 
     def _save(self) -> None:
         state = {"serial": np.array(self._serial), **generation_columns(self._generations)}
