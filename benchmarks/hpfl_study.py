@@ -21,7 +21,7 @@ from secure_fedrec.studies.hpfl.settings import (
     grid_for,
     starts_of,
 )
-from secure_fedrec.studies.hpfl.study import StudyConfig, run_study
+from secure_fedrec.studies.hpfl.table_entry import StudyConfig, run_study
 
 __all__ = ["main"]
 

@@ -31,6 +31,6 @@ memory of the training are not hidden, nor whether it was refused.
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 from secure_fedrec.dp_sgd.clipping import ExampleLosses
 from secure_fedrec.dp_sgd.lattice import LatticeNoise
-from secure_fedrec.dp_sgd.training import DpSgdConfig, train_privately
+from secure_fedrec.dp_sgd.training_loop import DpSgdConfig, train_privately
 
 __all__ = ["DpSgdConfig", "ExampleLosses", "LatticeNoise", "train_privately"]

@@ -4,6 +4,7 @@ Neither passes a layer of protection. An exchange is seen by the two clients at 
 the server and by those it is addressed to; both are metered and recorded like any message.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from secure_fedrec.protection.base.folding import encode_block
 from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import DenseBlock, PeerBlock, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
-from secure_fedrec.wire.messages import select_segments
+from secure_fedrec.wire.message_batches import select_segments
 
 _EMPTY = np.zeros(0)
 
@@ -100,16 +101,27 @@ class PeerExchange:
     def _all(self) -> tuple[IntArray, IntArray, RowBlock]:
         """Senders, receivers and rows of everything that was delivered."""
         blocks = [part.payload for part in self._delivered if isinstance(part.payload, RowBlock)]
-        lengths = np.concatenate([block.lengths for block in blocks])
-        words = [block.values for block in blocks if block.values is not None and len(block)]
-        rows = RowBlock(
-            indptr=np.concatenate([[0], np.cumsum(lengths)]),
-            rows=np.concatenate([block.rows for block in blocks]),
-            values=np.concatenate(words) if words else blocks[0].values,
-        )
         ends = [(part.senders.ids, part.receivers.ids) for part in self._delivered]
         senders, receivers = (np.concatenate(side) for side in zip(*ends, strict=True))
-        return senders, receivers, rows
+        return senders, receivers, joined_rows(blocks)
+
+
+def joined_rows(blocks: Sequence[RowBlock]) -> RowBlock:
+    """The segments of several blocks, block after block; values of no rows have no width.
+
+    Raises:
+        WireError: rows are not of one width.
+    """
+    values = [block.values for block in blocks if block.values is not None]
+    filled = [each for each in values if len(each)] or values[:1]
+    if len({each.shape[1:] for each in filled}) > 1:
+        raise WireError("clients give rows of unequal width")
+    lengths = np.concatenate([block.lengths for block in blocks])
+    return RowBlock(
+        indptr=np.concatenate([[0], np.cumsum(lengths)]),
+        rows=np.concatenate([block.rows for block in blocks]),
+        values=np.concatenate(filled) if filled else None,
+    )
 
 
 def _pairs(messages: Messages) -> list[tuple[int, int]]:

@@ -1,13 +1,13 @@
 """Messages between parties: carried, metered, recorded, and shown to adversaries as views.
 
-Reading order: ``messages`` (what is sent), ``wire`` (who carries it), ``meter`` (what it costs),
+Reading order: ``message_batches`` (what is sent), ``wire`` (who carries it), ``meter`` (its cost),
 ``policy`` and ``recording`` (what is kept, and how), ``transcript`` (who may see what), ``faults``
 (what tests break).
 """
 
 from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.faults import Alter, Delay, Drop, Fault, Repeat
-from secure_fedrec.wire.messages import (
+from secure_fedrec.wire.message_batches import (
     NOBODY,
     Messages,
     Parties,

@@ -15,7 +15,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.uploads import DenseBlock
-from secure_fedrec.wire.messages import Step
+from secure_fedrec.wire.message_batches import Step
 from secure_fedrec.wire.parcels import Parcels
 
 Batch: TypeAlias = Any

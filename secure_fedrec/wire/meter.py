@@ -6,7 +6,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.uploads import DenseBlock
-from secure_fedrec.wire.messages import Messages
+from secure_fedrec.wire.message_batches import Messages
 
 _QUANTITIES, _DIRECTIONS = ("messages", "vectors", "bytes"), ("sent", "received")
 _FIELDS = tuple(f"{what}_{where}" for what in _QUANTITIES for where in _DIRECTIONS)

@@ -6,7 +6,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
-from secure_fedrec.wire.messages import Parties, Step
+from secure_fedrec.wire.message_batches import Parties, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Natural, Positive, Round, Settings, Unit
-from secure_fedrec.wire.messages import Step
+from secure_fedrec.wire.message_batches import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
-from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.message_batches import Messages, Step
 from secure_fedrec.wire.policy import RecordingPolicy, row_dtype
 from secure_fedrec.wire.spool import Columns, Spool
 

@@ -24,7 +24,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.held import held
-from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
+from secure_fedrec.wire.message_batches import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import EXTRA, HIDDEN_COUNTS, RESULT, BlockStore, kind_of, part_of
 from secure_fedrec.wire.spool import Columns, concatenate_columns, gathered_columns
 from secure_fedrec.wire.truth import OwnUploads

@@ -11,7 +11,7 @@ import numpy as np
 from secure_fedrec.core.arrays import WordArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.held import held
-from secure_fedrec.wire.messages import Messages, Parties, Step
+from secure_fedrec.wire.message_batches import Messages, Parties, Step
 from secure_fedrec.wire.recording import ORIGINS, OWN, BlockStore, kind_of
 from secure_fedrec.wire.spool import Columns, concatenate_columns
 from secure_fedrec.wire.within import Within

@@ -9,7 +9,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire.faults import Fault
-from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.message_batches import Messages, Step
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import Recorder

@@ -13,7 +13,7 @@ import numpy as np
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire.messages import Messages
+from secure_fedrec.wire.message_batches import Messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from secure_fedrec.algorithms.hpfl.aggregation import (
     accuracy_threshold,
     count_accuracies,
 )
-from secure_fedrec.algorithms.hpfl.client import ClientModel, judge
+from secure_fedrec.algorithms.hpfl.client_update import ClientModel, judge
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres, n_clusters
 from secure_fedrec.algorithms.hpfl.update import blend, general_representations

@@ -13,7 +13,7 @@ from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
 from attacks.families.split.output_bias import CLASSES, MAJORITY
 from secure_fedrec.algorithms.furl.settings import FURLConfig
 from secure_fedrec.algorithms.furl.system import FURL
-from secure_fedrec.algorithms.hpfl.client import count_attributes
+from secure_fedrec.algorithms.hpfl.client_update import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.local_settings import LocalTrainingConfig

@@ -28,7 +28,7 @@ from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisati
 from secure_fedrec.errors import ConfigError, DataError, DivergedError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.gum.model import STARTS
-from secure_fedrec.studies.hpfl import study as hpfl_study
+from secure_fedrec.studies.hpfl import table_entry
 from secure_fedrec.studies.hpfl.settings import METHODS
 
 TABLE = PaperTable(
@@ -314,7 +314,7 @@ def test_paper_file_is_plain_numbers() -> None:
 def test_a_method_that_diverges_is_left_out_and_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = hpfl_study.run_study
+    run = table_entry.run_study
 
     def diverges(organisations: Any, config: Any, **options: Any) -> Any:
         if config.method == "fedatt":

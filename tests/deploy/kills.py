@@ -95,7 +95,7 @@ def _back(up: Hosts) -> None:
     """Start the victim anew, and wait for it."""
     up.sites[VICTIM].again()
     end = time.monotonic() + 120.0
-    while VICTIM not in up.coordinator.channel.present():
+    while VICTIM not in up.coordinator.channel.sessions():
         assert time.monotonic() < end, "the victim does not come back"
         up.coordinator.channel.greet(15.0)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.accounting import claim
-from secure_fedrec.dp_sgd import DpSgdConfig, LatticeNoise, lattice, train_privately, training
+from secure_fedrec.dp_sgd import DpSgdConfig, LatticeNoise, lattice, train_privately, training_loop
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp import GaussianNoise
 
@@ -171,13 +171,13 @@ def test_an_empty_batch_is_noise_and_nothing_else(
 
 
 def test_batches_are_poisson_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [len(training._poisson_batch(200, 0.3)) for _ in range(2000)]
+    sizes = [len(training_loop._poisson_batch(200, 0.3)) for _ in range(2000)]
     assert np.mean(sizes) == pytest.approx(60, abs=5 * math.sqrt(42 / 2000))
     assert np.var(sizes) == pytest.approx(42, rel=0.2)
     words = np.array([0, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    monkeypatch.setattr(training, "secret_words", lambda count: words)
-    assert training._poisson_batch(4, 0.5).tolist() == [0, 1]
-    assert training._poisson_batch(4, 1.0).tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr(training_loop, "secret_words", lambda count: words)
+    assert training_loop._poisson_batch(4, 0.5).tolist() == [0, 1]
+    assert training_loop._poisson_batch(4, 1.0).tolist() == [0, 1, 2, 3]
 
 
 def test_torch_seed_decides_neither_batch_nor_noise(

@@ -13,7 +13,7 @@ import pytest
 from secure_fedrec.data import Organisations, SyntheticOrganisationsConfig, generate_organisations
 from secure_fedrec.errors import ConfigError, DataError, EncodingError
 from secure_fedrec.models.gum.model import STARTS, GUMConfig
-from secure_fedrec.studies.hpfl import study as hpfl_study
+from secure_fedrec.studies.hpfl import table_entry
 from secure_fedrec.studies.hpfl.methods import RUNS, Task
 from secure_fedrec.studies.hpfl.noise import local_noise
 from secure_fedrec.studies.hpfl.results import read_characteristics, read_study, write_study
@@ -28,7 +28,7 @@ from secure_fedrec.studies.hpfl.settings import (
     starts_of,
 )
 from secure_fedrec.studies.hpfl.snapshots import Snapshot, ranking_metrics, score_metrics
-from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
+from secure_fedrec.studies.hpfl.table_entry import StudyConfig, merge_reports, run_study
 
 SETTING = Setting(learning_rate=0.01, epochs=1, batch_size=16, rounds=2)
 MODEL = GUMConfig(scale=5.0, start="identity")
@@ -157,7 +157,7 @@ def told(values: list[list[float]]) -> dict[str, Any]:
 @pytest.fixture
 def two_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = replace(GRIDS["quick"], epochs=(1, 2))
-    monkeypatch.setattr(hpfl_study, "GRIDS", MappingProxyType({**GRIDS, "quick": grid}))
+    monkeypatch.setattr(table_entry, "GRIDS", MappingProxyType({**GRIDS, "quick": grid}))
 
 
 def study(
@@ -168,7 +168,7 @@ def study(
     method: str = "hpfl",
     only: int | None = None,
 ) -> dict[str, Any]:
-    monkeypatch.setattr(hpfl_study, "RUNS", told(values))
+    monkeypatch.setattr(table_entry, "RUNS", told(values))
     config = StudyConfig(method=method, seed=1, grid="quick", start="xavier")
     return run_study(data, config, only=only).report
 

@@ -8,7 +8,7 @@ import torch
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.ncd import NCD, NCDConfig
-from secure_fedrec.models.ncf.model import NCF, NCFConfig
+from secure_fedrec.models.ncf.ncf_model import NCF, NCFConfig
 
 ATTRIBUTES = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 0]], dtype=bool)
 

@@ -90,6 +90,7 @@ ON_FLOWER = tuple(
         "message_bytes",
         "mod",
         "model_records",
+        "runtime_client",
         "scrubbed_replies",
         "strategy",
         "superlink",

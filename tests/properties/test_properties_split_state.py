@@ -17,7 +17,7 @@ from secure_fedrec.properties.split.aggregation import (
     Averaging,
     keep_local,
 )
-from secure_fedrec.properties.split.messages import SERVER
+from secure_fedrec.properties.split.device_messages import SERVER
 from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.strategies.split import SplitRun, split_runs
 from tests.properties.split_zoo import STATEFUL, Factorisation, Shape, case, compare

@@ -8,8 +8,8 @@ import torch
 from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.properties import compare_split
 from secure_fedrec.properties.split.aggregation import Aggregator, federated_averaging, keep_local
+from secure_fedrec.properties.split.device_messages import SERVER, SplitMessage, decode, encode
 from secure_fedrec.properties.split.kept_home import KeptHome
-from secure_fedrec.properties.split.messages import SERVER, SplitMessage, decode, encode
 from secure_fedrec.properties.split.model import SplitModel, matches
 from secure_fedrec.properties.split.training import LocalRuns
 from secure_fedrec.streams import Streams

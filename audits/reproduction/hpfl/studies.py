@@ -16,7 +16,7 @@ from secure_fedrec.data import (
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
-from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
+from secure_fedrec.studies.hpfl.table_entry import StudyConfig, merge_reports, run_study
 from secure_fedrec.studies.resumed import once
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, accuracy_threshold
-from secure_fedrec.algorithms.hpfl.client import (
+from secure_fedrec.algorithms.hpfl.client_update import (
     ClientModel,
     count_attributes,
     create_tables,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, count_accuracies
-from secure_fedrec.algorithms.hpfl.client import ClientModel
+from secure_fedrec.algorithms.hpfl.client_update import ClientModel
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
 from secure_fedrec.blocks import TABLE

@@ -89,8 +89,18 @@ class Agreement:
         end = _NODE.pack(node.role, node.number)
         return sha256(_DOMAIN + b"session" + self.context + server + site + end).digest()
 
-    def seal(self, kind: Kind, body: bytes, *, by: Identity, number: int, context: bytes) -> bytes:
-        """Sign a message."""
+    def seal(
+        self, kind: Kind, body: bytes, *, by: Identity, number: int = 0, context: bytes = b""
+    ) -> bytes:
+        """Sign a message.
+
+        Args:
+            kind: what it is for.
+            body: its content.
+            by: who signs.
+            number: of the request in its session; 0 where it is of none.
+            context: of the session; b"" where it is of none, as greetings are.
+        """
         return seal(
             Family.HOSTS,
             kind,
@@ -98,11 +108,13 @@ class Agreement:
             sender=by.node,
             key=by.key,
             round_=number,
-            context=context,
+            context=context or self.context,
         )
 
-    def open(self, data: bytes, kind: Kind, *, number: int, context: bytes) -> tuple[Node, bytes]:
-        """Sender and body of a message.
+    def open(
+        self, data: bytes, kind: Kind, *, number: int = 0, context: bytes = b""
+    ) -> tuple[Node, bytes]:
+        """Sender and body of a message (arguments: ``seal``).
 
         Raises:
             WireError: the bytes are no message.
@@ -114,11 +126,22 @@ class Agreement:
             kinds=Kind,
             roster=self.roster,
             round_=number,
-            context=context,
+            context=context or self.context,
         )
         if found.kind != kind or (found.sender == SERVER) == (kind in (Kind.PRESENT, Kind.REPLY)):
             raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
         return found.sender, found.body
+
+    def open_greeting(self, data: bytes) -> bytes:
+        """The nonce in the server's GREETING.
+
+        Raises:
+            WireError, ProtocolError: it is refused (``open``).
+        """
+        _, nonce = self.open(data, Kind.GREETING)
+        if len(nonce) != NONCE_BYTES:
+            raise WireError(f"GREETING of {len(nonce)} bytes")
+        return nonce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

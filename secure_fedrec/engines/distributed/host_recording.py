@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.core.arrays import IntArray
@@ -25,7 +26,7 @@ from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.engines.peer_exchange import parts_of
 from secure_fedrec.engines.recorded_run import private_columns
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.protection.session import Hub, Parcel
+from secure_fedrec.protection.session import SERVER, Hub, Parcel
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import (
     BlockStore,
@@ -173,8 +174,8 @@ class HostRecording:
         self.wire.end_round(round_)
 
 
-class OverheardHub:
-    """A hub of which every message that arrives is kept as well (a ``Hub``).
+class OverheardHub(Hub):
+    """A hub of which every message that arrives is kept as well.
 
     Args:
         hub: the hub.
@@ -183,23 +184,24 @@ class OverheardHub:
         arrived: the messages, in order.
     """
 
+    node = SERVER
+
     def __init__(self, hub: Hub) -> None:
-        self.node = hub.node
         self.arrived: list[bytes] = []
         self._hub = hub
 
     @property
+    @override
     def stage(self) -> str:
-        """As the hub."""
         return self._hub.stage
 
     @property
+    @override
     def finished(self) -> bool:
-        """As the hub."""
         return self._hub.finished
 
+    @override
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """As the hub."""
         return self._hub.step(self._kept(inbox))
 
     def _kept(self, inbox: Iterable[bytes]) -> Iterator[bytes]:

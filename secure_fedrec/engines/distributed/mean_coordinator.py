@@ -1,8 +1,8 @@
 """The server's side of ``mean_site``: rounds that end in a mean, over any carrier of bytes."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -16,14 +16,12 @@ from secure_fedrec.engines.checkpoint import (
     write_checkpoint,
 )
 from secure_fedrec.engines.distributed.host_messages import (
-    NONCE_BYTES,
     Agreement,
     Kind,
-    Present,
 )
-from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
-from secure_fedrec.engines.distributed.sites_channel import Transport
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task, standing
+from secure_fedrec.engines.distributed.sites_channel import Transport, greeted
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import (
     MaskingServer,
 )
@@ -116,7 +114,7 @@ class MeanCoordinator:
             round_number=at.serial,
             generations=self._generations,
         )
-        channel = _MeanChannel(transport, sites, self._request(task))
+        channel = _MeanChannel(transport, sites, partial(self._request, task))
         try:
             drive(hub, channel, timeout=timeout)
         except ProtocolError as aborted:
@@ -135,36 +133,17 @@ class MeanCoordinator:
 
     def _greet(self, transport: Transport, addresses: Sequence[int], timeout: float | None) -> int:
         """Learn who is at addresses that are not known; how many exchanges it took."""
-        agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
         strangers = [each for each in addresses if each not in self._sites]
         if not strangers:
             return 0
-        greeting = agreement.seal(
-            Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
-        )
-        sent = dict.fromkeys(strangers, greeting)
-        for address, data in transport.exchange(GREETING, sent, timeout):
-            try:
-                node, body = agreement.open(data, Kind.PRESENT, number=0, context=agreement.context)
-                present = Present.decode(body)
-            except (ProtocolError, WireError):
-                continue  # nobody on the roster, or of other terms
-            if present.server == nonce:
-                self._sites = {a: n for a, n in self._sites.items() if n != node.number}
-                self._sites[address] = node.number
+        said = greeted(transport, self._agreement, self._identity, strangers, timeout)
+        for address, node, _, _ in said:
+            self._sites = {a: n for a, n in self._sites.items() if n != node.number}
+            self._sites[address] = node.number
         return 1
 
-    def _request(self, task: Task) -> Callable[[bytes], bytes]:
-        def request(setup: bytes) -> bytes:
-            return self._agreement.seal(
-                Kind.REQUEST,
-                task.digest + setup,
-                by=self._identity,
-                number=0,
-                context=self._agreement.context,
-            )
-
-        return request
+    def _request(self, task: Task, setup: bytes) -> bytes:
+        return self._agreement.seal(Kind.REQUEST, task.digest + setup, by=self._identity)
 
     def _save(self) -> None:
         state = {"serial": np.array(self._serial), **generation_columns(self._generations)}

@@ -31,7 +31,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
 )
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState
-from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
 from secure_fedrec.protection.masking import envelope as masking
@@ -45,9 +45,6 @@ from secure_fedrec.protection.session.operator import public_key
 
 BEGIN: Final = "begin"
 """Label of the exchange in which sites are asked to compute."""
-
-GREETING: Final = "greeting"
-"""Label of the exchange in which sites say who they are."""
 
 _HASH_BYTES = 32
 _SEALING = b"secure-fedrec|v1|mean-site|sealing-key"
@@ -165,19 +162,14 @@ class MeanSite:
         return self._continued(data)
 
     def _greeted(self, data: bytes) -> bytes:
-        agreement = self._agreement
-        _, nonce = agreement.open(data, Kind.GREETING, number=0, context=agreement.context)
-        if len(nonce) != NONCE_BYTES:
-            raise WireError(f"GREETING of {len(nonce)} bytes")
-        present = Present(server=nonce, site=os.urandom(NONCE_BYTES), completed=0, settled=0)
-        return agreement.seal(
-            Kind.PRESENT, present.encode(), by=self.identity, number=0, context=agreement.context
-        )
+        server, own = self._agreement.open_greeting(data), os.urandom(NONCE_BYTES)
+        present = Present(server=server, site=own, completed=0, settled=0)
+        return self._agreement.seal(Kind.PRESENT, present.encode(), by=self.identity)
 
     def _begun(self, data: bytes, task: Task | None) -> bytes:
         """Enter the round, compute, and leave everything for the next message."""
         agreement = self._agreement
-        _, body = agreement.open(data, Kind.REQUEST, number=0, context=agreement.context)
+        _, body = agreement.open(data, Kind.REQUEST)
         digest, setup = body[:_HASH_BYTES], body[_HASH_BYTES:]
         if task is None or not compare_digest(task.digest, digest):
             raise ProtocolError("what is to be computed is not what the server signed")

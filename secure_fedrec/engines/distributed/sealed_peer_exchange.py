@@ -11,12 +11,13 @@ family ``PEERS``; bodies, little-endian:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
+from typing_extensions import override
 
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines.peer_exchange import joined_rows
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.folding import encode_block
@@ -120,8 +121,8 @@ class PeerContext:
         return self.context + ends
 
 
-class PeerHub:
-    """A hub whose clients first give each other what they have (a ``Hub``).
+class PeerHub(Hub):
+    """A hub whose clients first give each other what they have.
 
     Args:
         hub: what goes on from there.
@@ -136,13 +137,13 @@ class PeerHub:
         self._stage = "CREATED"
 
     @property
+    @override
     def stage(self) -> str:
-        """What is awaited."""
         return self._stage or self._hub.stage
 
     @property
+    @override
     def finished(self) -> bool:
-        """Whether the other hub has."""
         return not self._stage and self._hub.finished
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
@@ -231,7 +232,11 @@ class PeerParty:
         return sent
 
     def _opened(self, inbox: Sequence[bytes], key: OpeningKey) -> PeerBlock:
-        """What every other client gave, by sender."""
+        """What every other client gave, by sender.
+
+        Raises:
+            ProtocolError, WireError: something is missing, for somebody else, or of another round.
+        """
         peers = self._peers
         others = [node for node in peers.nodes if node != self.node]
         blocks: list[RowBlock] = []
@@ -242,25 +247,9 @@ class PeerParty:
             round_, step, block = decode_rows(rows, codec=peers.codec, n_rows=2**31 - 1)
             if (round_, step) != (peers.at.round, Step.PEER) or block.values is None:
                 raise WireError(f"{sender} gives rows of another round")
-            blocks.append(block)
-        return _joined(np.array([node.number for node in others]), self.node.number, blocks, peers)
-
-
-def _joined(
-    senders: IntArray, receiver: int, blocks: Sequence[RowBlock], peers: PeerContext
-) -> PeerBlock:
-    """What senders gave, in their order; rows of none have no width that counts.
-
-    Raises:
-        WireError: their rows are not of one width.
-    """
-    words = [peers.codec.decode(each.values) for each in blocks if each.values is not None]
-    filled = [each for each in words if len(each)] or words[:1]
-    if len({each.shape[1:] for each in filled}) > 1:
-        raise WireError("clients give rows of unequal width")
-    block = RowBlock(
-        indptr=np.cumsum([0, *(len(each.rows) for each in blocks)]),
-        rows=np.concatenate([each.rows for each in blocks]),
-        values=np.concatenate(filled),
-    )
-    return PeerBlock(senders=senders, receivers=np.full(len(senders), receiver), block=block)
+            blocks.append(replace(block, values=peers.codec.decode(block.values)))
+        return PeerBlock(
+            senders=np.array([node.number for node in others]),
+            receivers=np.full(len(others), self.node.number),
+            block=joined_rows(blocks),
+        )

@@ -12,7 +12,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Request,
     encode_parcels,
 )
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import Identity, Parcel
 
 
@@ -72,13 +72,8 @@ class SiteSession:
     def _greeted(self, data: bytes) -> bytes:
         """Begin a session."""
         agreement = self._agreement
-        _, server = agreement.open(data, Kind.GREETING, number=0, context=agreement.context)
-        if len(server) != NONCE_BYTES:
-            raise WireError(f"GREETING of {len(server)} bytes")
-        own = os.urandom(NONCE_BYTES)
+        server, own = agreement.open_greeting(data), os.urandom(NONCE_BYTES)
         self._session = _Begun(agreement.session(server, own, self._identity.node))
         completed, settled = self._begun()
         present = Present(server=server, site=own, completed=completed, settled=settled)
-        return agreement.seal(
-            Kind.PRESENT, present.encode(), by=self._identity, number=0, context=agreement.context
-        )
+        return agreement.seal(Kind.PRESENT, present.encode(), by=self._identity)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -21,12 +21,19 @@ from secure_fedrec.engines.distributed.host_messages import (
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
 
+GREETING: Final = "greeting"
+"""Label of the exchange in which sites say who they are."""
+
 
 class Transport(Protocol):
     """Carries bytes to sites and back. What it does to them is found out by signatures."""
 
     def addresses(self) -> Sequence[int]:
-        """Sites that are there, by numbers that say nothing of who they are."""
+        """Sites that are there, by numbers that say nothing of who they are.
+
+        Raises:
+            HostError: no way leads to them.
+        """
 
     def exchange(
         self, label: str, messages: Mapping[int, bytes], timeout: float | None
@@ -40,7 +47,42 @@ class Transport(Protocol):
 
         Returns:
             Answers by address: empty of sites that are there and have none to give, none of others.
+
+        Raises:
+            HostError: no way leads to them.
         """
+
+
+def greeted(
+    transport: Transport,
+    agreement: Agreement,
+    identity: Identity,
+    addresses: Sequence[int],
+    timeout: float | None,
+) -> Iterator[tuple[int, Node, bytes, tuple[bytes, bytes]]]:
+    """Ask who is at some addresses.
+
+    Args:
+        transport: reaches them.
+        agreement: with all sites.
+        identity: the server's key.
+        addresses: where to ask.
+        timeout: seconds to wait for the slowest.
+
+    Returns:
+        Address, host, what a session with it is bound to, and both messages; of nobody that is not
+        on the roster, or holds other things to be so.
+    """
+    nonce = os.urandom(NONCE_BYTES)
+    greeting = agreement.seal(Kind.GREETING, nonce, by=identity)
+    for address, data in transport.exchange(GREETING, dict.fromkeys(addresses, greeting), timeout):
+        try:
+            node, body = agreement.open(data, Kind.PRESENT)
+            present = Present.decode(body)
+        except (ProtocolError, WireError):
+            continue
+        if present.server == nonce:
+            yield address, node, agreement.session(nonce, present.site, node), (greeting, data)
 
 
 class Tally:
@@ -77,7 +119,6 @@ class _Line:
 
     address: int
     context: bytes
-    present: Present
     last: int = 0
 
 
@@ -126,16 +167,10 @@ class SitesChannel:
         """Why nothing of a site's last answer was taken, or that none came."""
         return MappingProxyType(self._refused)
 
-    def present(self) -> Mapping[int, Present]:
-        """What each client's site said of itself when its session began."""
-        return {node.number: line.present for node, line in self._clients()}
-
     def sessions(self) -> Mapping[int, bytes]:
         """What tells the session with each client's site from every other."""
-        return {node.number: line.context for node, line in self._clients()}
-
-    def _clients(self) -> Iterator[tuple[Node, "_Line"]]:
-        return ((node, each) for node, each in self._lines.items() if node.role is Role.CLIENT)
+        lines = self._lines.items()
+        return {node.number: line.context for node, line in lines if node.role is Role.CLIENT}
 
     @property
     def hosts(self) -> frozenset[Node]:
@@ -148,24 +183,13 @@ class SitesChannel:
         strangers = [each for each in self._transport.addresses() if each not in known]
         if not strangers:
             return
-        agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
-        greeting = agreement.seal(
-            Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
-        )
         self.exchanges += 1
-        sent = dict.fromkeys(strangers, greeting)
-        for address, data in self._transport.exchange("greeting", sent, timeout):
-            try:
-                node, body = agreement.open(data, Kind.PRESENT, number=0, context=agreement.context)
-                present = Present.decode(body)
-            except (ProtocolError, WireError):
-                continue  # nobody that is known; whoever it is, no session begins
+        said = greeted(self._transport, self._agreement, self._identity, strangers, timeout)
+        for address, node, context, (out, back) in said:
             known_host = node.role is Role.CLIENT or node in self._hosts.values()
-            if present.server == nonce and node not in self._lines and known_host:
-                context = agreement.session(nonce, present.site, node)
-                self._lines[node] = _Line(address, context, present)
-                self.tally.count(node, out=greeting)
-                self.tally.count(node, back=data)
+            if node not in self._lines and known_host:
+                self._lines[node] = _Line(address, context)
+                self.tally.count(node, out=out, back=back)
 
     def begin(
         self,

@@ -7,13 +7,15 @@ from contextlib import contextmanager
 import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
+from typing_extensions import override
 
+from secure_fedrec.engines.distributed.sites_channel import Transport
 from secure_fedrec.engines.flower.message_bytes import data_of, message_to
 from secure_fedrec.errors import HostError
 
 
-class GridTransport:
-    """Carries bytes over a Grid (``engines.distributed.Transport``).
+class GridTransport(Transport):
+    """Carries bytes over a Grid, to the nodes that the SuperLink takes for being there.
 
     Args:
         grid: of a run in progress.
@@ -24,26 +26,22 @@ class GridTransport:
         self.grid = grid
         self._every = every
 
+    @override
     def addresses(self) -> Sequence[int]:
-        """Nodes that the SuperLink takes for being there.
-
-        Raises:
-            HostError: the SuperLink is not reached.
-        """
         with _reached():
             return list(self.grid.get_node_ids())
 
+    @override
     def exchange(
         self, label: str, messages: Mapping[int, bytes], timeout: float | None
     ) -> Iterator[tuple[int, bytes]]:
-        """Send messages, and give answers as they come (``distributed.Transport``).
-
-        Raises:
-            HostError: the SuperLink is not reached.
-        """
-        sent = [message_to(node, data, label) for node, data in messages.items()]
+        sent = [self.message(node, data, label) for node, data in messages.items()]
         for reply in answers(self.grid, sent, timeout, every=self._every):
             yield reply.metadata.src_node_id, data_of(reply) or b""
+
+    def message(self, node: int, data: bytes, label: str) -> Message:
+        """A message that holds some bytes."""
+        return message_to(node, data, label)
 
 
 def answers(

@@ -1,6 +1,6 @@
 """Our bytes in Flower's messages: one field, and a reply that says nothing where there is none."""
 
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 from flwr.common.constant import ErrorCode
 
 ACTION = "query.secure_fedrec"
@@ -30,6 +30,11 @@ def reply_to(message: Message, data: bytes | None) -> Message:
         error = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_SILENT)
         return Message(error, reply_to=message)
     return Message(RecordDict({RECORD: record_of(data)}), reply_to=message)
+
+
+def is_train(message: Message) -> bool:
+    """Whether a message asks an app to train."""
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
 def data_of(message: Message) -> bytes | None:

@@ -11,18 +11,12 @@ other messages (evaluation, queries) pass as they are, but no failure is told to
 from functools import partial
 from pathlib import Path
 
-from flwr.app import Context, Message, MessageType, MetricRecordValues, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecordValues, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, Task
-from secure_fedrec.engines.flower.message_bytes import RECORD
-from secure_fedrec.engines.flower.model_records import (
-    length_of,
-    model_hash,
-    model_of,
-    moved,
-    task_digest,
-)
+from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
+from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
+from secure_fedrec.engines.flower.model_records import model_of, moved, task_of
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -55,7 +49,7 @@ class ProtectedMod:
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """The reply to a message (``flwr.clientapp.typing.Mod``); nothing is raised."""
-        if message.metadata.message_type.partition(".")[0] == MessageType.TRAIN:
+        if is_train(message):
             return scrubbed(partial(self._answer, message, context, call_next), message)
         return unless_failed(message, lambda: call_next(message, context))
 
@@ -68,27 +62,20 @@ class ProtectedMod:
         )
         task = None
         if len(content):
-            _, sent = model_of(content)
-            task = Task(
-                digest=task_digest(message.metadata.message_type, content),
-                state=model_hash(sent),
-                length=length_of(sent),
-                compute=lambda: self._trained(message, content, context, call_next),
+            message.content = content
+            kind = message.metadata.message_type
+            task = task_of(
+                kind, content, lambda sent: self._trained(sent, call_next(message, context))
             )
         with MeanSite(self._terms, Keys(self._place(context))) as site:
             return site.answer(data, task)
 
-    def _trained(
-        self, message: Message, content: RecordDict, context: Context, call_next: ClientAppCallable
-    ) -> Update:
-        """What the app makes of the message that its own strategy has sent.
+    def _trained(self, sent: ArrayRecord, found: Message) -> Update:
+        """What the app has made of the message that its own strategy has sent.
 
         Raises:
             ProtocolError: its reply holds no update.
         """
-        _, sent = model_of(content)
-        message.content = content
-        found = call_next(message, context)
         if found.has_error():
             raise ProtocolError("the app answers with an error")
         _, trained = model_of(found.content)

@@ -1,6 +1,6 @@
 """Between Flower's records and what a protected mean is made of: flat vectors, and hashes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from math import prod
 from typing import Any
@@ -10,8 +10,10 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.engines.distributed.mean_site import Task
 from secure_fedrec.errors import EncodingError, ProtocolError
 from secure_fedrec.protection.masking import state_hash
+from secure_fedrec.protection.means.terms import Update
 
 _LABEL = b"secure-fedrec|v1|flower|task|"
 _WHOLE = 2**53
@@ -31,6 +33,29 @@ def task_digest(message_type: str, content: RecordDict) -> bytes:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
+
+
+def task_of(
+    message_type: str, content: RecordDict, compute: Callable[[ArrayRecord], Update]
+) -> Task:
+    """What a train message asks a client to compute.
+
+    Args:
+        message_type: of the message.
+        content: its records, without ours.
+        compute: does it, from the model that is sent.
+
+    Raises:
+        ProtocolError: the message holds no model, or more than one.
+        EncodingError: the model holds what no mean is taken of.
+    """
+    _, sent = model_of(content)
+    return Task(
+        digest=task_digest(message_type, content),
+        state=model_hash(sent),
+        length=sum(prod(array.shape) for array in sent.values()),
+        compute=lambda: compute(sent),
+    )
 
 
 def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
@@ -60,11 +85,6 @@ def model_hash(arrays: ArrayRecord) -> bytes:
             raise EncodingError(f"array {name} holds values that are not finite")
         _require_exact(values, _WHOLE // 2)
     return state_hash(found)
-
-
-def length_of(arrays: ArrayRecord) -> int:
-    """How many values a model has, d."""
-    return sum(prod(array.shape) for array in arrays.values())
 
 
 def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:

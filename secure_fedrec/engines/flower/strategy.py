@@ -9,25 +9,20 @@ weighted mean of that one reply is the mean; what a server's optimizer does with
 Evaluation goes past.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from typing_extensions import override
 
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
-from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task
-from secure_fedrec.engines.flower.grid_transport import answers
-from secure_fedrec.engines.flower.message_bytes import RECORD, data_of, record_of
-from secure_fedrec.engines.flower.model_records import (
-    length_of,
-    model_hash,
-    model_of,
-    moved_by,
-    task_digest,
-)
+from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys
+from secure_fedrec.engines.flower.grid_transport import GridTransport
+from secure_fedrec.engines.flower.message_bytes import RECORD, is_train, record_of
+from secure_fedrec.engines.flower.model_records import model_of, moved_by, task_digest, task_of
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log
 from secure_fedrec.errors import ConfigError
@@ -103,13 +98,8 @@ class ProtectedStrategy(Strategy):
         if len(kinds) > 1 or len(digests) > 1:
             problem = "must send all clients the same, since one mean is formed of what they make"
             raise ConfigError("strategy.configure_train", len(digests), problem)
+        task = task_of(first.metadata.message_type, first.content, _nothing)
         name, model = model_of(first.content)
-        task = Task(
-            digest=digests.pop(),
-            state=model_hash(model),
-            length=length_of(model),
-            compute=_nothing,
-        )
         report = self._coordinator.run_round(
             _Carrier(grid, messages, self._every), task, timeout=timeout
         )
@@ -121,32 +111,32 @@ class ProtectedStrategy(Strategy):
         content = RecordDict({name: moved_by(model, report.mean.values), METRICS: figures})
         return [Message(content, reply_to=first)]
 
+    @override
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's inside."""
         return self._strategy.configure_train(server_round, arrays, config, grid)
 
+    @override
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's inside."""
         return self._strategy.aggregate_train(server_round, replies)
 
+    @override
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's inside."""
         return self._strategy.configure_evaluate(server_round, arrays, config, grid)
 
+    @override
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The strategy's inside."""
         return self._strategy.aggregate_evaluate(server_round, replies)
 
+    @override
     def summary(self) -> None:
-        """The strategy's inside."""
         self._strategy.summary()
 
 
@@ -162,8 +152,8 @@ class _ProtectedGrid(Grid):
     ) -> Iterable[Message]:
         """Replies; in the place of those to train messages the one that is their mean."""
         sent = list(messages)
-        train = [each for each in sent if _is_train(each)]
-        others = [each for each in sent if not _is_train(each)]
+        train = [each for each in sent if is_train(each)]
+        others = [each for each in sent if not is_train(each)]
         replies = list(self._grid.send_and_receive(others, timeout=timeout)) if others else []
         return replies + (self._strategy.train(self._grid, train, timeout) if train else [])
 
@@ -174,76 +164,61 @@ class _ProtectedGrid(Grid):
             ConfigError: one of them is a train message.
         """
         sent = list(messages)
-        if any(map(_is_train, sent)):
+        if any(map(is_train, sent)):
             problem = "a protected round is driven by send_and_receive"
             raise ConfigError("grid.push_messages", "train", problem)
         return self._grid.push_messages(sent)
 
+    @override
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Replies so far."""
         return self._grid.pull_messages(message_ids)
 
+    @override
     def get_node_ids(self) -> Iterable[int]:
-        """Nodes that are there."""
         return self._grid.get_node_ids()
 
+    @override
     def get_nodes(self) -> Iterable[Any]:
-        """Nodes that are there, and what is known of them."""
         return self._grid.get_nodes()
 
+    @override
     def create_message(self, *arguments: Any, **named: Any) -> Message:
-        """A message (deprecated by Flower)."""
         return self._grid.create_message(*arguments, **named)
 
+    @override
     def set_run(self, run: Any) -> None:
-        """Name the run."""
         self._grid.set_run(run)
 
     @property
+    @override
     def run(self) -> Any:
-        """The run in progress."""
         return self._grid.run
 
 
-class _Carrier:
-    """Carries a round's messages beside what the strategy sends (``distributed.Transport``)."""
+class _Carrier(GridTransport):
+    """Carries a round's messages beside what the strategy sends, to the nodes that it chose."""
 
     def __init__(self, grid: Grid, messages: Sequence[Message], every: float) -> None:
-        self._grid = grid
+        super().__init__(grid, every=every)
         self._messages = {each.metadata.dst_node_id: each for each in messages}
-        self._every = every
 
     def addresses(self) -> Sequence[int]:
         """Nodes that the strategy has chosen."""
         return list(self._messages)
 
-    def exchange(
-        self, label: str, messages: Mapping[int, bytes], timeout: float | None
-    ) -> Iterator[tuple[int, bytes]]:
-        """Send messages, the first ones with what the strategy sends, and give answers."""
-        sent = []
-        for node, data in messages.items():
-            own = self._messages[node]
-            content = RecordDict(dict(own.content) if label == BEGIN else {})
-            content[RECORD] = record_of(data)
-            sent.append(
-                Message(
-                    content,
-                    dst_node_id=node,
-                    message_type=own.metadata.message_type,
-                    ttl=own.metadata.ttl,
-                    group_id=own.metadata.group_id,
-                )
-            )
-        for reply in answers(self._grid, sent, timeout, every=self._every):
-            found = data_of(reply)
-            if found is not None:
-                yield reply.metadata.src_node_id, found
+    def message(self, node: int, data: bytes, label: str) -> Message:
+        """A message as the strategy's own; the first one with what that has."""
+        own = self._messages[node]
+        content = RecordDict(dict(own.content) if label == BEGIN else {})
+        content[RECORD] = record_of(data)
+        return Message(
+            content,
+            dst_node_id=node,
+            message_type=own.metadata.message_type,
+            ttl=own.metadata.ttl,
+            group_id=own.metadata.group_id,
+        )
 
 
-def _is_train(message: Message) -> bool:
-    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
-
-
-def _nothing() -> Any:
+def _nothing(_: ArrayRecord) -> Any:
     raise NotImplementedError  # the server computes nothing

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest
+from flwr.proto.runtime_pb2 import PullTaskInputRequest
 from flwr.serverapp import Grid
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
@@ -18,8 +18,6 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from flwr.supercore.retry import make_simple_http_retry_invoker
-from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
@@ -30,6 +28,7 @@ from secure_fedrec.engines.flower.processes import (
     flower_command,
 )
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
+from secure_fedrec.engines.flower.runtime_client import runtime_client, token_of_next
 from secure_fedrec.errors import HostError
 
 _APP = Path(__file__).with_name("app")
@@ -156,22 +155,11 @@ class Link:
         Raises:
             HostError: the run does not come.
         """
-        client = RuntimeHttpClient.from_server_address(
-            server_address=self._address,
-            insecure=False,
-            root_certificates=self._ca,
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
-            retry_invoker=make_simple_http_retry_invoker(),
-        )
         end = time.monotonic() + _PATIENCE
-        try:
+        with runtime_client(self._address, "SuperExec", ca=self._ca) as client:
             while time.monotonic() < end:
-                found = client.AcquireTask(
-                    AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
-                )
-                if found.HasField("task") and found.token:
-                    return str(found.token)
+                token = token_of_next(client, TaskType.SERVER_APP)
+                if token is not None:
+                    return token
                 time.sleep(0.1)
-        finally:
-            client.close()
         raise HostError("the SuperLink does not hand out the run that was begun")

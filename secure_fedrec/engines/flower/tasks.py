@@ -5,26 +5,23 @@ loaded or run.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import httpx
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
-from flwr.supercore.protobuf.client import ProtobufClientInterceptor
-from flwr.supercore.retry import make_simple_http_retry_invoker
-from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from secure_fedrec.engines.flower.message_bytes import reply_to
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
+from secure_fedrec.engines.flower.runtime_client import runtime_client, token_of_next
 from secure_fedrec.engines.flower.scrubbed_replies import log, unless_failed
 
 _COMPLETED = "completed"
+_TRIES = 3
 
 Reply = Callable[[Message, Context], Message]
 """Makes the reply to a message; it must not raise."""
@@ -49,18 +46,16 @@ def serve(
         ConfigError: Flower would contact hosts of its maker.
     """
     require_quiet()
-    with _client(address, RuntimeVersionHttpInterceptor(component_name="SuperExec")) as tasks:
-        asked = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+    with runtime_client(address, "SuperExec", tries=_TRIES) as tasks:
         while alive():
             try:
-                found = tasks.AcquireTask(asked)
-            except httpx.HTTPError:
-                time.sleep(every)  # it is starting, or ending
-                continue
-            if found.HasField("task") and found.token:
-                _serve_one(reply, address, found.token)
-            else:
+                token = token_of_next(tasks, TaskType.CLIENT_APP)
+            except httpx.HTTPError:  # it is starting, or ending
+                token = None
+            if token is None:
                 time.sleep(every)
+            else:
+                _serve_one(reply, address, token)
 
 
 def handled(replies: Mapping[str, Reply], message: Message, context: Context) -> Message:
@@ -95,37 +90,16 @@ def serve_app(app: ClientApp, address: str, *, alive: Callable[[], bool] = lambd
 
 
 def _serve_one(reply: Reply, address: str, token: str) -> None:
-    version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
-    with _client(address, version, RuntimeTokenHttpInterceptor(token)) as own:
+    shown = RuntimeTokenHttpInterceptor(token)
+    with runtime_client(address, "flwr-clientapp", shown, tries=_TRIES) as own:
         beats = HeartbeatSender(make_task_heartbeat_fn_http(own))
         beats.start()
         try:
             message, context, _, _ = pull_task_input(own)  # the app among them is not looked at
             push_message(own, reply(message, context), context)
-            _end(own, context)
+            push_task_output(own, context, _COMPLETED, "")
         except httpx.HTTPError as failure:
             log.error("the SuperNode is not reached: %s", type(failure).__name__)
         finally:
             if beats.is_running:
                 beats.stop()
-
-
-def _end(own: RuntimeHttpClient, context: Context) -> None:
-    push_task_output(own, context, _COMPLETED, "")
-
-
-@contextmanager
-def _client(address: str, *interceptors: ProtobufClientInterceptor) -> Iterator[RuntimeHttpClient]:
-    patience = make_simple_http_retry_invoker()
-    patience.max_tries = 3
-    client = RuntimeHttpClient.from_server_address(
-        server_address=address,
-        insecure=True,  # it never leaves this host
-        root_certificates=None,
-        interceptors=list(interceptors),
-        retry_invoker=patience,
-    )
-    try:
-        yield client
-    finally:
-        client.close()

@@ -31,10 +31,10 @@ from secure_fedrec.algorithms.local_settings import LocalTrainingConfig
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.split.aggregation import Aggregator, keep_local
+from secure_fedrec.properties.split.device_messages import SplitMessage
 from secure_fedrec.properties.split.evaluation import Loss, require_callable, with_gradients
 from secure_fedrec.properties.split.kept_home import KeptHome
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.messages import SplitMessage
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import is_exact
 from secure_fedrec.properties.split.shipped import Shipped

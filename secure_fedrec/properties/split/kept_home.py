@@ -16,7 +16,7 @@ from torch import Tensor
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, Summary
-from secure_fedrec.properties.split.messages import SERVER, SplitMessage, decode, encode
+from secure_fedrec.properties.split.device_messages import SERVER, SplitMessage, decode, encode
 from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.random import generator_of, noise_like
 from secure_fedrec.properties.split.running import RunningRule

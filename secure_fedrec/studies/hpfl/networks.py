@@ -23,7 +23,7 @@ from secure_fedrec.algorithms.local_training import (
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.models.ncd import NCD, NCDConfig
-from secure_fedrec.models.ncf.model import NCF, NCFConfig
+from secure_fedrec.models.ncf.ncf_model import NCF, NCFConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.hpfl.settings import Setting
 

@@ -11,7 +11,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import read_arrays, read_report, write_files
-from secure_fedrec.studies.hpfl.study import STUDY_FORMAT, Study
+from secure_fedrec.studies.hpfl.table_entry import STUDY_FORMAT, Study
 
 
 def write_study(study: Study, path: Path) -> None:
