@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.data.negatives import Ragged
 
 
 class ByClass(NamedTuple):
@@ -107,16 +108,10 @@ def add_up_downwards(counts: npt.NDArray[np.unsignedinteger]) -> None:
 
 @compiled_loop
 def join_sets(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    indptr: IntArray,
-    items: IndexArray,
-    source: IntArray,
-    labels: BoolArray,
+    left: Ragged, right: Ragged, united: Ragged, source: IntArray, labels: BoolArray
 ) -> None:
     """Unite two ascending sets per client; where each item lies in the first, -1 if it does not."""
+    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
     place = 0
     for client in range(len(one_ends) - 1):
         one, one_end = one_ends[client], one_ends[client + 1]
@@ -245,15 +240,9 @@ def add_rest(
 
 
 @compiled_loop
-def unite_sets(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    indptr: IntArray,
-    items: IndexArray,
-) -> None:
+def unite_sets(left: Ragged, right: Ragged, united: Ragged) -> None:
     """Unite two ascending sets per client."""
+    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
     place = 0
     for client in range(len(one_ends) - 1):
         one, one_end = one_ends[client], one_ends[client + 1]
@@ -276,14 +265,9 @@ def unite_sets(
 
 
 @compiled_loop
-def count_members(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    counts: npt.NDArray[np.unsignedinteger],
-) -> None:
+def count_members(whole: Ragged, part: Ragged, counts: npt.NDArray[np.unsignedinteger]) -> None:
     """Add one for every item of a set that a part of it has as well."""
+    (one_ends, ones), (other_ends, others) = whole, part
     for client in range(len(one_ends) - 1):
         one = one_ends[client]
         for other in range(other_ends[client], other_ends[client + 1]):
