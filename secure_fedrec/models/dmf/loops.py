@@ -284,15 +284,9 @@ def run_epoch(
 
 
 @compiled_loop
-def score_pairs(
-    users: FloatArray,
-    items: FloatArray,
-    weights: FloatArray,
-    biases: FloatArray,
-    output: FloatArray,
-    found: FloatArray,
-) -> None:
+def score_pairs(users: FloatArray, items: FloatArray, parts: Parts, found: FloatArray) -> None:
     """Score of every user for every item: the halves of the hidden layer once per vector."""
+    weights, biases, output = parts.weights, parts.biases, parts.output
     units, width = len(biases), users.shape[1]
     halves = np.empty((len(items), units))
     for item in range(len(items)):
