@@ -14,6 +14,7 @@ from attacks.scoring.loops import places
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.kernels import bounds_of
+from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.uploads import RowBlock
 
 _OUTSIDE: Final = -1
@@ -84,23 +85,17 @@ def count_containing(
 
 @compiled_loop
 def class_of_pairs(
-    ends: IntArray,
-    items: IndexArray,
-    sent_ends: IntArray,
-    sent: IndexArray,
-    uploads: IntArray,
-    ratio: float,
-    n_items: int,
-    kinds: IntArray,
+    heard: Ragged, sent: Ragged, uploads: IntArray, ratio: float, n_items: int, kinds: IntArray
 ) -> None:
     """Class of size of one upload per message; -1 where it does not contain the message."""
+    (ends, items), (sent_ends, rows) = heard, sent
     for message in range(len(uploads)):
         low, high = sent_ends[uploads[message]], sent_ends[uploads[message] + 1]
         size = high - low
         kinds[message] = size_class(size, ends[message + 1] - ends[message], ratio, n_items)
         for place in range(ends[message], ends[message + 1]):
-            low += places(sent, low, high, items[place], False)
-            if low == high or sent[low] != items[place]:
+            low += places(rows, low, high, items[place], False)
+            if low == high or rows[low] != items[place]:
                 kinds[message] = -1
                 break
 
@@ -171,9 +166,8 @@ class Containment:
     def kinds(self, uploads: IntArray) -> IntArray:
         """Class of size of one upload per message, -1 outside: int64[K] -> int64[K]."""
         kinds = np.empty(len(uploads), dtype=np.int64)
-        sent, heard = self.sent, self.heard
-        ends, rows = (heard.indptr, sent.indptr), (heard.rows, sent.rows)
-        class_of_pairs(ends[0], rows[0], ends[1], rows[1], uploads, self._rule, self.n_items, kinds)
+        heard, sent = (Ragged(each.indptr, each.rows) for each in (self.heard, self.sent))
+        class_of_pairs(heard, sent, uploads, self._rule, self.n_items, kinds)
         return kinds
 
 

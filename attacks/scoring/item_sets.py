@@ -19,6 +19,7 @@ from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
+from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.uploads import RowBlock
 
 _PAIRS_AT_ONCE = 1 << 21
@@ -73,6 +74,11 @@ class ItemSets:
         return sizes
 
     @property
+    def ragged(self) -> Ragged:
+        """As compiled loops take it."""
+        return Ragged(self.indptr, self.items)
+
+    @property
     def owners(self) -> IntArray:
         """int64[K], the place of each item's client."""
         return np.repeat(np.arange(len(self)), self.lengths)
@@ -98,14 +104,14 @@ class ItemSets:
         """Each client's items of either."""
         items = np.empty(len(self.items) + len(other.items), dtype=np.int32)
         indptr = np.zeros(len(self.indptr), dtype=np.int64)
-        unite_sets(self.indptr, self.items, other.indptr, other.items, indptr, items)
+        unite_sets(self.ragged, other.ragged, Ragged(indptr, items))
         size = int(indptr[-1])
         kept = items if size == len(items) else items[:size].copy()
         return ItemSets(indptr=indptr, items=kept, n_items=self.n_items)
 
     def count_in(self, other: "ItemSets", counts: npt.NDArray[np.unsignedinteger]) -> None:
         """Add one to the count of every pair that other sets, parts of these, have as well."""
-        count_members(self.indptr, self.items, other.indptr, other.items, counts)
+        count_members(self.ragged, other.ragged, counts)
 
     def popularity(self) -> IntArray:
         """int64[m], sets that hold each item."""
@@ -178,12 +184,12 @@ def spans_of(*sets: ItemSets) -> list[slice]:
 def joined(listed: ItemSets, sets: ItemSets, span: slice) -> Joined:
     """The pairs of a block of clients: what is listed and what is in their sets."""
     bounds = slice(span.start, span.stop + 1)
-    ones, others = listed.indptr[bounds], sets.indptr[bounds]
-    room = int(ones[-1] - ones[0] + others[-1] - others[0])
-    indptr = np.zeros(len(ones), dtype=np.int64)
+    one, other = (Ragged(each.indptr[bounds], each.items) for each in (listed, sets))
+    room = sum(int(each.indptr[-1] - each.indptr[0]) for each in (one, other))
+    indptr = np.zeros(len(one.indptr), dtype=np.int64)
     items, source = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
     labels = np.empty(room, dtype=bool)
-    join_sets(ones, listed.items, others, sets.items, indptr, items, source, labels)
+    join_sets(one, other, Ragged(indptr, items), source, labels)
     size = int(indptr[-1])
     return Joined(span, indptr, items[:size], source[:size], labels[:size])
 

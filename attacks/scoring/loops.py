@@ -1,12 +1,49 @@
 """Inner loops of scoring, compiled: whole numbers only, so that any order of them is exact."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.data.negatives import Ragged
+
+
+class ByClass(NamedTuple):
+    """Listed scores by class, client after client, ascending for each.
+
+    Attributes:
+        hits: float64[P].
+        hit_ends: int64[n_clients + 1].
+        misses: float64[N - P].
+        miss_ends: int64[n_clients + 1].
+        taken: int32[N], the run of ``Runs`` that each is taken from, ascending for each client;
+            empty without them.
+    """
+
+    hits: FloatArray
+    hit_ends: IntArray
+    misses: FloatArray
+    miss_ends: IntArray
+    taken: IndexArray
+
+
+class Runs(NamedTuple):
+    """Misses that are not listed.
+
+    Attributes:
+        values: float64[R]; row r has ``values[runs[r]:runs[r + 1]]``, ascending.
+        below: int64[R + 1], items in front of each, of all rows.
+        runs: int64[H + 1].
+        row: int64[n_clients], of each client.
+    """
+
+    values: FloatArray
+    below: IntArray
+    runs: IntArray
+    row: IntArray
 
 
 @compiled_loop
@@ -25,13 +62,12 @@ def places(
 
 
 @compiled_loop
-def twice_wins(
-    hits: FloatArray, hit_ends: IntArray, misses: FloatArray, miss_ends: IntArray, wins: IntArray
-) -> None:
+def twice_wins(pairs: ByClass, wins: IntArray) -> None:
     """Pairs of a hit and a smaller miss of the same client, twice, and pairs of equal ones, once.
 
-    Client c has ``hits[hit_ends[c]:hit_ends[c + 1]]`` in any order, and misses likewise, ascending.
+    Hits may come in any order.
     """
+    hits, hit_ends, misses, miss_ends, _ = pairs
     for client in range(len(wins)):
         start, stop = miss_ends[client], miss_ends[client + 1]
         for hit in range(hit_ends[client], hit_ends[client + 1]):
@@ -72,16 +108,10 @@ def add_up_downwards(counts: npt.NDArray[np.unsignedinteger]) -> None:
 
 @compiled_loop
 def join_sets(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    indptr: IntArray,
-    items: IndexArray,
-    source: IntArray,
-    labels: BoolArray,
+    left: Ragged, right: Ragged, united: Ragged, source: IntArray, labels: BoolArray
 ) -> None:
     """Unite two ascending sets per client; where each item lies in the first, -1 if it does not."""
+    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
     place = 0
     for client in range(len(one_ends) - 1):
         one, one_end = one_ends[client], one_ends[client + 1]
@@ -99,22 +129,10 @@ def join_sets(
 
 
 @compiled_loop
-def rest_wins(
-    hits: FloatArray,
-    hit_ends: IntArray,
-    values: FloatArray,
-    below: IntArray,
-    runs: IntArray,
-    row: IntArray,
-    taken: IndexArray,
-    taken_ends: IntArray,
-    wins: IntArray,
-) -> None:
-    """As ``twice_wins``, over the misses that are not listed.
-
-    Row r has ``values[runs[r]:runs[r + 1]]``, ascending, and ``below`` counts its items in front of
-    each; ``taken``, ascending for a client, are the runs that its listed pairs are taken from.
-    """
+def rest_wins(pairs: ByClass, rest: Runs, taken_ends: IntArray, wins: IntArray) -> None:
+    """As ``twice_wins``, over the misses that are not listed."""
+    hits, hit_ends, taken = pairs.hits, pairs.hit_ends, pairs.taken
+    values, below, runs, row = rest
     for client in range(len(wins)):
         start, stop = runs[row[client]], runs[row[client] + 1]
         first, last = taken_ends[client], taken_ends[client + 1]
@@ -142,24 +160,13 @@ def next_run(
 
 
 @compiled_loop
-def cut_at_size(
-    hits: FloatArray,
-    hit_ends: IntArray,
-    misses: FloatArray,
-    miss_ends: IntArray,
-    values: FloatArray,
-    below: IntArray,
-    runs: IntArray,
-    row: IntArray,
-    taken: IndexArray,
-    taken_ends: IntArray,
-    counts: IntArray,
-) -> None:
+def cut_at_size(pairs: ByClass, rest: Runs, taken_ends: IntArray, counts: IntArray) -> None:
     """Where a client's best pairs end, as many as it has hits, one at least.
 
-    ``counts[c]`` are the hits and the misses above the last score, and those equal to it. Hits,
-    misses and ``taken`` ascend for each client; rows are as in ``rest_wins``.
+    ``counts[c]`` are the hits and the misses above the last score, and those equal to it.
     """
+    hits, hit_ends, misses, miss_ends, taken = pairs
+    values, below, runs, row = rest
     for client in range(len(counts)):
         hit, hit_start = hit_ends[client + 1] - 1, hit_ends[client]
         miss, miss_start = miss_ends[client + 1] - 1, miss_ends[client]
@@ -195,16 +202,10 @@ def cut_at_size(
 
 @compiled_loop
 def stand(
-    scores: FloatArray,
-    indptr: IntArray,
-    hits: FloatArray,
-    hit_ends: IntArray,
-    misses: FloatArray,
-    miss_ends: IntArray,
-    left: IntArray,
-    right: IntArray,
+    scores: FloatArray, indptr: IntArray, pairs: ByClass, left: IntArray, right: IntArray
 ) -> None:
     """How many of a client's listed pairs have smaller scores than each, and no larger ones."""
+    hits, hit_ends, misses, miss_ends, _ = pairs
     for client in range(len(indptr) - 1):
         hit, hit_stop = hit_ends[client], hit_ends[client + 1]
         miss, miss_stop = miss_ends[client], miss_ends[client + 1]
@@ -239,15 +240,9 @@ def add_rest(
 
 
 @compiled_loop
-def unite_sets(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    indptr: IntArray,
-    items: IndexArray,
-) -> None:
+def unite_sets(left: Ragged, right: Ragged, united: Ragged) -> None:
     """Unite two ascending sets per client."""
+    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
     place = 0
     for client in range(len(one_ends) - 1):
         one, one_end = one_ends[client], one_ends[client + 1]
@@ -270,14 +265,9 @@ def unite_sets(
 
 
 @compiled_loop
-def count_members(
-    one_ends: IntArray,
-    ones: IndexArray,
-    other_ends: IntArray,
-    others: IndexArray,
-    counts: npt.NDArray[np.unsignedinteger],
-) -> None:
+def count_members(whole: Ragged, part: Ragged, counts: npt.NDArray[np.unsignedinteger]) -> None:
     """Add one for every item of a set that a part of it has as well."""
+    (one_ends, ones), (other_ends, others) = whole, part
     for client in range(len(one_ends) - 1):
         one = one_ends[client]
         for other in range(other_ends[client], other_ends[client + 1]):

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import add_rest, add_up_downwards, count_exceeded, cut_at_size
+from attacks.scoring.loops import Runs, add_rest, add_up_downwards, count_exceeded, cut_at_size
 from attacks.scoring.tables import (
     Pooled,
     ScoreTable,
@@ -98,15 +98,12 @@ def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> Floa
 def _part_precision(table: ScoreTable) -> FloatArray:
     each, rest = table.by_class(), table.rest
     counts = np.zeros((table.n_clients, 4), dtype=np.int64)
-    none = np.zeros(0, dtype=np.int64)
-    runs, row = np.zeros(2, dtype=np.int64), np.zeros(table.n_clients, dtype=np.int64)
-    shape = (np.zeros(0), np.zeros(1, dtype=np.int64), runs, row)
-    taken = (none.astype(np.int32), np.zeros(table.n_clients + 1, dtype=np.int64))
-    if rest is not None:
-        shape = (rest.values, rest.below, rest.runs, rest.row)
-        taken = (each.taken, table.indptr)
-    classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
-    cut_at_size(*classes, *shape, *taken, counts)
+    if rest is None:
+        ends = np.zeros(table.n_clients + 1, dtype=np.int64)
+        runs = np.zeros(2, dtype=np.int64)
+        cut_at_size(each, Runs(np.zeros(0), runs[:1], runs, ends[1:]), ends, counts)
+    else:
+        cut_at_size(each, rest.columns, table.indptr, counts)
     above_hits, above_misses, tied_hits, tied_misses = counts.T
     sizes = table.positives()
     share = (sizes - (above_hits + above_misses)) / np.maximum(tied_hits + tied_misses, 1)

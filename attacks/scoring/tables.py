@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.known import Known
-from attacks.scoring.loops import rest_wins, stand, twice_wins
+from attacks.scoring.loops import ByClass, Runs, rest_wins, stand, twice_wins
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
 
@@ -59,6 +59,11 @@ class Rest:
     def below(self) -> IntArray:
         """int64[R + 1], items in front of each run, of all rows."""
         return bounds_of(self.sizes)
+
+    @property
+    def columns(self) -> Runs:
+        """As compiled loops take it."""
+        return Runs(self.values, self.below, self.runs, self.row)
 
     @property
     def lengths(self) -> IntArray:
@@ -135,11 +140,9 @@ class ScoreTable:
         """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
         each = self.by_class()
         wins = np.zeros(self.n_clients, dtype=np.int64)
-        twice_wins(each.hits, each.hit_ends, each.misses, each.miss_ends, wins)
+        twice_wins(each, wins)
         if self.rest is not None:
-            hits, rest = (each.hits, each.hit_ends), self.rest
-            runs = (rest.below, rest.runs, rest.row)
-            rest_wins(*hits, rest.values, *runs, each.taken, self.indptr, wins)
+            rest_wins(each, self.rest.columns, self.indptr, wins)
         return wins
 
     def standing(self) -> tuple[IntArray, IntArray]:
@@ -147,10 +150,8 @@ class ScoreTable:
         return self._known.once("standing", self._standing)
 
     def _standing(self) -> tuple[IntArray, IntArray]:
-        each = self.by_class()
         left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
-        classes = (each.hits, each.hit_ends, each.misses, each.miss_ends)
-        stand(self.scores, self.indptr, *classes, left, right)
+        stand(self.scores, self.indptr, self.by_class(), left, right)
         return left, right
 
     def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":
@@ -161,24 +162,6 @@ class ScoreTable:
             labels=self.labels[keep],
             rest=rest,
         )
-
-
-class ByClass(NamedTuple):
-    """Listed scores by class, client after client, ascending for each.
-
-    Attributes:
-        hits: float64[P].
-        hit_ends: int64[n_clients + 1].
-        misses: float64[N - P].
-        miss_ends: int64[n_clients + 1].
-        taken: int32[N], ``Rest.taken``, ascending for each client; empty without a rest.
-    """
-
-    hits: FloatArray
-    hit_ends: IntArray
-    misses: FloatArray
-    miss_ends: IntArray
-    taken: IndexArray
 
 
 def _by_class(table: ScoreTable) -> ByClass:

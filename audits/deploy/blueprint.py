@@ -11,16 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from audits.config.audit import AuditConfig, parse_config
-from audits.run.build import Federation
-from audits.run.privacy import with_noise_found
+from audits.run.build import Federation, stack_of
 from audits.system import Apart, Task
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.engines import sizes_of
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.protection import BagShape, Sizes, build_stack
-from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection import BagShape, Sizes
 from secure_fedrec.streams import Streams
 
 _VERSION = 1
@@ -116,9 +114,10 @@ class Blueprint:
         make = config.audited.device
         if make is None:
             raise ConfigError("algorithm.name", config.system, "cannot be made on a host")
-        stack = self._stack(config, streams)
+        stack = stack_of(config, self.sizes, streams)
         if secret is not None and stack.cloak is not None:
-            stack = replace(stack, cloak=self._stack(config, streams.bound_to(secret)).cloak)
+            own_stack = stack_of(config, self.sizes, streams.bound_to(secret))
+            stack = replace(stack, cloak=own_stack.cloak)
         algorithm = make(config.algorithm, self.facts, {} if own is None else own)
         return TrainingPlan(
             algorithm=algorithm,
@@ -126,16 +125,6 @@ class Blueprint:
             streams=streams,
             cohort=config.cohort,
             n_rows=self.n_rows,
-        )
-
-    def _stack(self, config: AuditConfig, streams: Streams) -> Stack:
-        rounds = config.algorithm.rounds
-        return build_stack(
-            with_noise_found(config.protection, rounds=rounds, sizes=self.sizes),
-            sizes=self.sizes,
-            codec=config.ring,
-            streams=streams,
-            bag_layers=config.bag_protection,
         )
 
     def _plain(self) -> dict[str, Any]:

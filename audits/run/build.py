@@ -144,18 +144,27 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
             raise ConfigError(
                 "recording.payload_senders", sender, f"clients are 0 to {n_clients - 1}"
             )
-    stack = build_stack(
+    stack = stack_of(config, sizes, streams)
+    claims, denoisers = stack.withstands(sizes.cohort), len(stack.denoisers)
+    require_parties(config.adversaries, claims, n_clients=n_clients, denoisers=denoisers)
+    if priced:
+        require_priced(config, stack, sizes)
+    return Federation(config=config, task=task, stack=stack, streams=streams)
+
+
+def stack_of(config: AuditConfig, sizes: Sizes, streams: Streams) -> Stack:
+    """The layers of a configuration for a federation of some sizes.
+
+    Raises:
+        ConfigError: a setting does not fit them, or noise its budget.
+    """
+    return build_stack(
         with_noise_found(config.protection, rounds=config.algorithm.rounds, sizes=sizes),
         sizes=sizes,
         codec=config.ring,
         streams=streams,
         bag_layers=config.bag_protection,
     )
-    claims, denoisers = stack.withstands(sizes.cohort), len(stack.denoisers)
-    require_parties(config.adversaries, claims, n_clients=n_clients, denoisers=denoisers)
-    if priced:
-        require_priced(config, stack, sizes)
-    return Federation(config=config, task=task, stack=stack, streams=streams)
 
 
 def _require_plain_schedule(config: AuditConfig) -> None:

@@ -106,7 +106,7 @@ def draw_negatives(
     indptr = np.zeros(len(clients) + 1, dtype=np.int64)
     items = np.empty(len(rated.items) * (1 + per_positive), dtype=np.int32)
     labels = np.zeros(len(items))
-    _draw(*rated, *kept_out, n_items, per_positive, words, indptr, items, labels)
+    _draw(rated, kept_out, n_items, per_positive, words, Examples(indptr, items, labels))
     return Examples(indptr, items[: indptr[-1]], labels[: indptr[-1]])
 
 
@@ -128,21 +128,19 @@ def draw_distinct(
     drawn = np.full((len(clients), count), -1, dtype=np.int32)
     counts = np.full(len(clients), count + (count & 1), dtype=np.int64)
     words = stream.words(0, clients, counts, np.zeros_like(counts)).reshape(len(clients), -1)
-    _shuffle(*excluded, n_items, words, drawn)
+    _shuffle(excluded, n_items, words, drawn)
     return drawn
 
 
 @compiled_loop
-def _shuffle(
-    indptr: IntArray, excluded: IndexArray, n_items: int, words: WordArray, drawn: IndexArray
-) -> None:
+def _shuffle(excluded: Ragged, n_items: int, words: WordArray, drawn: IndexArray) -> None:
     """The first places of a Fisher-Yates shuffle of each pool."""
     out = np.empty(n_items, dtype=np.bool_)
     pool = np.empty(n_items + 1, dtype=np.int32)
     for client in range(len(drawn)):
         out[:] = False
-        for row in range(indptr[client], indptr[client + 1]):
-            out[excluded[row]] = True
+        for row in range(excluded.indptr[client], excluded.indptr[client + 1]):
+            out[excluded.items[row]] = True
         size = 0
         for item in range(n_items):
             pool[size] = item
@@ -157,34 +155,26 @@ def _shuffle(
 
 @compiled_loop
 def _draw(
-    rated_indptr: IntArray,
-    rated: IndexArray,
-    kept_indptr: IntArray,
-    kept: IndexArray,
-    n_items: int,
-    per_positive: int,
-    words: WordArray,
-    indptr: IntArray,
-    items: IndexArray,
-    labels: FloatArray,
+    rated: Ragged, kept: Ragged, n_items: int, per_positive: int, words: WordArray, found: Examples
 ) -> None:
     """Floyd's sampling (Bentley and Floyd 1987): as many words as items, none refused."""
+    indptr, items, labels = found
     out = np.empty(n_items, dtype=np.bool_)
     pool = np.empty(n_items + 1, dtype=np.int32)
     place, word = 0, 0
     for client in range(len(indptr) - 1):
         out[:] = False
-        for row in range(rated_indptr[client], rated_indptr[client + 1]):
-            out[rated[row]] = True
-        for row in range(kept_indptr[client], kept_indptr[client + 1]):
-            out[kept[row]] = True
+        for row in range(rated.indptr[client], rated.indptr[client + 1]):
+            out[rated.items[row]] = True
+        for row in range(kept.indptr[client], kept.indptr[client + 1]):
+            out[kept.items[row]] = True
         size = 0
         for item in range(n_items):
             pool[size] = item  # written before it is known whether it counts: no branch
             size += not out[item]
         drawn = min(per_positive, size)
-        for row in range(rated_indptr[client], rated_indptr[client + 1]):
-            items[place] = rated[row]
+        for row in range(rated.indptr[client], rated.indptr[client + 1]):
+            items[place] = rated.items[row]
             labels[place] = 1.0
             begin = place + 1
             for index in range(drawn):

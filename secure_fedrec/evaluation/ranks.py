@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.evaluation.protocols import RankingCase
 from secure_fedrec.evaluation.ranking import client_quality
 
@@ -86,8 +87,8 @@ def client_ranks(
         case.test[clients],
         case.validation_negatives[clients],
         case.test_negatives[clients],
-        *rated,
-        *ranks,
+        rated,
+        ranks,
     )
     return ranks
 
@@ -99,18 +100,15 @@ def _rank(
     test: IntArray,
     validation_negatives: IndexArray,
     test_negatives: IndexArray,
-    indptr: IntArray,
-    trained: IndexArray,
-    validation_ranks: IntArray,
-    test_ranks: IntArray,
-    full_ranks: IntArray,
+    trained: Ragged,
+    ranks: Ranks,
 ) -> None:
     for row in range(len(scores)):
         apart, item, own = validation[row], test[row], scores[row]
-        validation_ranks[row] = place_among(own, apart, validation_negatives[row])
-        test_ranks[row] = place_among(own, item, test_negatives[row])
-        rated = trained[indptr[row] : indptr[row + 1]]
-        full_ranks[row] = place_among_all(own, item, apart, rated)
+        ranks.validation[row] = place_among(own, apart, validation_negatives[row])
+        ranks.test[row] = place_among(own, item, test_negatives[row])
+        rated = trained.items[trained.indptr[row] : trained.indptr[row + 1]]
+        ranks.full[row] = place_among_all(own, item, apart, rated)
 
 
 def client_figures(

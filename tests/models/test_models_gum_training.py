@@ -96,9 +96,7 @@ def test_the_gradient_is_that_of_automatic_differentiation(form: dict[str, Any])
     batch, rows = records(50, 2), np.arange(5, 38)
     found = np.zeros(gum.layout.size)
     add_gradient(
-        gum.layout.parts(parameters),
-        gum.items,
-        gum.link,
+        gum.model(parameters),
         batch,
         rows,
         gum.layout.parts(found),

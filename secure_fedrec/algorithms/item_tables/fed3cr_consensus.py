@@ -41,6 +41,20 @@ W, CORRELATION, PULL_W, PULL_CORRELATION, PRODUCT, W_TURNED, PULL_TURNED = range
 """Its squares."""
 
 
+class Asked(NamedTuple):
+    """What there is in a step beside the score.
+
+    Args:
+        transfer: a matrix W; without it C is G.
+        consistent: the consistency.
+        complementary: the complementarity.
+    """
+
+    transfer: bool
+    consistent: Any
+    complementary: Any
+
+
 class Work(NamedTuple):
     """Scratch of one thread, float32 unless told; reused from client to client.
 
@@ -145,15 +159,9 @@ def _similar(
 
 
 @compiled_loop
-def look(
-    table: SingleArray,
-    own: SingleArray,
-    transfer: bool,
-    consistent: Any,
-    complementary: Any,
-    work: Work,
-) -> SingleArray:
-    """C, its scores, and what both regularisers need; where ``transfer`` is False, C is G."""
+def look(table: SingleArray, own: SingleArray, asked: Asked, work: Work) -> SingleArray:
+    """C, its scores, and what both regularisers need."""
+    transfer, consistent, complementary = asked
     squares, lines, cosines, scores = work.squares, work.lines, work.cosines, work.scores
     common = work.common if transfer else table
     tile = work.tiles.shape[1]
@@ -313,18 +321,12 @@ def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32
 
 @compiled_loop
 def _pull_tile(
-    common: SingleArray,
-    own: SingleArray,
-    first: int,
-    consistent: Any,
-    complementary: Any,
-    rate: np.float32,
-    work: Work,
+    common: SingleArray, own: SingleArray, first: int, asked: Asked, rate: np.float32, work: Work
 ) -> None:
     """Pulls on the rows of one tile of C, in ``tiles[0]``; those of P move."""
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
-    if complementary:
+    if asked.complementary:
         np.dot(own, work.squares[PULL_TURNED], pulls)
         np.dot(common, work.squares[PULL_CORRELATION], own_pulls)
     else:
@@ -342,7 +344,7 @@ def _pull_tile(
     own_shrinks = work.cosines[3, first : first + count]
     errors = work.scores[1, first : first + count]
     lines[PULL_U] += np.dot(errors, own) + np.dot(errors, common)
-    if consistent:
+    if asked.consistent:
         lines[PULL_P] += np.dot(own_slopes, own)
         lines[PULL_GW] += np.dot(slopes, common)
     ours = _Pulls(own_slopes, own_shrinks, errors, lines[UNIT_P], lines[U], lines[NORMS_P])
@@ -363,9 +365,7 @@ def _descend(rows: SingleArray, pulls: SingleArray, rate: np.float32, decay: np.
 def pull(
     table: SingleArray,
     own: SingleArray,
-    transfer: bool,
-    consistent: Any,
-    complementary: Any,
+    asked: Asked,
     rate: np.float32,
     decay: np.float32,
     work: Work,
@@ -375,7 +375,7 @@ def pull(
     ``lines[GW]`` and ``lines[UNIT_P]`` hold the directions, of length 1, of g W and of p.
     """
     squares, tile = work.squares, work.tiles.shape[1]
-    common = work.common if transfer else table
+    common = work.common if asked.transfer else table
     squares[PULL_W] = 0
     work.lines[PULL_P : PULL_GW + 1] = 0
     work.lines[NORMS_P] += decay
@@ -383,9 +383,9 @@ def pull(
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = table[first:last], own[first:last]
-        _pull_tile(common[first:last], mine, first, consistent, complementary, rate, work)
+        _pull_tile(common[first:last], mine, first, asked, rate, work)
         pulls = work.tiles[0, : last - first]
-        if transfer:
+        if asked.transfer:
             np.dot(rows.T, pulls, squares[PRODUCT])
             _add_up(squares[PULL_W], squares[PRODUCT])
             back = work.tiles[2, : last - first]

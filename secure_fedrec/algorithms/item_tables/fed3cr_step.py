@@ -20,6 +20,7 @@ from secure_fedrec.algorithms.item_tables.fed3cr_consensus import (
     TINY,
     UNIT_P,
     W_TURNED,
+    Asked,
     G,
     P,
     U,
@@ -102,8 +103,8 @@ def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleAr
     lines, sizes, width = work.lines, form.sizes, part.table.shape[1]
     prototype(part.table, part.positives, lines[G])
     prototype(part.own, part.positives, lines[P])
-    transfer = len(part.phi) > 0
-    if transfer:
+    asked = _asked(part, form)
+    if asked.transfer:
         for factor in range(width):
             work.units[0, factor] = lines[G, factor]
             work.units[0, width + factor] = lines[P, factor]
@@ -121,7 +122,12 @@ def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleAr
     lines[U, : len(vector)] = vector
     work.scores[1] = 0
     work.slots[:] = -1
-    return look(part.table, part.own, transfer, form.alpha > 0, form.beta > 0, work)
+    return look(part.table, part.own, asked, work)
+
+
+@compiled_loop
+def _asked(part: Part, form: Form) -> Asked:
+    return Asked(len(part.phi) > 0, form.alpha > 0, form.beta > 0)
 
 
 @compiled_loop
@@ -190,31 +196,22 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
         alpha L_con + beta L_com, before the step.
     """
     lines, width = work.lines, part.table.shape[1]
-    transfer, consistent, complementary = len(part.phi) > 0, form.alpha > 0, form.beta > 0
+    asked = _asked(part, form)
     loss = 0.0
-    if consistent:
+    if asked.consistent:
         loss += consistency(form.alpha, work.cosines)
     else:
         work.cosines[:4] = 0
-    if complementary:
+    if asked.complementary:
         loss += complementarity(form.beta, work.squares, lines)
     lines[UNIT_P] = lines[P]
     own_length, length = _unit_length(lines[UNIT_P]), _unit_length(lines[GW])
-    pull(
-        part.table,
-        part.own,
-        transfer,
-        consistent,
-        complementary,
-        rates.tables,
-        rates.decay,
-        work,
-    )
+    pull(part.table, part.own, asked, rates.tables, rates.decay, work)
     _of_direction(lines[UNIT_P], own_length, lines[PULL_P])
     _of_direction(lines[GW], length, lines[PULL_GW])
-    if transfer:
+    if asked.transfer:
         _teach(part.phi, form, rates.generator, work)
-    if transfer or consistent:
+    if asked.transfer or asked.consistent:
         share = rates.tables / np.float32(len(part.positives))
         for item in part.positives:
             for factor in range(width):

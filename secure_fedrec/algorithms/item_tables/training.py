@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +20,10 @@ _FEW = 4  # clients that a thread of its own is not worth
 _LEAST_RATE = 1e-30  # a step of this size moves nothing, and methods divide by it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LocalExamples:
+class LocalExamples(NamedTuple):
     """What a batch of clients trains on in a round.
 
-    Args:
+    Attributes:
         indptr: int64[B + 1].
         rows: int64[N], row of every example in ``Models.table``; shuffled in training.
         labels: float32[N], likewise.
@@ -98,6 +96,15 @@ def _side_by_side(work: Callable[[IntArray], IntArray], parts: Sequence[IntArray
         return np.concatenate([*pool.map(work, parts)])
 
 
+class _Plan(NamedTuple):
+    """How a round's training goes, as ``ItemTableTraining`` says."""
+
+    epochs: int
+    size: int
+    batch_decay: float
+    tolerance: float
+
+
 _EPOCH, _FIRST, _ACTIVE, _TAKING, _BAD = range(5)
 
 
@@ -154,15 +161,15 @@ def _train_some(
     """Train the clients in some places; the place of one whose loss is no number, else -1."""
     course.active[: len(places)] = places
     course.progress[:] = (-1, 0, len(places), 0, -1)
-    config, rows, labels = method.config.local, examples.rows, examples.labels
-    plan = config.epochs, config.batch_size, config.batch_decay, config.tolerance
-    while taking := _advance(course, *plan, examples.indptr, examples.keys, rows, labels, losses):
+    config = method.config.local
+    plan = _Plan(config.epochs, config.batch_size, config.batch_decay, config.tolerance)
+    while taking := _advance(course, plan, examples, losses):
         batch = Batch(
             clients=course.taking[:taking],
             begin=course.begin[:taking],
             end=course.end[:taking],
-            rows=rows,
-            labels=labels,
+            rows=examples.rows,
+            labels=examples.labels,
             rates=course.rates[:taking],
         )
         method.step(models, batch, losses)
@@ -170,34 +177,23 @@ def _train_some(
 
 
 @compiled_loop
-def _advance(
-    course: _Course,
-    epochs: int,
-    size: int,
-    batch_decay: float,
-    tolerance: float,
-    indptr: IntArray,
-    keys: WordArray,
-    rows: IntArray,
-    labels: SingleArray,
-    losses: FloatArray,
-) -> int:
+def _advance(course: _Course, plan: _Plan, examples: LocalExamples, losses: FloatArray) -> int:
     """Book the step that was taken and set up the next; how many clients take it, 0 at the end."""
-    progress, taking = course.progress, course.taking
+    progress, taking, size, indptr = course.progress, course.taking, plan.size, examples.indptr
     first, count = progress[_FIRST] + size, 0
     for turn in range(progress[_TAKING]):
         place = taking[turn]
         course.totals[place] += losses[place] * (course.end[turn] - course.begin[turn])
-        course.factors[place] *= batch_decay
+        course.factors[place] *= plan.batch_decay
         if indptr[place] + first < indptr[place + 1]:
             taking[count] = place
             count += 1
     if count == 0:
-        first, count = 0, _next_epoch(course, epochs, tolerance, indptr)
+        first, count = 0, _next_epoch(course, plan, indptr)
         for turn in range(count):
             taking[turn] = course.active[turn]
             if indptr[taking[turn] + 1] - indptr[taking[turn]] > size:
-                shuffle(indptr, taking[turn : turn + 1], keys, progress[_EPOCH], rows, labels)
+                shuffle(examples, taking[turn], progress[_EPOCH])
     for turn in range(count):
         place = taking[turn]
         course.begin[turn] = indptr[place] + first
@@ -208,7 +204,7 @@ def _advance(
 
 
 @compiled_loop
-def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray) -> int:
+def _next_epoch(course: _Course, plan: _Plan, indptr: IntArray) -> int:
     """Leave out who has settled; how many clients train on."""
     progress, active, last, count = course.progress, course.active, course.last, 0
     for turn in range(progress[_ACTIVE]):
@@ -221,7 +217,7 @@ def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray
             if not np.isfinite(mean):
                 progress[_BAD] = place
                 return 0
-            settled = abs(mean - last[place]) < tolerance * abs(last[place])
+            settled = abs(mean - last[place]) < plan.tolerance * abs(last[place])
             last[place] = mean
             if settled and progress[_EPOCH] > 0:
                 continue
@@ -229,36 +225,28 @@ def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray
         count += 1
     progress[_EPOCH] += 1
     progress[_ACTIVE] = count
-    return count if progress[_EPOCH] < epochs else 0
+    return count if progress[_EPOCH] < plan.epochs else 0
 
 
 @compiled_loop
-def shuffle(
-    indptr: IntArray,
-    places: IntArray,
-    keys: WordArray,
-    epoch: int,
-    rows: IntArray,
-    labels: SingleArray,
-) -> None:
-    """Fisher and Yates's shuffle of the examples of some clients, in place.
+def shuffle(examples: LocalExamples, place: int, epoch: int) -> None:
+    """Fisher and Yates's shuffle of the examples of one client, in place.
 
     Numbers come from SplitMix64 (Steele, Lea and Flood 2014), started from the client's key of the
     round: every order is as likely as another to within n / 2^32.
     """
-    for place in places:
-        state = keys[place] + np.uint64(epoch) * np.uint64(0xD1342543DE82EF95)
-        begin = indptr[place]
-        for left in range(indptr[place + 1] - begin, 1, -1):
-            state += np.uint64(0x9E3779B97F4A7C15)
-            word = state
-            word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            word ^= word >> np.uint64(31)
-            rank = ((word >> np.uint64(32)) * np.uint64(left)) >> np.uint64(32)
-            one, other = begin + left - 1, begin + np.int64(rank)
-            rows[one], rows[other] = rows[other], rows[one]
-            labels[one], labels[other] = labels[other], labels[one]
+    rows, labels, begin = examples.rows, examples.labels, examples.indptr[place]
+    state = examples.keys[place] + np.uint64(epoch) * np.uint64(0xD1342543DE82EF95)
+    for left in range(examples.indptr[place + 1] - begin, 1, -1):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        word = state
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        word ^= word >> np.uint64(31)
+        rank = ((word >> np.uint64(32)) * np.uint64(left)) >> np.uint64(32)
+        one, other = begin + left - 1, begin + np.int64(rank)
+        rows[one], rows[other] = rows[other], rows[one]
+        labels[one], labels[other] = labels[other], labels[one]
 
 
 @compiled_loop

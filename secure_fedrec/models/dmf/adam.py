@@ -15,6 +15,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.models.dmf.arrays import Moving, Pace
 
 FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
 SECOND_DECAY = 0.999
@@ -24,14 +25,10 @@ _FORGOTTEN = 1e-30  # of a slope; far below, numbers lose digits and time
 
 @compiled_loop
 def step_of(
-    values: FloatArray,
-    slopes: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
-    rate: float,
-    settled: float,
+    values: FloatArray, slopes: FloatArray, first: FloatArray, second: FloatArray, pace: Pace
 ) -> None:
-    """Adam's step of some numbers; ``rate`` and ``settled`` hold its corrections for the start."""
+    """Adam's step of some numbers."""
+    rate, settled = pace
     for place in range(len(values)):
         slope = slopes[place]
         first[place] = FIRST_DECAY * first[place] + (1.0 - FIRST_DECAY) * slope
@@ -58,17 +55,12 @@ def decays_of(steps: int) -> FloatArray:
 
 
 @compiled_loop
-def catch_up(
-    values: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
-    missed: FloatArray,
-    rate: float,
-    settled: float,
-) -> None:
-    """The steps of a row since it was last seen; ``missed`` is a row of ``decays_of``."""
-    one, two, total = missed[0], missed[1], rate * missed[2]
-    for place in range(len(values)):
-        values[place] -= total * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
-        first[place] *= one
-        second[place] *= two
+def catch_up(model: Moving, row: int, missed: FloatArray, pace: Pace) -> None:
+    """The steps of a vector since it was last seen; ``missed`` is a row of ``decays_of``."""
+    values, first, second = model.parts.vectors, model.first.vectors, model.second.vectors
+    one, two, total = missed[0], missed[1], pace.rate * missed[2]
+    for place in range(values.shape[1]):
+        spread = math.sqrt(second[row, place]) / pace.settled + _EPSILON
+        values[row, place] -= total * first[row, place] / spread
+        first[row, place] *= one
+        second[row, place] *= two

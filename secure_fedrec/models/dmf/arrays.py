@@ -21,6 +21,32 @@ class Parts(NamedTuple):
     output: FloatArray
 
 
+class Moving(NamedTuple):
+    """A model on its way, with what Adam remembers of it.
+
+    Attributes:
+        parts: parameters.
+        first: means of their slopes.
+        second: and of the squares.
+    """
+
+    parts: Parts
+    first: Parts
+    second: Parts
+
+
+class Pace(NamedTuple):
+    """Adam's corrections for the start, as of a step.
+
+    Attributes:
+        rate: what the mean of slopes is scaled by.
+        settled: what the root of the mean of squares is divided by.
+    """
+
+    rate: float
+    settled: float
+
+
 class Examples(NamedTuple):
     """Pairs to learn from, in the order in which they are visited.
 

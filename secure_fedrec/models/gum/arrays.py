@@ -57,6 +57,20 @@ class Link(NamedTuple):
     slip_and_guess: bool
 
 
+class Model(NamedTuple):
+    """One organisation's model.
+
+    Attributes:
+        parts: its parameters (views).
+        items: attributes of its items.
+        link: from F to predictions.
+    """
+
+    parts: Parts
+    items: ItemAttributes
+    link: Link
+
+
 class Records(NamedTuple):
     """Answers or ratings of one organisation.
 

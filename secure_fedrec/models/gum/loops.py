@@ -16,6 +16,7 @@ from secure_fedrec.models.gum.arrays import (
     Descent,
     ItemAttributes,
     Link,
+    Model,
     Parts,
     Records,
 )
@@ -75,14 +76,10 @@ def _mix(parts: Parts, link: Link, item: int, distance: float) -> float:
 
 @compiled_loop
 def predict_pairs(
-    parts: Parts,
-    items: ItemAttributes,
-    link: Link,
-    user_numbers: IntArray,
-    item_numbers: IntArray,
-    found: FloatArray,
+    model: Model, user_numbers: IntArray, item_numbers: IntArray, found: FloatArray
 ) -> None:
     """Predictions of (user, item) pairs."""
+    parts, items, link = model
     related = np.empty(parts.relation.shape[0])
     user_side, item_side = np.empty(len(parts.hidden)), np.empty(len(parts.hidden))
     for row in range(len(user_numbers)):
@@ -118,15 +115,10 @@ def _push_back(
 
 @compiled_loop
 def _slope_at(
-    parts: Parts,
-    link: Link,
-    gradient: Parts,
-    item: int,
-    distance: float,
-    score: float,
-    weight: float,
+    model: Model, gradient: Parts, item: int, distance: float, score: float, weight: float
 ) -> float:
     """Derivative of ``weight (prediction - score)^2`` by F; adds those by slip and guess."""
+    parts, link = model.parts, model.link
     mixed = _mix(parts, link, item, distance)
     if link.sigmoid:
         share = _sigmoid(mixed)
@@ -143,15 +135,10 @@ def _slope_at(
 
 @compiled_loop
 def add_gradient(
-    parts: Parts,
-    items: ItemAttributes,
-    link: Link,
-    records: Records,
-    rows: IntArray,
-    gradient: Parts,
-    moving: BoolArray,
+    model: Model, records: Records, rows: IntArray, gradient: Parts, moving: BoolArray
 ) -> None:
     """Add the gradient of the mean squared error over ``rows``; mark the embeddings it reaches."""
+    parts, items, link = model
     n_factors, n_users = len(parts.hidden), len(parts.user_embeddings)
     related = np.empty(parts.relation.shape[0])
     related_slopes = np.empty(len(related))
@@ -167,7 +154,7 @@ def add_gradient(
         _represent(own, related, parts.knowledge_user, link.bent, user_side)
         _represent(other, related, parts.knowledge_item, link.bent, item_side)
         distance = _distance(user_side, item_side, parts.hidden)
-        slope = _slope_at(parts, link, gradient, item, distance, records.scores[row], weight)
+        slope = _slope_at(model, gradient, item, distance, records.scores[row], weight)
         for factor in range(n_factors):
             one, two = user_side[factor], item_side[factor]
             gradient.hidden[factor] += slope * (one - two)
@@ -265,25 +252,23 @@ def _step(descent: Descent, width: int, learning_rate: float, step: int) -> None
 @compiled_loop
 def run_epoch(
     descent: Descent,
-    parts: Parts,
+    model: Model,
     slopes: Parts,
-    items: ItemAttributes,
-    link: Link,
     records: Records,
     order: IntArray,
     learning_rate: float,
     batch_size: int,
     step: int,
 ) -> int:
-    """One pass over the records in ``order``; ``parts`` and ``slopes`` are views of the flats.
+    """One pass over the records in ``order``; model and ``slopes`` are views of the flats.
 
     Returns:
         Optimiser steps so far, ``step`` of them before the epoch.
     """
-    width = parts.relation.shape[0]
+    width = model.parts.relation.shape[0]
     for begin in range(0, len(order), batch_size):
         rows = order[begin : begin + batch_size]
-        add_gradient(parts, items, link, records, rows, slopes, descent.moments.moving)
+        add_gradient(model, records, rows, slopes, descent.moments.moving)
         step += 1
         _step(descent, width, learning_rate, step)
     return step

@@ -28,7 +28,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.gum.arrays import ItemAttributes, Link, Parts
+from secure_fedrec.models.gum.arrays import ItemAttributes, Link, Model, Parts
 from secure_fedrec.models.gum.loops import predict_pairs
 from secure_fedrec.settings import Count, OneOf, Positive, Settings
 
@@ -200,8 +200,12 @@ class GUM:
         """
         self.require_known(users, items)
         found = np.empty(len(users))
-        predict_pairs(self.layout.parts(parameters), self.items, self.link, users, items, found)
+        predict_pairs(self.model(parameters), users, items, found)
         return found
+
+    def model(self, parameters: FloatArray) -> Model:
+        """As compiled loops take it."""
+        return Model(self.layout.parts(parameters), self.items, self.link)
 
     def characteristics(self, parameters: FloatArray) -> FloatArray:
         """h_u of every user (eq. 8): float64[U, K]."""

@@ -127,8 +127,7 @@ class _Run:
         layout = gum.layout
         nothing, adam = np.empty(0), config.optimizer == "adam"
         self.parameters = parameters
-        self._gum = gum
-        self._parts = layout.parts(parameters)
+        self._model = gum.model(parameters)
         self._records = records
         self._config = config
         self._generator = generator
@@ -149,10 +148,8 @@ class _Run:
         config, size = self._config, len(self._records.scores)
         self._steps = run_epoch(
             self._descent,
-            self._parts,
+            self._model,
             self._slopes,
-            self._gum.items,
-            self._gum.link,
             self._records,
             self._generator.permutation(size),
             float(config.learning_rate),
