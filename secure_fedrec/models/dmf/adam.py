@@ -15,6 +15,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.models.dmf.arrays import Moving, Pace
 
 FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
 SECOND_DECAY = 0.999
@@ -28,15 +29,15 @@ def step_of(
     slopes: FloatArray,
     first: FloatArray,
     second: FloatArray,
-    rate: float,
-    settled: float,
+    pace: Pace,
 ) -> None:
-    """Adam's step of some numbers; ``rate`` and ``settled`` hold its corrections for the start."""
+    """Adam's step of some numbers."""
     for place in range(len(values)):
         slope = slopes[place]
         first[place] = FIRST_DECAY * first[place] + (1.0 - FIRST_DECAY) * slope
         second[place] = SECOND_DECAY * second[place] + (1.0 - SECOND_DECAY) * slope * slope
-        values[place] -= rate * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+        spread = math.sqrt(second[place]) / pace.settled + _EPSILON
+        values[place] -= pace.rate * first[place] / spread
 
 
 @compiled_loop
@@ -58,17 +59,12 @@ def decays_of(steps: int) -> FloatArray:
 
 
 @compiled_loop
-def catch_up(
-    values: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
-    missed: FloatArray,
-    rate: float,
-    settled: float,
-) -> None:
-    """The steps of a row since it was last seen; ``missed`` is a row of ``decays_of``."""
-    one, two, total = missed[0], missed[1], rate * missed[2]
+def catch_up(moving: Moving, row: int, missed: FloatArray, pace: Pace) -> None:
+    """The steps of a vector since it was last seen; ``missed`` is a row of ``decays_of``."""
+    values, first = moving.parts.vectors[row], moving.first.vectors[row]
+    second = moving.second.vectors[row]
+    one, two, total = missed[0], missed[1], pace.rate * missed[2]
     for place in range(len(values)):
-        values[place] -= total * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+        values[place] -= total * first[place] / (math.sqrt(second[place]) / pace.settled + _EPSILON)
         first[place] *= one
         second[place] *= two

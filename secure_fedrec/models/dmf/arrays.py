@@ -21,6 +21,32 @@ class Parts(NamedTuple):
     output: FloatArray
 
 
+class Moving(NamedTuple):
+    """What Adam moves.
+
+    Attributes:
+        parts: the parameters.
+        first: means of their slopes.
+        second: and of the squares of these.
+    """
+
+    parts: Parts
+    first: Parts
+    second: Parts
+
+
+class Pace(NamedTuple):
+    """Length of a step of Adam, with its corrections for the start.
+
+    Attributes:
+        rate: learning rate, over that of the means.
+        settled: root of that of the means of squares.
+    """
+
+    rate: float
+    settled: float
+
+
 class Examples(NamedTuple):
     """Pairs to learn from, in the order in which they are visited.
 

@@ -13,7 +13,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_of
-from secure_fedrec.models.dmf.arrays import Descent, Examples, Parts, Targets
+from secure_fedrec.models.dmf.arrays import Descent, Examples, Moving, Pace, Parts, Targets
 
 _LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
 
@@ -143,9 +143,7 @@ def _pull_items(
 
 @compiled_loop
 def _see_rows(
-    parts: Parts,
-    first: Parts,
-    second: Parts,
+    moving: Moving,
     examples: Examples,
     start: int,
     stop: int,
@@ -155,8 +153,7 @@ def _see_rows(
     seen: IntArray,
     step: int,
     decays: FloatArray,
-    rate: float,
-    settled: float,
+    pace: Pace,
 ) -> int:
     """Number the rows of a batch, and bring each up to date; how many they are."""
     used = 0
@@ -166,54 +163,36 @@ def _see_rows(
             if slots[row] < 0:
                 slots[row], rows[used] = used, row
                 used += 1
-                catch_up(
-                    parts.vectors[row], first.vectors[row], second.vectors[row],
-                    decays[step - seen[row]], rate, settled,
-                )  # fmt: skip
+                catch_up(moving, row, decays[step - seen[row]], pace)
     return used
 
 
 @compiled_loop
-def _move_rows(
-    parts: Parts,
-    slopes: Parts,
-    first: Parts,
-    second: Parts,
-    rows: IntArray,
-    rate: float,
-    settled: float,
-) -> None:
+def _move_rows(moving: Moving, slopes: Parts, rows: IntArray, pace: Pace) -> None:
     """A step of a batch's rows, whose slopes lie in their slots and are 0 again."""
+    parts, first, second = moving
     for slot in range(len(rows)):
         row = rows[slot]
         step_of(
-            parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row],
-            rate, settled,
-        )  # fmt: skip
+            parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row], pace
+        )
         slopes.vectors[slot] = 0.0
 
 
 @compiled_loop
-def _move_layers(
-    parts: Parts,
-    slopes: Parts,
-    first: Parts,
-    second: Parts,
-    columns: FloatArray,
-    rate: float,
-    settled: float,
-) -> None:
+def _move_layers(moving: Moving, slopes: Parts, columns: FloatArray, pace: Pace) -> None:
     """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
+    parts, first, second = moving
     for unit in range(len(parts.biases)):
         step_of(
             parts.weights[unit], slopes.weights[unit], first.weights[unit], second.weights[unit],
-            rate, settled,
+            pace,
         )  # fmt: skip
         slopes.weights[unit] = 0.0
         for place in range(parts.weights.shape[1]):
             columns[place, unit] = parts.weights[unit, place]
-    step_of(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
-    step_of(parts.output, slopes.output, first.output, second.output, rate, settled)
+    step_of(parts.biases, slopes.biases, first.biases, second.biases, pace)
+    step_of(parts.output, slopes.output, first.output, second.output, pace)
     slopes.biases[:] = 0.0
     slopes.output[:] = 0.0
 
@@ -266,9 +245,7 @@ def _no_slopes(parts: Parts, rows: int) -> Parts:
 
 @compiled_loop
 def run_epoch(
-    parts: Parts,
-    first: Parts,
-    second: Parts,
+    moving: Moving,
     powers: FloatArray,
     n_users: int,
     examples: Examples,
@@ -280,19 +257,19 @@ def run_epoch(
     Returns:
         (sum of squared errors, sum of the embedding losses over the batches).
     """
+    parts = moving.parts
     slopes, columns = _no_slopes(parts, 2 * descent.batch_size), parts.weights.T.copy()
     slots = np.full(len(parts.vectors), -1, dtype=np.int64)
     rows = np.empty(2 * descent.batch_size, dtype=np.int64)
     errors, distances, step = 0.0, 0.0, 0
     decays = decays_of((len(examples.labels) + descent.batch_size - 1) // descent.batch_size)
     seen = np.zeros(len(parts.vectors), dtype=np.int64)  # steps that a row has made
-    rate, settled = 0.0, 1.0
+    pace = Pace(0.0, 1.0)
     for start in range(0, len(examples.labels), descent.batch_size):
         stop = min(start + descent.batch_size, len(examples.labels))
         used = _see_rows(
-            parts, first, second, examples, start, stop, n_users, slots, rows, seen, step, decays,
-            rate, settled,
-        )  # fmt: skip
+            moving, examples, start, stop, n_users, slots, rows, seen, step, decays, pace
+        )
         step += 1
         errors += _learn_batch(
             parts, slopes, columns, examples, start, stop, n_users, slots, descent
@@ -300,29 +277,20 @@ def run_epoch(
         distances += _pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
         powers[0] *= FIRST_DECAY
         powers[1] *= SECOND_DECAY
-        rate, settled = descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1])
-        _move_rows(parts, slopes, first, second, rows[:used], rate, settled)
+        pace = Pace(descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1]))
+        _move_rows(moving, slopes, rows[:used], pace)
         for row in rows[:used]:
             slots[row], seen[row] = -1, step
-        _move_layers(parts, slopes, first, second, columns, rate, settled)
-    for number in range(len(seen)):
-        catch_up(
-            parts.vectors[number], first.vectors[number], second.vectors[number],
-            decays[step - seen[number]], rate, settled,
-        )  # fmt: skip
+        _move_layers(moving, slopes, columns, pace)
+    for row in range(len(seen)):
+        catch_up(moving, row, decays[step - seen[row]], pace)
     return errors, distances
 
 
 @compiled_loop
-def score_pairs(
-    users: FloatArray,
-    items: FloatArray,
-    weights: FloatArray,
-    biases: FloatArray,
-    output: FloatArray,
-    found: FloatArray,
-) -> None:
+def score_pairs(users: FloatArray, items: FloatArray, layers: Parts, found: FloatArray) -> None:
     """Score of every user for every item: the halves of the hidden layer once per vector."""
+    weights, biases, output = layers.weights, layers.biases, layers.output
     units, width = len(biases), users.shape[1]
     halves = np.empty((len(items), units))
     for item in range(len(items)):

@@ -111,7 +111,7 @@ class DMF:
             raise ValueError(f"item vectors of shape {items.shape}, not (k, {self.config.width})")
         own = self.parts(parameters)
         found = np.empty((len(users), len(items)))
-        score_pairs(own.vectors[users], items, own.weights, own.biases, own.output, found)
+        score_pairs(own.vectors[users], items, own, found)
         return found
 
 

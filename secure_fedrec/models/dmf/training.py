@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.models.dmf.arrays import Descent, Examples, Targets
+from secure_fedrec.models.dmf.arrays import Descent, Examples, Moving, Targets
 from secure_fedrec.models.dmf.loops import place_negatives, run_epoch
 from secure_fedrec.models.dmf.model import DMF
 from secure_fedrec.settings import Count, Positive, Settings, Unit
@@ -165,16 +165,8 @@ def train_epoch(
         (mean squared error, mean embedding loss of a batch).
     """
     descent = Descent(config.learning_rate, config.batch_size, dmf.config.dropout, key)
-    errors, distances = run_epoch(
-        dmf.parts(state.parameters),
-        dmf.parts(state.first),
-        dmf.parts(state.second),
-        state.powers,
-        dmf.users,
-        examples,
-        targets,
-        descent,
-    )
+    moving = Moving(*map(dmf.parts, (state.parameters, state.first, state.second)))
+    errors, distances = run_epoch(moving, state.powers, dmf.users, examples, targets, descent)
     batches = max(1, -(-len(examples.labels) // config.batch_size))
     return errors / max(1, len(examples.labels)), distances / batches
 

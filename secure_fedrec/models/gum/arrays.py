@@ -29,6 +29,18 @@ class Parts(NamedTuple):
     hidden: FloatArray
 
 
+class Side(NamedTuple):
+    """What represents a user or an item, or the gradient of that.
+
+    Attributes:
+        embedding: float64[K], its own.
+        knowledge: float64[K, N], of all users or items.
+    """
+
+    embedding: FloatArray
+    knowledge: FloatArray
+
+
 class ItemAttributes(NamedTuple):
     """Attributes of the items, one list per item.
 

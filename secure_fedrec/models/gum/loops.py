@@ -18,6 +18,7 @@ from secure_fedrec.models.gum.arrays import (
     Link,
     Parts,
     Records,
+    Side,
 )
 
 _FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
@@ -41,18 +42,23 @@ def _relate(parts: Parts, items: ItemAttributes, item: int, related: FloatArray)
 
 
 @compiled_loop
-def _represent(
-    embedding: FloatArray, related: FloatArray, knowledge: FloatArray, bent: bool, found: FloatArray
-) -> None:
+def _represent(side: Side, related: FloatArray, bent: bool, found: FloatArray) -> None:
     """``found = (embedding * related) . knowledge`` (eq. 4, 5), through a sigmoid if ``bent``."""
     found[:] = 0.0
     for attribute in range(len(related)):
-        weight = embedding[attribute] * related[attribute]
+        weight = side.embedding[attribute] * related[attribute]
         for factor in range(len(found)):
-            found[factor] += weight * knowledge[attribute, factor]
+            found[factor] += weight * side.knowledge[attribute, factor]
     if bent:
         for factor in range(len(found)):
             found[factor] = _sigmoid(found[factor])
+
+
+@compiled_loop
+def _sides(parts: Parts, user: int, item: int) -> tuple[Side, Side]:
+    """A user's and an item's (views)."""
+    own = Side(parts.user_embeddings[user], parts.knowledge_user)
+    return own, Side(parts.item_embeddings[item], parts.knowledge_item)
 
 
 @compiled_loop
@@ -88,32 +94,26 @@ def predict_pairs(
     for row in range(len(user_numbers)):
         user, item = user_numbers[row], item_numbers[row]
         _relate(parts, items, item, related)
-        own, other = parts.user_embeddings[user], parts.item_embeddings[item]
-        _represent(own, related, parts.knowledge_user, link.bent, user_side)
-        _represent(other, related, parts.knowledge_item, link.bent, item_side)
+        own, other = _sides(parts, user, item)
+        _represent(own, related, link.bent, user_side)
+        _represent(other, related, link.bent, item_side)
         mixed = _mix(parts, link, item, _distance(user_side, item_side, parts.hidden))
         found[row] = link.scale * _sigmoid(mixed) if link.sigmoid else mixed
 
 
 @compiled_loop
 def _push_back(
-    embedding: FloatArray,
-    related: FloatArray,
-    knowledge: FloatArray,
-    slopes: FloatArray,
-    embedding_slopes: FloatArray,
-    related_slopes: FloatArray,
-    knowledge_slopes: FloatArray,
+    side: Side, related: FloatArray, slopes: FloatArray, gradient: Side, related_slopes: FloatArray
 ) -> None:
     """Derivatives of ``(embedding * related) . knowledge`` along ``slopes``, added up."""
     for attribute in range(len(related)):
-        weight = embedding[attribute] * related[attribute]
+        weight = side.embedding[attribute] * related[attribute]
         along = 0.0
         for factor in range(len(slopes)):
-            along += knowledge[attribute, factor] * slopes[factor]
-            knowledge_slopes[attribute, factor] += weight * slopes[factor]
-        embedding_slopes[attribute] += related[attribute] * along
-        related_slopes[attribute] += embedding[attribute] * along
+            along += side.knowledge[attribute, factor] * slopes[factor]
+            gradient.knowledge[attribute, factor] += weight * slopes[factor]
+        gradient.embedding[attribute] += related[attribute] * along
+        related_slopes[attribute] += side.embedding[attribute] * along
 
 
 @compiled_loop
@@ -160,12 +160,12 @@ def add_gradient(
     weight = 1.0 / len(rows)
     for row in rows:
         user, item = records.users[row], records.items[row]
-        own, other = parts.user_embeddings[user], parts.item_embeddings[item]
+        own, other = _sides(parts, user, item)
         moving[user] = True
         moving[n_users + item] = True
         _relate(parts, items, item, related)
-        _represent(own, related, parts.knowledge_user, link.bent, user_side)
-        _represent(other, related, parts.knowledge_item, link.bent, item_side)
+        _represent(own, related, link.bent, user_side)
+        _represent(other, related, link.bent, item_side)
         distance = _distance(user_side, item_side, parts.hidden)
         slope = _slope_at(parts, link, gradient, item, distance, records.scores[row], weight)
         for factor in range(n_factors):
@@ -177,24 +177,9 @@ def add_gradient(
                 user_slopes[factor] *= one * (1.0 - one)
                 item_slopes[factor] *= two * (1.0 - two)
         related_slopes[:] = 0.0
-        _push_back(
-            own,
-            related,
-            parts.knowledge_user,
-            user_slopes,
-            gradient.user_embeddings[user],
-            related_slopes,
-            gradient.knowledge_user,
-        )
-        _push_back(
-            other,
-            related,
-            parts.knowledge_item,
-            item_slopes,
-            gradient.item_embeddings[item],
-            related_slopes,
-            gradient.knowledge_item,
-        )
+        own_gradient, other_gradient = _sides(gradient, user, item)
+        _push_back(own, related, user_slopes, own_gradient, related_slopes)
+        _push_back(other, related, item_slopes, other_gradient, related_slopes)
         for place in range(items.indptr[item], items.indptr[item + 1]):
             attribute = items.attributes[place]
             for factor in range(len(related)):
@@ -221,13 +206,6 @@ def _adam(
 
 
 @compiled_loop
-def _sgd(parameters: FloatArray, gradient: FloatArray, rate: float) -> None:
-    """A step against the gradient."""
-    for place in range(len(parameters)):
-        parameters[place] -= rate * gradient[place]
-
-
-@compiled_loop
 def _move(descent: Descent, start: int, stop: int, rate: float, root: float) -> None:
     """One optimiser step on ``parameters[start:stop]``; their gradient is emptied."""
     moved, slopes = descent.parameters[start:stop], descent.gradient[start:stop]
@@ -239,7 +217,8 @@ def _move(descent: Descent, start: int, stop: int, rate: float, root: float) -> 
     if descent.adam:
         _adam(moved, slopes, moments.first[start:stop], moments.second[start:stop], rate, root)
     else:
-        _sgd(moved, slopes, rate)
+        for place in range(len(moved)):
+            moved[place] -= rate * slopes[place]
     slopes[:] = 0.0
 
 

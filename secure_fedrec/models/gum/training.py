@@ -8,6 +8,7 @@ on it.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -96,69 +97,53 @@ def train(
         raise ValueError("there is no record to learn from")
     if not len(validation.scores) and (config.keep == "best" or config.patience):
         raise ValueError("early stopping needs a validation record")
-    run = _Run(gum, parameters.copy(), records, config, generator, pull)
-    best = parameters.copy()
+    moved, best = parameters.copy(), parameters.copy()
     errors = [_squared_error(gum, parameters, validation)]
     kept = 0
-    while len(errors) <= config.epochs:
-        run.epoch()
-        errors.append(_squared_error(gum, run.parameters, validation))
-        epoch = len(errors) - 1
+    for epoch in _epochs(gum, moved, records, config, generator, pull):
+        errors.append(_squared_error(gum, moved, validation))
         if config.keep == "last" or errors[-1] < errors[kept]:
             kept = epoch
-            best[:] = run.parameters
+            best[:] = moved
         if config.patience and epoch - int(np.nanargmin(errors)) >= config.patience:
             break
     return Trained(parameters=best, epochs=len(errors) - 1, kept=kept, errors=np.array(errors))
 
 
-class _Run:
-    """Parameters and optimiser state of a training run."""
-
-    def __init__(
-        self,
-        gum: GUM,
-        parameters: FloatArray,
-        records: Records,
-        config: GUMTraining,
-        generator: np.random.Generator,
-        pull: Pull | None,
-    ) -> None:
-        layout = gum.layout
-        nothing, adam = np.empty(0), config.optimizer == "adam"
-        self.parameters = parameters
-        self._gum = gum
-        self._parts = layout.parts(parameters)
-        self._records = records
-        self._config = config
-        self._generator = generator
-        pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
-        first, second = (np.zeros(layout.size if adam else 0) for _ in range(2))
-        self._descent = Descent(
-            parameters=parameters,
-            gradient=np.zeros(layout.size),
-            moments=Moments(first=first, second=second, moving=_pulled_rows(gum, pull)),
-            pull=pull,
-            adam=adam,
-        )
-        self._slopes = layout.parts(self._descent.gradient)
-        self._steps = 0
-
-    def epoch(self) -> None:
-        """One pass over the records."""
-        config, size = self._config, len(self._records.scores)
-        self._steps = run_epoch(
-            self._descent,
-            self._parts,
-            self._slopes,
-            self._gum.items,
-            self._gum.link,
-            self._records,
-            self._generator.permutation(size),
+def _epochs(
+    gum: GUM,
+    parameters: FloatArray,
+    records: Records,
+    config: GUMTraining,
+    generator: np.random.Generator,
+    pull: Pull | None,
+) -> Iterator[int]:
+    """Train the parameters in place, an epoch at a time; its number, from 1, after each."""
+    layout, size, adam = gum.layout, len(records.scores), config.optimizer == "adam"
+    pull = Pull(strengths=np.empty(0), anchor=np.empty(0)) if pull is None else pull
+    first, second = (np.zeros(layout.size if adam else 0) for _ in range(2))
+    descent = Descent(
+        parameters=parameters,
+        gradient=np.zeros(layout.size),
+        moments=Moments(first=first, second=second, moving=_pulled_rows(gum, pull)),
+        pull=pull,
+        adam=adam,
+    )
+    steps = 0
+    for epoch in range(1, config.epochs + 1):
+        steps = run_epoch(
+            descent,
+            layout.parts(parameters),
+            layout.parts(descent.gradient),
+            gum.items,
+            gum.link,
+            records,
+            generator.permutation(size),
             float(config.learning_rate),
             size if config.batch_size is None else config.batch_size,
-            self._steps,
+            steps,
         )
+        yield epoch
 
 
 def _pulled_rows(gum: GUM, pull: Pull) -> BoolArray:
