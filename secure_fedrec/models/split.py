@@ -42,19 +42,17 @@ class Segment:
     stop: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ParameterSplit:
     """The two parts of the parameters of a model; holds names and shapes, no values.
 
-    Attributes:
+    Args:
         federated: segments of w_f, in the order of ``model.named_parameters()``.
         private: segments of w_p.
     """
 
-    __slots__ = ("federated", "private")
-
-    def __init__(self, federated: Sequence[Segment], private: Sequence[Segment]) -> None:
-        self.federated = tuple(federated)
-        self.private = tuple(private)
+    federated: tuple[Segment, ...]
+    private: tuple[Segment, ...]
 
     @classmethod
     def of(cls, model: nn.Module, *, private: Sequence[str] | None) -> "ParameterSplit":
@@ -70,23 +68,7 @@ class ParameterSplit:
                 the model has state that cannot be parted: a tensor that is federated under one
                 name and private under another, buffers, or values a float64 cannot hold.
         """
-        if private is None:
-            return cls._part(model, set())
-        names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
-        if not private:
-            raise ConfigError("model.private", tuple(private), "names no private parameter", names)
-        for pattern in private:
-            if not any(fnmatchcase(name, pattern) for name in names):
-                raise ConfigError("model.private", pattern, "matches no parameter", names)
-        kept = {name for name in names if any(fnmatchcase(name, each) for each in private)}
-        if len(kept) == len(names):
-            raise ConfigError(
-                "model.private", tuple(private), "matches every parameter: none is federated", names
-            )
-        return cls._part(model, kept)
-
-    @classmethod
-    def _part(cls, model: nn.Module, kept: set[str]) -> "ParameterSplit":
+        kept = set() if private is None else _matching(model, tuple(private))
         _require_parameters_only(model)
         _require_untied(model, kept)
         once = list(model.named_parameters())  # a tensor tied within a part appears once
@@ -130,13 +112,30 @@ class ParameterSplit:
         _write(model, self.private, values)
 
 
-def _segments(parameters: Iterable[tuple[str, nn.Parameter]]) -> list[Segment]:
+def _matching(model: nn.Module, private: tuple[str, ...]) -> set[str]:
+    """Names of the parameters that the patterns keep private."""
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    if not private:
+        raise ConfigError("model.private", private, "names no private parameter", names)
+    kept = set()
+    for pattern in private:
+        found = {name for name in names if fnmatchcase(name, pattern)}
+        if not found:
+            raise ConfigError("model.private", pattern, "matches no parameter", names)
+        kept |= found
+    if len(kept) == len(names):
+        problem = "matches every parameter: none is federated"
+        raise ConfigError("model.private", private, problem, names)
+    return kept
+
+
+def _segments(parameters: Iterable[tuple[str, nn.Parameter]]) -> tuple[Segment, ...]:
     found: list[Segment] = []
     for name, weight in parameters:
         start = found[-1].stop if found else 0
         stop = start + weight.numel()
         found.append(Segment(name=name, shape=tuple(weight.shape), start=start, stop=stop))
-    return found
+    return tuple(found)
 
 
 def _read(model: nn.Module, segments: Sequence[Segment]) -> FloatArray:

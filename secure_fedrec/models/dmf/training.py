@@ -173,9 +173,8 @@ def train_epoch(
 
 def _all_pairs(interactions: Interactions) -> tuple[IntArray, IntArray]:
     """Every user with every item of its pool."""
-    sizes = [len(interactions.pools[kind]) for kind in interactions.kinds.tolist()]
-    items = np.concatenate([interactions.pools[kind] for kind in interactions.kinds.tolist()])
-    return np.repeat(np.arange(len(sizes)), sizes), items
+    pools = [interactions.pools[kind] for kind in interactions.kinds.tolist()]
+    return np.repeat(np.arange(len(pools)), [len(pool) for pool in pools]), np.concatenate(pools)
 
 
 def _words(

@@ -68,22 +68,16 @@ def lstm_forward(
     for step in range(steps):
         now = gates[step]
         for row in range(batch):
-            code = codes[step, row]
-            for gate in range(4):
-                for unit in range(width):
-                    now[row, gate, unit] = table[code, gate, unit]
+            now[row] = table[codes[step, row]]
         _add_product(hidden[step], recurrent, now.reshape(batch, 4 * width))
         before, after, last = cell[step], cell[step + 1], bent[step]
         found = hidden[step + 1]
         for row in range(batch):
             for unit in range(width):
-                now[row, 0, unit] = _HALF * tanh(_HALF * now[row, 0, unit]) + _HALF
-            for unit in range(width):
-                now[row, 1, unit] = _HALF * tanh(_HALF * now[row, 1, unit]) + _HALF
-            for unit in range(width):
                 now[row, 2, unit] = tanh(now[row, 2, unit])
-            for unit in range(width):
-                now[row, 3, unit] = _HALF * tanh(_HALF * now[row, 3, unit]) + _HALF
+            for gate in (0, 1, 3):
+                for unit in range(width):
+                    now[row, gate, unit] = _HALF * tanh(_HALF * now[row, gate, unit]) + _HALF
             for unit in range(width):
                 kept = now[row, 1, unit] * before[row, unit]
                 after[row, unit] = kept + now[row, 0, unit] * now[row, 2, unit]
