@@ -117,7 +117,7 @@ def check_split_personalization(
         n_users=split.n_users,
         trials=trials,
         federated=split.federated,
-        private=tuple(slot.name for slot in (*split.slots, *split.counters)),
+        private=tuple(slot.name for slot in split.own),
         violations=findings.violations,
         gaps=findings.gaps,
         advice=findings.advice,

@@ -118,7 +118,7 @@ def compare_split(
     rounds = [_participants(cohort, sizes) for cohort in cohorts]
     if not any(rounds):
         raise ConfigError("cohorts", cohorts, "nobody takes part: nothing would be compared")
-    memory = Memory(model, loss, parameters=split.originals().values())
+    memory = Memory(model, loss, parameters=split.tensors.originals().values())
     with with_gradients(), split.preserved():
         # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
         start = {

@@ -46,15 +46,14 @@ class LocalTrials:
         self._batches = batches
         self._findings = findings
         self._origin = split.state()
-        self._memory = Memory(split.model, loss, parameters=split.originals().values())
-        tensors = split.tensors()
+        self._memory = Memory(split.model, loss, parameters=split.tensors.originals().values())
+        tensors = split.tensors
         self._trained = {name for name in split.federated if tensors[name].requires_grad}
         self._trained_slots = tuple(
             slot.name
             for slot in split.slots
             if any(tensors[source].requires_grad for source in slot.sources)
         )
-        self._all_slots = (*split.slots, *split.counters)
         self._first = True
         self._disturbed: set[int] = set()  # they need not be found again
         self._reached: set[str] = set()
@@ -97,9 +96,9 @@ class LocalTrials:
         before = split.state()
         for name in split.federated_names:
             split.load({name: before[name] + 1})
-            for slot in self._all_slots:
+            for slot in split.own:
                 for owner in self._owners_changed(slot.sources, before, slot.is_table):
-                    old, new = slot.part(before, owner), slot.part(split.tensors(), owner)
+                    old, new = slot.part(before, owner), slot.part(split.tensors, owner)
                     reaches = f"the federated {name!r}, which everybody trains, is the same memory"
                     size = largest_change({name: old}, {name: new})[1]
                     self._violate(slot.name, (owner, int(owner == 0)), reaches, size, seed)
@@ -118,7 +117,7 @@ class LocalTrials:
 
     def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
         """Whose part of a slot is no longer what it was."""
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         if not table:
             return [
                 owner
@@ -133,7 +132,7 @@ class LocalTrials:
         """The model's state, with random values in all that is trained or private."""
         generator = trial.generator("start")
         names = [name for name in self._split.federated if name in self._trained]
-        names += [name for slot in self._all_slots if not slot.buffer for name in slot.sources]
+        names += [name for slot in self._split.own if not slot.buffer for name in slot.sources]
         # Through the model, so that tensors that share memory agree.
         self._split.load(self._origin)
         self._split.load(
@@ -164,7 +163,7 @@ class LocalTrials:
             source: how.values(
                 self._origin[source], trial.scale, generator, None if slot.is_table else user
             )
-            for slot in (self._split.slots if kind == BASE else self._all_slots)
+            for slot in (self._split.slots if kind == BASE else self._split.own)
             for user, source in enumerate(slot.sources)
         }
         if earlier:

@@ -114,7 +114,7 @@ class KeptHome:
         split, device = self._split, self.devices[user]
         generator = generator_of(self._local.streams, "split.others", round_, user)
         split.load(self._start)
-        for slot in (*split.slots, *split.counters):
+        for slot in split.own:
             for name in slot.sources:
                 split.load({name: noise_like(self._start[name], 1.0, generator)})
         split.load(device.buffers)

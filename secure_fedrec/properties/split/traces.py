@@ -115,7 +115,6 @@ class LocalTraces:
         self._batches = batches
         self._memory = memory
         self._start = start
-        self._slots = (*split.slots, *split.counters)
         everybody = range(split.n_users)
         self._batch_seeds = trial.torch_seeds("batch", everybody)
         self._layer_seeds = trial.torch_seeds("dropout", everybody)
@@ -195,7 +194,7 @@ class LocalTraces:
     def _run(
         self, sequence: _Sequence, readers: Sequence[int], train: Callable[[int], object]
     ) -> None:
-        closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
+        closely = sum(len(slot.sources) for slot in self._split.own) <= _CLOSELY
         written = self._replay(sequence, readers, train, closely=closely)
         if written and not closely:  # the same again, with everything compared after each training
             before = len(self.overwritten)
@@ -238,8 +237,8 @@ class LocalTraces:
         return written or (not closely and self._is_written(then))
 
     def _is_written(self, others: Values) -> bool:
-        tensors = self._split.tensors()
-        sources = [name for slot in self._slots for name in slot.sources]
+        tensors = self._split.tensors
+        sources = [name for slot in self._split.own for name in slot.sources]
         return not all(equal_bits(tensors[name], others[name]) for name in sources)
 
     def _attempt(
@@ -295,9 +294,9 @@ class LocalTraces:
 
     def _own(self, user: int) -> dict[str, Tensor]:
         """What a user takes out of local training: w_f, and all that is its own."""
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         own = {name: tensors[name].detach() for name in self._split.federated}
-        for slot in self._slots:
+        for slot in self._split.own:
             own[slot.name] = slot.part(tensors, user).detach()
         return own
 
@@ -356,18 +355,18 @@ class LocalTraces:
     def _put_back(self, user: int, others: Values, *, closely: bool) -> None:
         """Undo a training, and note what it wrote that was not its own."""
         split = self._split
-        tensors = split.tensors()
+        tensors = split.tensors
         for name in split.shared_buffers:
             if not same_numbers(tensors[name], others[name]):
                 self._note_overwritten(user, name, None, others[name], tensors[name])
         split.load({name: others[name] for name in self._common})
         split.load_private(user, self._split.parts(others, user))
-        for slot in self._slots:
+        for slot in self._split.own:
             if closely or slot.is_table:
                 self._compare_slot(slot, others, user)
 
     def _compare_slot(self, slot: PrivateSlot, others: Values, user: int) -> None:
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         if slot.is_table and equal_bits(tensors[slot.name], others[slot.name]):
             return
         for owner in range(self._split.n_users):

@@ -59,7 +59,7 @@ class LocalRuns:
             raise ConfigError(
                 "training.private_learning_rate", config.private_learning_rate, problem
             )
-        if config.keep_state and any(each.is_complex() for each in split.tensors().values()):
+        if config.keep_state and any(each.is_complex() for each in split.tensors.values()):
             raise ConfigError("training.keep_state", True, "complex moments cannot be kept")
         self._optimizer = LocalOptimizer(split.model, config, private=private)
 
