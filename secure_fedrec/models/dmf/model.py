@@ -21,6 +21,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.models.dmf.arrays import Parts
 from secure_fedrec.models.dmf.loops import score_pairs
+from secure_fedrec.models.flat import pieces_of, size_of
 from secure_fedrec.settings import Count, Positive, Settings, Share, Within
 
 
@@ -69,7 +70,7 @@ class DMF:
     @property
     def size(self) -> int:
         """Number of parameters."""
-        return sum(map(math.prod, self._shapes))
+        return size_of(self._shapes)
 
     @property
     def layers(self) -> slice:
@@ -84,10 +85,7 @@ class DMF:
         """
         if parameters.shape != (self.size,):
             raise ValueError(f"parameters of shape {parameters.shape}, not ({self.size},)")
-        ends = np.cumsum([math.prod(shape) for shape in self._shapes])[:-1]
-        pieces = np.split(parameters, ends)
-        shaped = (part.reshape(shape) for part, shape in zip(pieces, self._shapes, strict=True))
-        return Parts(*shaped)
+        return Parts(*pieces_of(parameters, self._shapes))
 
     def items_of(self, parameters: FloatArray) -> FloatArray:
         """The item vectors of a flat vector: float64[I, d] (a view)."""

@@ -28,12 +28,12 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.flat import pieces_of, size_of
 from secure_fedrec.models.gum.arrays import ItemAttributes, Link, Parts
 from secure_fedrec.models.gum.loops import predict_pairs
 from secure_fedrec.settings import Count, OneOf, Positive, Settings
 
-_LINKS = ("identity", "sigmoid")
-_ACTIVATIONS = ("identity", "sigmoid")
+_LINKS = ("identity", "sigmoid")  # of a prediction, and of what represents users and items
 
 STARTS: Final = ("xavier", "identity")
 """Starts of the model: the paper's, as printed, and that of its published code."""
@@ -60,7 +60,7 @@ class GUMConfig(Settings, section="gum"):
     hidden: Count = 5
     link: Annotated[str, OneOf(_LINKS)] = "sigmoid"
     scale: Positive = 1.0
-    activation: Annotated[str, OneOf(_ACTIVATIONS)] = "identity"
+    activation: Annotated[str, OneOf(_LINKS)] = "identity"
     slip_and_guess: bool = False
     start: Annotated[str, OneOf(STARTS)] = "xavier"
 
@@ -97,21 +97,14 @@ class GUMLayout:
         return ((self.users, k), (self.items, k), (extra,), (extra,), (k, n), (k, n), (k, k), (n,))
 
     @property
-    def _starts(self) -> list[int]:
-        starts = [0]
-        for shape in self._shapes:
-            starts.append(starts[-1] + math.prod(shape))
-        return starts
-
-    @property
     def size(self) -> int:
         """Number of parameters."""
-        return self._starts[-1]
+        return size_of(self._shapes)
 
     @property
     def private(self) -> slice:
         """Emb_u, Emb_v, slip and guess."""
-        return slice(0, self._starts[4])
+        return slice(0, size_of(self._shapes[:4]))
 
     def parts(self, parameters: FloatArray) -> Parts:
         """The named pieces of a flat vector (views).
@@ -121,13 +114,7 @@ class GUMLayout:
         """
         if parameters.shape != (self.size,):
             raise ValueError(f"parameters have shape {parameters.shape}, not ({self.size},)")
-        starts = self._starts
-        return Parts(
-            *(
-                parameters[start:stop].reshape(shape)
-                for start, stop, shape in zip(starts[:-1], starts[1:], self._shapes, strict=True)
-            )
-        )
+        return Parts(*pieces_of(parameters, self._shapes))
 
 
 class GUM:
