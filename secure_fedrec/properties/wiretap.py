@@ -18,7 +18,7 @@ from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import DenseBlock, SetBlock
+from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire import Messages, Meter, Parcels, Wire
 
 Message = tuple[str, int, int, str]
@@ -41,12 +41,10 @@ class WireTap:
         name = messages.stage if in_bytes else messages.step.name
         ends = zip(messages.senders.ids.tolist(), messages.receivers.ids.tolist(), strict=True)
         for place, (sender, receiver) in enumerate(ends):
-            if in_bytes:
-                digest = sha256(messages.data[place]).hexdigest()
-            else:
-                digest = _digest(messages, place)
-            message = (name, sender, receiver, digest)
-            self._rounds[messages.round].append(message)
+            data = (
+                sha256(messages.data[place]).hexdigest() if in_bytes else _digest(messages, place)
+            )
+            self._rounds[messages.round].append((name, sender, receiver, data))
         return messages
 
     def messages(self, round_: int) -> tuple[Message, ...]:
@@ -111,14 +109,11 @@ def _digest(messages: Messages, place: int) -> str:
     if isinstance(payload, DenseBlock):
         columns["table"] = payload.values
         columns |= payload.extras
-    elif isinstance(payload, SetBlock):
-        mine = slice(int(payload.indptr[place]), int(payload.indptr[place + 1]))
-        columns["values"] = None if payload.values is None else payload.values[mine]
     else:
         mine = slice(int(payload.indptr[place]), int(payload.indptr[place + 1]))
-        columns["rows"] = payload.rows[mine]
-        columns["values"] = None if payload.values is None else payload.values[mine]
-        columns["counts"] = None if payload.counts is None else payload.counts[mine]
+        for name in ("rows", "values", "counts"):  # of a set there are values only
+            column = getattr(payload, name, None)
+            columns[name] = None if column is None else column[mine]
     for name, column in columns.items():
         if column is not None:
             digest.update(f"\n{name} {column.dtype.str} {column.shape}\n".encode())

@@ -46,15 +46,10 @@ class Given:
         """int64[P], in the order in which they came."""
         return np.concatenate([np.empty(0, dtype=np.int64), *self.batches])
 
-    def real(self, width: int) -> Rows:
-        """Rows that the clients did not call virtual."""
+    def rows(self, width: int, *, virtual: bool) -> Rows:
+        """Rows that the clients called virtual, or those that they did not."""
         pairs = zip(self._rows, self._virtual, strict=True)
-        return Rows.joined([rows.pick(~virtual) for rows, virtual in pairs], width)
-
-    def fakes(self, width: int) -> Rows:
-        """Rows that they did."""
-        pairs = zip(self._rows, self._virtual, strict=True)
-        return Rows.joined([rows.pick(virtual) for rows, virtual in pairs], width)
+        return Rows.joined([rows.pick(called == virtual) for rows, called in pairs], width)
 
 
 def watched(collector: Collector) -> "Watched":

@@ -23,7 +23,7 @@ from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
 from secure_fedrec.properties.split.report import Findings, Gap, Violation
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.traces import Inspection, LocalTraces
+from secure_fedrec.properties.split.traces import Inspection, LocalTraces, differing
 from secure_fedrec.properties.split.trials import Trial, largest_change
 
 BASE: Final = "base"
@@ -66,13 +66,14 @@ class LocalTrials:
         start = self._draw(trial)
         base = self._draw_others(trial, start, BASE, "others")
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
-        inspection = Inspection()
-        fresh = traces.digests(base, readers=trial.users, inspection=inspection)
-        for user in sorted(inspection.failed):
-            traces.require_alone(base, user)
+        inspections: dict[int, Inspection] = {}
+        fresh = traces.digests(base, readers=trial.users, inspections=inspections)
+        for user, inspection in inspections.items():
+            if inspection.failed:
+                traces.require_alone(base, user)
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
-        judged = {user for user in trial.users if self._judge(trial, user, inspection)}
+        judged = {user for user in trial.users if self._judge(trial, user, inspections[user])}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
             changed = [
@@ -81,8 +82,7 @@ class LocalTrials:
             ]
             earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
             search = Interference(self._split, traces, self._findings, trial, base, earlier)
-            kept = dict(zip(trial.users, fresh, strict=True))
-            search.search(sound, [kept[user] for user in sound], changed)
+            search.search({user: fresh[user] for user in sound}, changed)
             self._disturbed |= search.broken
         self._judge_writes(trial, traces)
         if self._first and not self._findings.violations and not self._findings.gaps:
@@ -177,20 +177,20 @@ class LocalTrials:
 
     def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""
-        if user in inspection.leaves:
-            self._leave_leaf(inspection.leaves[user])
-        if user in inspection.failed:  # it fails after others only
+        if inspection.leaf is not None:
+            self._leave_leaf(inspection.leaf)
+        if inspection.failed:  # it fails after others only
             return True
-        broken = self._judge_gradients(trial, user, inspection.gradients[user])
-        if not inspection.finite[user]:
+        broken = self._judge_gradients(trial, user, inspection.gradients)
+        if not inspection.finite:
             if not broken:
                 problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
                 self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
             return False
-        self._reached |= inspection.reached[user]
+        self._reached |= inspection.reached
         for name in self._trained_slots:
             before = self._reached_own[name].get(user, False)
-            self._reached_own[name][user] = before or name in inspection.reached[user]
+            self._reached_own[name][user] = before or name in inspection.reached
         return not broken
 
     def _leave_leaf(self, leaf: Tensor) -> None:
@@ -231,8 +231,7 @@ class LocalTrials:
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
     ) -> None:
         """Whether a NaN of somebody else's would be met."""
-        pairs = [traces.digests(state, readers=readers) for state in (base, missing)]
-        met = [user for user, *found in zip(readers, *pairs, strict=True) if found[0] != found[1]]
+        met = differing(*(traces.digests(state, readers=readers) for state in (base, missing)))
         if met:
             self._findings.advise(
                 f"a NaN among other users' private values would reach the local training of user "

@@ -122,12 +122,17 @@ class SplitReport:
 
 
 class Findings:
-    """What trials have found so far; the same finding is kept once, as it was first seen."""
+    """What trials have found so far; the same finding is kept once, as it was first seen.
+
+    Attributes:
+        gaps: what was not tested, in the order found.
+        advice: what breaks no constraint and is better otherwise, likewise.
+    """
 
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
-        self._gaps: dict[tuple[str, str], Gap] = {}
-        self._advice: dict[str, None] = {}
+        self.gaps: dict[tuple[str, str], Gap] = {}
+        self.advice: dict[str, None] = {}
 
     def add(self, violation: Violation) -> None:
         """Note a violation."""
@@ -136,26 +141,16 @@ class Findings:
 
     def leave_open(self, gap: Gap) -> None:
         """Note what was not tested."""
-        self._gaps.setdefault((gap.subject, gap.problem), gap)
+        self.gaps.setdefault((gap.subject, gap.problem), gap)
 
     def advise(self, advice: str) -> None:
         """Note what breaks no constraint and is better otherwise."""
-        self._advice.setdefault(advice)
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """In the order found."""
-        return tuple(self._advice)
+        self.advice.setdefault(advice)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """In the order of the constraints."""
         return tuple(sorted(self._violations.values(), key=lambda each: each.constraint))
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """In the order found."""
-        return tuple(self._gaps.values())
 
 
 def _lines(findings: Iterable[Violation | Gap]) -> list[str]:
