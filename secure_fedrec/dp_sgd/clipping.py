@@ -89,12 +89,12 @@ class ClippedGradients:
         factors = self._ghost.get_clipping_coef().detach().to(found.device)
         self._leave_gradient((factors * found).sum())
 
-    def _leave_gradient(self, total: Tensor, *, again: bool = False) -> None:
+    def _leave_gradient(self, total: Tensor) -> None:
         """Leave the gradient of a total in the parameters, without Opacus' hooks."""
         for weight in self._weights.values():
             weight.grad = None
         self._ghost.disable_hooks()
-        _backward(total, again=again)
+        _backward(total)
         self._ghost.enable_hooks()
 
     def _require_bounded(self, batch: tuple[Tensor, ...]) -> None:

@@ -183,14 +183,12 @@ def _move_rows(moving: Moving, slopes: Parts, rows: IntArray, pace: Pace) -> Non
 def _move_layers(moving: Moving, slopes: Parts, columns: FloatArray, pace: Pace) -> None:
     """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
     parts, first, second = moving
-    for unit in range(len(parts.biases)):
-        step_of(
-            parts.weights[unit], slopes.weights[unit], first.weights[unit], second.weights[unit],
-            pace,
-        )  # fmt: skip
-        slopes.weights[unit] = 0.0
-        for place in range(parts.weights.shape[1]):
-            columns[place, unit] = parts.weights[unit, place]
+    step_of(
+        parts.weights.reshape(-1), slopes.weights.reshape(-1),
+        first.weights.reshape(-1), second.weights.reshape(-1), pace,
+    )  # fmt: skip
+    columns[:] = parts.weights.T
+    slopes.weights[:] = 0.0
     step_of(parts.biases, slopes.biases, first.biases, second.biases, pace)
     step_of(parts.output, slopes.output, first.output, second.output, pace)
     slopes.biases[:] = 0.0

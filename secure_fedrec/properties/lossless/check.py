@@ -153,7 +153,11 @@ def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
 
 
 class _Protected(LocalEngine):
-    """An engine that remembers what its clients gave and what its server got."""
+    """An engine that remembers what its clients gave and what its server got.
+
+    Attributes:
+        watched: the collector, with what it was given in the last round.
+    """
 
     def __init__(
         self,
@@ -165,12 +169,12 @@ class _Protected(LocalEngine):
         cohort: CohortConfig | None,
         faults: tuple[Fault, ...],
     ) -> None:
-        self._watched = watched(stack.collector)
+        self.watched = watched(stack.collector)
         self._table = BlockLayout(blocks_of(algorithm, problem))
         self._aggregate: Aggregate | None = None
         super().__init__(
             algorithm=algorithm,
-            stack=replace(stack, collector=self._watched),
+            stack=replace(stack, collector=self.watched),
             vault=problem.vault,
             n_rows=problem.n_rows,
             streams=streams,
@@ -195,11 +199,6 @@ class _Protected(LocalEngine):
         """Clients invited to the next round."""
         round_, n_clients = self.public.round + 1, self.vault.n_clients
         return self._cohort.draw(round_, n_clients, self._streams)
-
-    @property
-    def given(self) -> Given:
-        """What the clients gave in the last round."""
-        return self._watched.given
 
     @property
     def aggregate(self) -> Aggregate:
@@ -244,7 +243,7 @@ class _Beside:
         one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
         plain.compute(one_by_one)
         protected.run_round()
-        given, width = protected.given, plain.layout.width
+        given, width = protected.watched.given, plain.layout.width
         real, fakes = (given.rows(width, virtual=virtual) for virtual in (False, True))
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows
@@ -292,7 +291,7 @@ class _Beside:
 
     def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
         """Client by client, what is sent for real must be its plain upload."""
-        n_rows, exempt = self._plain.n_rows, self._protected.given.exempt
+        n_rows, exempt = self._plain.n_rows, self._protected.watched.given.exempt
         foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
         if len(foreign):
             return f"{_place(foreign, 0)} is not in the plain upload, and not called virtual"

@@ -29,7 +29,7 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
     return f"{what} {_in_words(place)}: {off_by(left[place], right[place], unit)}"
 
 
-def off_by(found: np.integer, plain: np.integer, unit: str = "") -> str:
+def off_by(found: np.integer, plain: np.integer, unit: str) -> str:
     """By how much a number is off, in words."""
     # Python integers: the difference of two 64-bit words may need 65 bits.
     steps = f"{int(found) - int(plain):+d} {unit}".rstrip()
