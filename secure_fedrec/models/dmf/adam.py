@@ -59,7 +59,7 @@ def decays_of(steps: int) -> FloatArray:
 
 
 @compiled_loop
-def catch_up(moving: Moving, row: int, missed: FloatArray, pace: Pace) -> None:
+def catch_up(moving: Moving, row: int | np.int64, missed: FloatArray, pace: Pace) -> None:
     """The steps of a vector since it was last seen; ``missed`` is a row of ``decays_of``."""
     values, first = moving.parts.vectors[row], moving.first.vectors[row]
     second = moving.second.vectors[row]
