@@ -22,7 +22,7 @@ from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import noise_like
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
@@ -104,8 +104,7 @@ class AggregationTrials:
                     "returns something else for equal inputs: it draws, or keeps state that can "
                     "neither be copied with it nor put back"
                 )
-                gap = Gap(subject="aggregate", problem=problem, seed=trial.seed)
-                self._findings.leave_open(gap)
+                self._findings.leave_open("aggregate", problem, trial.seed)
                 return
             for owners, fields in self._moves(trial, federated=not place):
                 self._judge_moves(trial, probe, owners, fields)
@@ -252,16 +251,9 @@ class AggregationTrials:
         name, size = largest_change(update, _update_of(probe.base[round_], whose))
         what = "the federated update of" if federated else "the update of its"
         when = " in an earlier round" if changes[step].round < round_ else ""
-        self._findings.add(
-            Violation(
-                constraint=2 if federated else 3,
-                parameter=changes[step].name,
-                owner=owner,
-                reader=reader,
-                reaches=f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}",
-                size=size,
-                seed=trial.seed,
-            )
+        reaches = f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}"
+        self._findings.violate(
+            2 if federated else 3, changes[step].name, (owner, reader), reaches, size, trial.seed
         )
 
 

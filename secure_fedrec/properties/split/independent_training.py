@@ -21,7 +21,7 @@ from secure_fedrec.properties.split.interference import Interference
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.traces import Inspection, LocalTraces, differing
 from secure_fedrec.properties.split.trials import Trial, largest_change
@@ -101,19 +101,21 @@ class LocalTrials:
                     old, new = slot.part(before, owner), slot.part(split.tensors, owner)
                     reaches = f"the federated {name!r}, which everybody trains, is the same memory"
                     size = largest_change({name: old}, {name: new})[1]
-                    self._violate(slot.name, (owner, int(owner == 0)), reaches, size, seed)
+                    self._findings.violate(
+                        1, slot.name, (owner, int(owner == 0)), reaches, size, seed
+                    )
             split.load(before)
 
     def finish(self) -> None:
         """Leave open what no loss has reached: a gradient that never was proves nothing."""
         self._memory.restore()
         for name in sorted(self._trained - self._reached):
-            self._findings.leave_open(Gap(subject=name, problem="is reached by no loss"))
+            self._findings.leave_open(name, "is reached by no loss")
         for name, users in self._reached_own.items():
             unreached = sorted(user for user, reached in users.items() if not reached)
             if unreached:
                 problem = f"is not reached by the losses of its own users {unreached}"
-                self._findings.leave_open(Gap(subject=name, problem=problem))
+                self._findings.leave_open(name, problem)
 
     def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
         """Whose part of a slot is no longer what it was."""
@@ -185,7 +187,7 @@ class LocalTrials:
         if not inspection.finite:
             if not broken:
                 problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
-                self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
+                self._findings.leave_open(LOSS, problem, trial.seed)
             return False
         self._reached |= inspection.reached
         for name in self._trained_slots:
@@ -199,7 +201,7 @@ class LocalTrials:
             "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
             "nn.ModuleList), or detach it"
         )
-        self._findings.leave_open(Gap(subject=subject, problem=problem))
+        self._findings.leave_open(subject, problem)
 
     def _judge_gradients(self, trial: Trial, user: int, gradients: Values) -> bool:
         """Eq. 1: whether another user's private parameters have a gradient, NaN included."""
@@ -211,7 +213,9 @@ class LocalTrials:
             for owner in owners:
                 broken = True
                 reaches = "that user's loss has a gradient on it"
-                self._violate(name, (owner, user), reaches, float(sizes[owner]), trial.seed)
+                self._findings.violate(
+                    1, name, (owner, user), reaches, float(sizes[owner]), trial.seed
+                )
         return broken
 
     def _judge_writes(self, trial: Trial, traces: LocalTraces) -> None:
@@ -222,10 +226,10 @@ class LocalTrials:
                     "local training writes into this buffer, which every user's model holds: make "
                     "it private, or keep its layer in eval() while the model is in train()"
                 )
-                self._violate(name, (user, int(user == 0)), reaches, size, trial.seed)
+                self._findings.violate(1, name, (user, int(user == 0)), reaches, size, trial.seed)
             elif owner != user:
                 reaches = "that user's local training overwrites it"
-                self._violate(name, (owner, user), reaches, size, trial.seed)
+                self._findings.violate(1, name, (owner, user), reaches, size, trial.seed)
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
@@ -237,18 +241,3 @@ class LocalTrials:
                 f"a NaN among other users' private values would reach the local training of user "
                 f"{met[0]}: 0 * NaN is NaN, so select by index instead of by a product"
             )
-
-    def _violate(
-        self, name: str, users: tuple[int, int], reaches: str, size: float, seed: int
-    ) -> None:
-        self._findings.add(
-            Violation(
-                constraint=1,
-                parameter=name,
-                owner=users[0],
-                reader=users[1],
-                reaches=reaches,
-                size=size,
-                seed=seed,
-            )
-        )

@@ -19,7 +19,7 @@ import torch
 
 from secure_fedrec.properties.split.evaluation import LOSS, Part
 from secure_fedrec.properties.split.model import SplitModel, Values
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.traces import Digests, LocalTraces, Observed, differing
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
 
@@ -287,17 +287,9 @@ class Interference:
         step = first_change(len(steps), changed)
         self.broken.add(reader)
         what, size = _first_difference(at(step + 1), at(0)) or (TRAINING, float("nan"))
-        self._findings.add(
-            Violation(
-                constraint=1,
-                parameter=steps[step][0],
-                owner=steps[step][1],
-                reader=reader,
-                reaches=f"that user's {what} {verb}",
-                size=size,
-                seed=self._trial.seed,
-            )
-        )
+        name, owner = steps[step]
+        reaches = f"that user's {what} {verb}"
+        self._findings.violate(1, name, (owner, reader), reaches, size, self._trial.seed)
 
     def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
         """A state, with some users' values from elsewhere."""
@@ -309,7 +301,7 @@ class Interference:
         return mixed
 
     def _leave_open(self, problem: str) -> None:
-        self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=self._trial.seed))
+        self._findings.leave_open(LOSS, problem, self._trial.seed)
 
 
 def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:

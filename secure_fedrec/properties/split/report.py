@@ -134,14 +134,30 @@ class Findings:
         self.gaps: dict[tuple[str, str], Gap] = {}
         self.advice: dict[str, None] = {}
 
-    def add(self, violation: Violation) -> None:
-        """Note a violation."""
-        key = (violation.constraint, violation.parameter, violation.users)
-        self._violations.setdefault(key, violation)
+    def violate(
+        self,
+        constraint: int,
+        parameter: str,
+        users: tuple[int | None, int],
+        reaches: str,
+        size: float,
+        seed: int,
+    ) -> None:
+        """Note a ``Violation``; ``users`` are its owner and its reader."""
+        found = Violation(
+            constraint=constraint,
+            parameter=parameter,
+            owner=users[0],
+            reader=users[1],
+            reaches=reaches,
+            size=size,
+            seed=seed,
+        )
+        self._violations.setdefault((constraint, parameter, users), found)
 
-    def leave_open(self, gap: Gap) -> None:
-        """Note what was not tested."""
-        self.gaps.setdefault((gap.subject, gap.problem), gap)
+    def leave_open(self, subject: str, problem: str, seed: int | None = None) -> None:
+        """Note what was not tested, as a ``Gap``."""
+        self.gaps.setdefault((subject, problem), Gap(subject=subject, problem=problem, seed=seed))
 
     def advise(self, advice: str) -> None:
         """Note what breaks no constraint and is better otherwise."""
