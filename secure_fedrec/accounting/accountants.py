@@ -102,10 +102,8 @@ def _share(epsilon: float, distance: float) -> float:
 
 def _renyi(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
     orders = _orders(events, adversary)
-    curve = np.zeros(len(orders))
-    for event in events:
-        curve = curve + renyi_curve(event, adversary, orders)
-    epsilon, order = approximate(orders, curve, delta)
+    curves = [renyi_curve(event, adversary, orders) for event in events]
+    epsilon, order = approximate(orders, sum(curves, np.zeros(len(orders))), delta)
     pure = [pure_epsilon(event, adversary) for event in events]
     basic = math.fsum(
         event.rounds * each for event, each in zip(events, pure, strict=True) if each is not None

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from secure_fedrec.dp_sgd.layers import (
     TensorHooksRefused,
+    refused,
     require_no_own_backward,
     require_no_weight_hooks,
     require_precise,
@@ -88,12 +89,12 @@ class ClippedGradients:
         factors = self._ghost.get_clipping_coef().detach().to(found.device)
         self._leave_gradient((factors * found).sum())
 
-    def _leave_gradient(self, total: Tensor, *, again: bool = False) -> None:
+    def _leave_gradient(self, total: Tensor) -> None:
         """Leave the gradient of a total in the parameters, without Opacus' hooks."""
         for weight in self._weights.values():
             weight.grad = None
         self._ghost.disable_hooks()
-        _backward(total, again=again)
+        _backward(total)
         self._ghost.enable_hooks()
 
     def _require_bounded(self, batch: tuple[Tensor, ...]) -> None:
@@ -112,13 +113,12 @@ class ClippedGradients:
         for name, weight in self._weights.items():
             left = 0.0 if weight.grad is None else float(weight.grad.norm())
             if abs(left - _FACTOR * float(norms[name][one])) > _FACTOR * whole * _TOLERANCE:
-                raise ConfigError(
-                    "dp_sgd.model",
-                    name,
+                problem = (
                     "an example's gradient is not the one whose norm is clipped: something alters "
                     "gradients in the backward pass (hooks on tensors, functions with a backward "
-                    "of their own); leave it out",
+                    "of their own); leave it out"
                 )
+                raise refused(name, problem)
 
     def _require_separate(self, batch: tuple[Tensor, ...]) -> None:
         """Refuse losses, or inputs of layers, whose rows are not one example each.
@@ -139,9 +139,7 @@ class ClippedGradients:
         alone = self._learn(batch, chosen)
         for name, norm in alone.norms.items():
             if bool((norm.cpu()[~chosen] > 0).any()):  # NaN is divergence, and found by the noise
-                raise ConfigError(
-                    "dp_sgd.model", name, "the losses of some examples depend on others' rows"
-                )
+                raise refused(name, "the losses of some examples depend on others' rows")
         rows = torch.arange(len(chosen))
         rows[~chosen] = int(chosen.nonzero()[0])
         if _differ(alone, self._learn(tuple(column[rows] for column in batch), chosen)):
@@ -155,7 +153,7 @@ class ClippedGradients:
                     "draws random numbers that are not of torch's default generator, so what an "
                     "example depends on cannot be told; draw them from it, or before training"
                 )
-            raise ConfigError("dp_sgd.model", type(self._model).__name__, problem)
+            raise refused(type(self._model).__name__, problem)
 
     def _learn(self, batch: tuple[Tensor, ...], chosen: Tensor) -> "_Learned":
         """The chosen rows' losses, norms and gradient, with random numbers that do not move on."""
@@ -185,11 +183,8 @@ class ClippedGradients:
             # Opacus' word for a layer's second call; it counts the calls on the parameters.
             for name, weight in self._weights.items():
                 if vars(weight)["_forward_counter"] > 1:
-                    raise ConfigError(
-                        "dp_sgd.model",
-                        name,
-                        "is used by a second call of a layer; stack the inputs and call once",
-                    ) from None
+                    problem = "is used by a second call of a layer; stack the inputs and call once"
+                    raise refused(name, problem) from None
             raise
         count = len(batch[0])
         if found.shape != (count,):
@@ -202,12 +197,11 @@ class ClippedGradients:
         uses = _count_uses(found)
         for name, weight in self._weights.items():
             if uses[id(weight)] != 1:
-                raise ConfigError(
-                    "dp_sgd.model",
-                    name,
+                problem = (
                     f"is used {uses[id(weight)]} times by the losses and must be used once, by a "
-                    "call of its layer; freeze what is not used",
+                    "call of its layer; freeze what is not used"
                 )
+                raise refused(name, problem)
         return found
 
     def _find_norms(self, found: Tensor, chosen: Tensor) -> dict[str, Tensor]:
@@ -218,7 +212,7 @@ class ClippedGradients:
         """
         for name, layer in self._model.named_modules():
             if [] in vars(layer).get("activations", []):
-                raise ConfigError("dp_sgd.model", name, "must be given its input by position")
+                raise refused(name, "must be given its input by position")
         for weight in self._weights.values():
             vars(weight).pop("_norm_sample", None)  # of the step before
         _backward(found[chosen].sum(), again=True)
@@ -226,11 +220,7 @@ class ClippedGradients:
         for name, weight in self._weights.items():
             norm = vars(weight).get("_norm_sample")
             if norm is None or norm.shape != found.shape:
-                raise ConfigError(
-                    "dp_sgd.model",
-                    name,
-                    "must be used by a call of its layer, on one row per example",
-                )
+                raise refused(name, "must be used by a call of its layer, on one row per example")
             norms[name] = norm
         return norms
 

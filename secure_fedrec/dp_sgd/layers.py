@@ -28,6 +28,11 @@ _WEIGHT_HOOKS = {
 }
 
 
+def refused(name: str, problem: str) -> ConfigError:
+    """The refusal of a layer, parameter or buffer of the model."""
+    return ConfigError("dp_sgd.model", name, problem)
+
+
 def require_layers(model: nn.Module) -> None:
     """Refuse layers whose gradients' norms per example are not known.
 
@@ -40,18 +45,14 @@ def require_layers(model: nn.Module) -> None:
     _require_precise_weights(model)
     require_no_weight_hooks(dict(model.named_parameters()))
     for name, _ in model.named_buffers():
-        raise ConfigError(
-            "dp_sgd.model", name, "is a buffer: it could carry data out without noise"
-        )
+        raise refused(name, "is a buffer: it could carry data out without noise")
     for name, layer in model.named_modules():
         problem = _hook_of(layer) or _problem_of(layer)
         if problem:
-            raise ConfigError("dp_sgd.model", f"{name} ({type(layer).__name__})".lstrip(), problem)
+            raise refused(f"{name} ({type(layer).__name__})".lstrip(), problem)
     problems: Sequence[Any] = ModuleValidator.validate(model, strict=False)
     if problems:
-        raise ConfigError(
-            "dp_sgd.model", type(model).__name__, "; ".join(str(problem) for problem in problems)
-        )
+        raise refused(type(model).__name__, "; ".join(map(str, problems)))
 
 
 def _problem_of(layer: nn.Module) -> str | None:
@@ -103,12 +104,11 @@ def require_no_weight_hooks(weights: Mapping[str, nn.Parameter]) -> None:
     for name, weight in weights.items():
         for held, kind in _WEIGHT_HOOKS.items():
             if getattr(weight, held, None):
-                raise ConfigError(
-                    "dp_sgd.model",
-                    name,
+                problem = (
                     f"has a {kind}, which changes its gradient after the clipping; remove it, and "
-                    "change gradients in the optimiser, after the noise",
+                    "change gradients in the optimiser, after the noise"
                 )
+                raise refused(name, problem)
 
 
 def _require_precise_weights(model: nn.Module) -> None:

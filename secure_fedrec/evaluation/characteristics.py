@@ -9,6 +9,7 @@ a user.
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.ranking import tied_means
 
 
 def mean_scores(
@@ -93,28 +94,7 @@ def ndcg_of_characteristics(characteristics: FloatArray, means: FloatArray) -> f
     # A missing attribute ranks last, with gain 0: it adds nothing to either sum.
     gains = np.where(known, characteristics - least, 0.0)
     discounts = 1.0 / (np.log2(np.arange(1, means.shape[1] + 1)) + 1.0)
-    reached = (gains * _tied_discounts(np.where(known, means, -np.inf), discounts)).sum(axis=1)
+    reached = (gains * tied_means(np.where(known, -means, np.inf), discounts)).sum(axis=1)
     ideal = -np.sort(-gains, axis=1) @ discounts
     judged = ideal > 0
     return float(np.mean(reached[judged] / ideal[judged])) if judged.any() else None
-
-
-def _tied_discounts(scores: FloatArray, discounts: FloatArray) -> FloatArray:
-    """Each value's discount by its rank in its row; equal values share the mean of theirs.
-
-    Args:
-        scores: float64[U, K]; the largest of a row has rank 1.
-        discounts: float64[K], by rank.
-
-    Returns:
-        float64[U, K].
-    """
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ranked = np.take_along_axis(scores, order, axis=1)
-    first = np.ones(scores.shape, dtype=np.bool_)
-    first[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
-    group = np.cumsum(first.ravel()) - 1  # a group of ties does not go on in the next row
-    totals = np.bincount(group, weights=np.tile(discounts, len(scores)))
-    shared = np.empty_like(scores)
-    np.put_along_axis(shared, order, (totals / np.bincount(group))[group].reshape(scores.shape), 1)
-    return shared

@@ -55,10 +55,9 @@ def rule_quality(
         scores: [m] for all clients alike, or [n, m].
         cutoff: of the figures.
     """
-    rows = np.arange(len(item))[:, None]
-    all_alike = scores.ndim == 1
-    own = scores[item] if all_alike else scores[rows[:, 0], item]
-    others = scores[negatives] if all_alike else scores[rows, negatives]
+    rows = np.arange(len(item))
+    each = np.broadcast_to(scores, (len(item), scores.shape[-1]))
+    own, others = each[rows, item], each[rows[:, None], negatives]
     there = negatives >= 0
     above = ((others > own[:, None]) & there).sum(axis=1)
     tied = ((others == own[:, None]) & there).sum(axis=1)

@@ -18,20 +18,30 @@ def midranks(values: FloatArray) -> FloatArray:
     Returns:
         float64[..., n]; all NaN where one of the n values is.
     """
-    order = np.argsort(values, axis=-1)
-    ordered = np.take_along_axis(values, order, axis=-1)
-    places = np.arange(values.shape[-1])
-    begins = np.ones(values.shape, dtype=bool)
-    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    ends = np.ones(values.shape, dtype=bool)
-    ends[..., :-1] = begins[..., 1:]
-    first = np.maximum.accumulate(np.where(begins, places, 0), axis=-1)
-    last = np.where(ends, places, len(places))[..., ::-1]
-    last = np.minimum.accumulate(last, axis=-1)[..., ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
+    ranks = tied_means(values, np.arange(1.0, values.shape[-1] + 1))
     ranks[np.isnan(values).any(axis=-1)] = np.nan
     return ranks
+
+
+def tied_means(values: FloatArray, by_place: FloatArray) -> FloatArray:
+    """Each value's number by its place in its row, smallest first; ties share the mean of theirs.
+
+    Args:
+        values: [..., n], real.
+        by_place: float64[n].
+
+    Returns:
+        float64[..., n].
+    """
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, axis=-1)
+    begins = np.ones(values.shape, dtype=bool)
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    group = np.cumsum(begins) - 1  # a group of ties does not go on in the next row
+    totals = np.bincount(group, weights=np.broadcast_to(by_place, values.shape).ravel())
+    means = np.empty(values.shape)
+    np.put_along_axis(means, order, (totals / np.bincount(group))[group].reshape(values.shape), -1)
+    return means
 
 
 def held_out_rank(scores: FloatArray, item: int, candidates: BoolArray) -> int:

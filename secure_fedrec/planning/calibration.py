@@ -92,24 +92,24 @@ def measure_operations(config: MaskingConfig) -> Calibration:
     expander = MaskExpander()
     tagger = AESGCM(keys[0])
 
-    def unpack_and_add() -> None:
-        np.add(total, unpack(packed, words, bits), out=total)
-
+    of_vector: dict[str, Callable[[], object]] = {
+        "digest": lambda: hashlib.sha256(packed).digest(),
+        "tag": lambda: tagger.encrypt(bytes(12), b"", packed),
+        "pack": lambda: pack(vector, bits),
+        "unpack": lambda: np.add(total, unpack(packed, words, bits), out=total),
+    }
     masked = _seconds(lambda: expander.apply(vector, add=keys[:2], subtract=keys[2:])) / 4
+    others = _public_key_operations() | _kem_operations()
     return Calibration(
-        **_public_key_operations(),
-        **_kem_operations(),
+        **{name: _seconds(call) for name, call in others.items()},
+        **{name: _seconds(call) * scale for name, call in of_vector.items()},
         mask=masked * scale,
-        digest=_seconds(lambda: hashlib.sha256(packed).digest()) * scale,
-        tag=_seconds(lambda: tagger.encrypt(bytes(12), b"", packed)) * scale,
-        pack=_seconds(lambda: pack(vector, bits)) * scale,
-        unpack=_seconds(unpack_and_add) * scale,
         **_shamir_operations(config.neighbours, config.threshold, config.clients),
         mask_gigabytes_per_second=vector.nbytes / masked / 1e9,
     )
 
 
-def _public_key_operations() -> dict[str, float]:
+def _public_key_operations() -> dict[str, Callable[[], object]]:
     private, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     public = other.public_key().public_bytes_raw()
     signer = Ed25519PrivateKey.generate()
@@ -121,17 +121,15 @@ def _public_key_operations() -> dict[str, float]:
         return HKDF(algorithm=SHA256(), length=32, salt=message[:16], info=message).derive(material)
 
     return {
-        "keygen": _seconds(lambda: X25519PrivateKey.generate().public_key().public_bytes_raw()),
-        "agreement": _seconds(
-            lambda: derive(private.exchange(X25519PublicKey.from_public_bytes(public)))
-        ),
-        "sign": _seconds(lambda: signer.sign(message)),
-        "verify": _seconds(lambda: verifier.verify(signature, message)),
-        "box": _seconds(lambda: AESGCM(derive(secret)).encrypt(bytes(12), message[:64], message)),
+        "keygen": lambda: X25519PrivateKey.generate().public_key().public_bytes_raw(),
+        "agreement": lambda: derive(private.exchange(X25519PublicKey.from_public_bytes(public))),
+        "sign": lambda: signer.sign(message),
+        "verify": lambda: verifier.verify(signature, message),
+        "box": lambda: AESGCM(derive(secret)).encrypt(bytes(12), message[:64], message),
     }
 
 
-def _kem_operations() -> dict[str, float]:
+def _kem_operations() -> dict[str, Callable[[], object]]:
     context = Context(
         round_id=bytes(16), config_hash=bytes(32), roster_hash=bytes(32), cohort_hash=bytes(32)
     )
@@ -139,9 +137,9 @@ def _kem_operations() -> dict[str, float]:
     key = KemKey(secret, "calibration", context, 0)
     sealed = seal_to(key.public, secret, b"calibration")
     return {
-        "kem_keygen": _seconds(lambda: KemKey(secret, "calibration", context, 0)),
-        "kem_seal": _seconds(lambda: seal_to(key.public, secret, b"calibration")),
-        "kem_open": _seconds(lambda: key.open(sealed, b"calibration")),
+        "kem_keygen": lambda: KemKey(secret, "calibration", context, 0),
+        "kem_seal": lambda: seal_to(key.public, secret, b"calibration"),
+        "kem_open": lambda: key.open(sealed, b"calibration"),
     }
 
 

@@ -262,11 +262,5 @@ def _finite(value: float) -> float | None:
 
 
 def _quantity(figure: Figure) -> str:
-    value = figure.value
-    if isinstance(value, int):
-        text = f"{value:,}"
-    elif math.isinf(value):
-        text = "-inf"
-    else:
-        text = f"{value:.4g}"
+    text = f"{figure.value:,}" if isinstance(figure.value, int) else f"{figure.value:.4g}"
     return f"{text} {figure.unit}"

@@ -8,7 +8,7 @@ messages and of the records in them.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import process_time
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from secure_fedrec.protection.masking.server.half import ServerState
 _SAMPLES = (8, 32)  # clients on a complete graph
 _SAMPLE_ROUNDS = 3
 
-_Arguments = ParamSpec("_Arguments")
+_Arguments = TypeVarTuple("_Arguments")
 _Answer = TypeVar("_Answer")
 
 
@@ -110,14 +110,9 @@ def _unexplained(clients: int) -> tuple[int, float, float]:
 class _Stopwatch:
     seconds: float = 0.0
 
-    def time(
-        self,
-        call: Callable[_Arguments, _Answer],
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
-    ) -> _Answer:
+    def time(self, call: Callable[[*_Arguments], _Answer], *args: *_Arguments) -> _Answer:
         start = process_time()
-        answer = call(*args, **kwargs)
+        answer = call(*args)
         self.seconds += process_time() - start
         return answer
 

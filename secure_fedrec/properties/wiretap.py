@@ -41,12 +41,10 @@ class WireTap:
         name = messages.stage if in_bytes else messages.step.name
         ends = zip(messages.senders.ids.tolist(), messages.receivers.ids.tolist(), strict=True)
         for place, (sender, receiver) in enumerate(ends):
-            if in_bytes:
-                digest = sha256(messages.data[place]).hexdigest()
-            else:
-                digest = _digest(messages, place)
-            message = (name, sender, receiver, digest)
-            self._rounds[messages.round].append(message)
+            data = (
+                sha256(messages.data[place]).hexdigest() if in_bytes else _digest(messages, place)
+            )
+            self._rounds[messages.round].append((name, sender, receiver, data))
         return messages
 
     def messages(self, round_: int) -> tuple[Message, ...]:

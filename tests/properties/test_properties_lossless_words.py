@@ -15,7 +15,15 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
 from secure_fedrec.properties import Comparison, compare_runs
 from secure_fedrec.properties.lossless.differences import different_integers, different_parts
-from secure_fedrec.protection import Cloaked, Denoisers, DenoisersConfig, Stack
+from secure_fedrec.protection import (
+    RECORDS,
+    Cloaked,
+    Denoisers,
+    DenoisersConfig,
+    Sizes,
+    Stack,
+    build_stack,
+)
 from secure_fedrec.streams import Streams
 
 CLIENTS, ITEMS, RANK = 12, 20, 2
@@ -54,6 +62,12 @@ def test_sizes_that_do_not_fit_are_named(
     assert compared(stack_of()).holds
     with pytest.raises(error, match=words):
         compared(stack_of(**sizes))
+
+
+def test_clients_may_keep_the_state_from_the_server() -> None:
+    sizes = Sizes(n_clients=CLIENTS, n_items=ITEMS, width=RANK, cohort=CLIENTS)
+    layers = {"paillier": RECORDS["paillier"].settings(holder="clients")}
+    assert compared(build_stack(layers, sizes=sizes, codec=CODEC, streams=STREAMS)).holds
 
 
 class CallsVirtual:

@@ -29,6 +29,7 @@ from secure_fedrec.properties.lossless.differences import (
     different_bits,
     different_integers,
     different_parts,
+    off_by,
 )
 from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, own_ring
 from secure_fedrec.properties.lossless.watched import Given, watched
@@ -152,7 +153,11 @@ def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
 
 
 class _Protected(LocalEngine):
-    """An engine that remembers what its clients gave and what its server got."""
+    """An engine that remembers what its clients gave and what its server got.
+
+    Attributes:
+        watched: the collector, with what it was given in the last round.
+    """
 
     def __init__(
         self,
@@ -164,18 +169,17 @@ class _Protected(LocalEngine):
         cohort: CohortConfig | None,
         faults: tuple[Fault, ...],
     ) -> None:
-        self._watched = watched(stack.collector)
+        self.watched = watched(stack.collector)
         self._table = BlockLayout(blocks_of(algorithm, problem))
         self._aggregate: Aggregate | None = None
-        self._invitations = CohortConfig() if cohort is None else cohort
         super().__init__(
             algorithm=algorithm,
-            stack=replace(stack, collector=self._watched),
+            stack=replace(stack, collector=self.watched),
             vault=problem.vault,
             n_rows=problem.n_rows,
             streams=streams,
             wire=Wire(meter=Meter(problem.vault.n_clients), faults=faults),
-            cohort=self._invitations,
+            cohort=cohort,
         )
         # Several clients to a batch, however large they are: the plain run has one.
         self._batch_bytes = max(self._batch_bytes, 3 * int(self._costs.max(initial=0)))
@@ -194,12 +198,7 @@ class _Protected(LocalEngine):
     def invited(self) -> IntArray:
         """Clients invited to the next round."""
         round_, n_clients = self.public.round + 1, self.vault.n_clients
-        return self._invitations.draw(round_, n_clients, self._streams)
-
-    @property
-    def given(self) -> Given:
-        """What the clients gave in the last round."""
-        return self._watched.given
+        return self._cohort.draw(round_, n_clients, self._streams)
 
     @property
     def aggregate(self) -> Aggregate:
@@ -244,7 +243,7 @@ class _Beside:
         one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
         plain.compute(one_by_one)
         protected.run_round()
-        given, width = protected.given, plain.layout.width
+        given, width = protected.watched.given, plain.layout.width
         real, fakes = (given.rows(width, virtual=virtual) for virtual in (False, True))
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows
@@ -268,12 +267,11 @@ class _Beside:
             virtual_rows=len(fakes),
             compared=sums.nonzero,
         )
-        round_ = len(self.settled)
         where = _others(given.clients, due, exempted=self._all_exempt(given))
         self.somebody_else = where is not None
         where = where or self._rows_differ(real, fakes, rows, reported)
         where = where or self._ends_differ(sums)
-        return None if where is None else f"round {round_}, {where}"
+        return None if where is None else f"round {len(self.settled)}, {where}"
 
     def outcome(self, where: str | None, blames: str | None) -> Comparison:
         """What is known so far."""
@@ -293,7 +291,7 @@ class _Beside:
 
     def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
         """Client by client, what is sent for real must be its plain upload."""
-        n_rows, exempt = self._plain.n_rows, self._protected.given.exempt
+        n_rows, exempt = self._plain.n_rows, self._protected.watched.given.exempt
         foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
         if len(foreign):
             return f"{_place(foreign, 0)} is not in the plain upload, and not called virtual"
@@ -362,10 +360,8 @@ def _different_rows(
     if not len(different):
         return None
     row, column = different[0].tolist()
-    steps = f"{int(sent[row, column]) - int(due[row, column]):+d} {unit}".rstrip()
-    return (
-        f"{_place(rows, row)}{what.format(column)}: off by {steps} (plain: {int(due[row, column])})"
-    )
+    off = off_by(sent[row, column], due[row, column], unit)
+    return f"{_place(rows, row)}{what.format(column)}: {off}"
 
 
 def _place(rows: Rows, at: int) -> str:

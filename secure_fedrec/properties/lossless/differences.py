@@ -26,9 +26,14 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
         return place if place is None else f"{what}: {place}"
     if not np.issubdtype(left.dtype, np.integer):
         return f"{what} {_in_words(place)}: {left[place]}, which is no integer"
+    return f"{what} {_in_words(place)}: {off_by(left[place], right[place], unit)}"
+
+
+def off_by(found: np.integer, plain: np.integer, unit: str) -> str:
+    """By how much a number is off, in words."""
     # Python integers: the difference of two 64-bit words may need 65 bits.
-    steps = f"{int(left[place]) - int(right[place]):+d} {unit}".rstrip()
-    return f"{what} {_in_words(place)}: off by {steps} (plain: {int(right[place])})"
+    steps = f"{int(found) - int(plain):+d} {unit}".rstrip()
+    return f"off by {steps} (plain: {int(plain)})"
 
 
 def different_bits(what: str, left: FloatArray, right: FloatArray) -> str | None:

@@ -69,10 +69,8 @@ class Rows:
     def joined(cls, parts: Sequence["Rows"], width: int) -> "Rows":
         """All rows of some batches in one order."""
         nothing = np.empty(0, dtype=np.int64)
-        parts = [part for part in parts if len(part)]
         empty = cls(clients=nothing, rows=nothing, values=nothing.reshape(0, width), counts=nothing)
-        if not parts:
-            return empty
+        parts = [empty, *(part for part in parts if len(part))]
         found = cls(**{c: np.concatenate([getattr(part, c) for part in parts]) for c in _COLUMNS})
         return found.pick(np.lexsort((found.rows, found.clients)))
 

@@ -110,6 +110,9 @@ class _WatchedKeeper(Watched):
     def keep(self, step: PublicStep) -> None:
         self._keeper.keep(step)
 
+    def require_step(self, round_: int) -> PublicStep:
+        return self._keeper.require_step(round_)
+
     def broadcast_bytes(self, words: int) -> int:
         return self._keeper.broadcast_bytes(words)
 

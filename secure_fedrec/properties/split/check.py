@@ -96,8 +96,7 @@ def check_split_personalization(
             aggregator returns other shapes, or there is nothing to try.
     """
     _require_trials(trials, scales, seed)
-    called = {"loss": loss, "batches": batches, "aggregate": aggregate, "summaries": summaries}
-    require_callable(**called)
+    require_callable(loss=loss, batches=batches, aggregate=aggregate, summaries=summaries)
     split = SplitModel(model, private)
     findings = Findings()
     with with_gradients(), split.preserved():
@@ -117,10 +116,10 @@ def check_split_personalization(
         n_users=split.n_users,
         trials=trials,
         federated=split.federated,
-        private=tuple(slot.name for slot in (*split.slots, *split.counters)),
+        private=tuple(slot.name for slot in split.own),
         violations=findings.violations,
-        gaps=findings.gaps,
-        advice=findings.advice,
+        gaps=tuple(findings.gaps.values()),
+        advice=tuple(findings.advice),
     )
 
 

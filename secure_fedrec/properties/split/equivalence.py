@@ -20,8 +20,9 @@ moments stay there in both runs. There is no weight decay, which would shrink ev
 values on every device; a decay of federated parameters is a term of the loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 import numpy as np
 import torch
@@ -118,7 +119,7 @@ def compare_split(
     rounds = [_participants(cohort, sizes) for cohort in cohorts]
     if not any(rounds):
         raise ConfigError("cohorts", cohorts, "nobody takes part: nothing would be compared")
-    memory = Memory(model, loss, parameters=split.originals().values())
+    memory = Memory(model, loss, parameters=split.tensors.originals().values())
     with with_gradients(), split.preserved():
         # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
         start = {
@@ -244,23 +245,19 @@ class _Runs:
         """Private parameters at home, round for round beside the reference."""
         self.memory.restore()
         kept = KeptHome(self.local, self.start, rule)
-        compared, trainings, found = 0, 0, None
-        while compared < len(self.rounds) and found is None:
-            participants = self.rounds[compared]
-            compared += 1
-            if not participants:
-                continue
-            found = self._one_round(kept, compared, participants, reference)
-            trainings += len(participants)
-        last = reference[compared]
-        pairs = [(kept.federated, last)]
-        everybody = range(self.local.split.n_users)
-        pairs += [(kept.private(user), self.local.split.parts(last, user)) for user in everybody]
+        trainings, found = 0, None
+        for compared, participants in enumerate(self.rounds, start=1):
+            if participants:
+                found = self._one_round(kept, compared, participants, reference)
+                trainings += len(participants)
+            if found is not None:
+                break
+        pairs = _compared(self.local.split, kept, reference[compared], ())
         return SplitComparison(
             rounds=compared,
             trainings=trainings,
             first_difference=None if found is None else f"round {compared}, {found}",
-            largest_difference=float(np.max([largest_change(*pair)[1] for pair in pairs])),
+            largest_difference=float(np.max([largest_change(*pair)[1] for _, *pair in pairs])),
             messages=tuple(kept.messages),
         )
 
@@ -281,7 +278,8 @@ class _Runs:
             raise
         except Exception as failure:
             return f"training at home fails: {type(failure).__name__}: {failure}"
-        found = _first_difference(split, kept, reference[round_], participants)
+        pairs = _compared(split, kept, reference[round_], participants)
+        found = next(filter(None, starmap(_different, pairs)), None)
         for user in absent:
             sent = [
                 split.parts(state, user) for state in (reference[round_ - 1], reference[round_])
@@ -290,18 +288,15 @@ class _Runs:
         return found
 
 
-def _first_difference(
+def _compared(
     split: SplitModel, kept: KeptHome, sent: Values, participants: Sequence[int]
-) -> str | None:
-    found = _different("federated", kept.federated, {name: sent[name] for name in kept.federated})
+) -> Iterator[tuple[str, Values, Values]]:
+    """What must be equal: in words, as it is at home, and as it is shipped, maybe among others."""
+    yield "federated", kept.federated, sent
     for user in range(split.n_users):
-        what = f"user {user}'s private"
-        found = found or _different(what, kept.private(user), split.parts(sent, user))
+        yield f"user {user}'s private", kept.private(user), split.parts(sent, user)
     for user in participants:
-        buffers = kept.devices[user].buffers
-        shared = {name: sent[name] for name in buffers}
-        found = found or _different(f"as user {user} has it, the shared buffer", buffers, shared)
-    return found
+        yield f"as user {user} has it, the shared buffer", kept.devices[user].buffers, sent
 
 
 def _moved(user: int, before: tuple[Values, Values], after: tuple[Values, Values]) -> str | None:

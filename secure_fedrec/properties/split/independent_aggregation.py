@@ -11,7 +11,7 @@ users some set holds one and not the other; and of few users each alone. What th
 drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import noise_like
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
@@ -98,48 +98,44 @@ class AggregationTrials:
         for place, kind in enumerate(trial.kinds):
             other = self._draw(trial, f"other.{place}", cohorts)
             other = self._resized(trial, kind, given, other)
-            probe = self._probe(given, other)
+            probe = _Probe(self._begin, given, other)
             if not place and not probe.is_reproducible():
                 problem = (
                     "returns something else for equal inputs: it draws, or keeps state that can "
                     "neither be copied with it nor put back"
                 )
-                gap = Gap(subject="aggregate", problem=problem, seed=trial.seed)
-                self._findings.leave_open(gap)
+                self._findings.leave_open("aggregate", problem, trial.seed)
                 return
-            self._judge_values(trial, probe)
-            if not place:
-                self._judge_federated_values(trial, probe)
+            for owners, fields in self._moves(trial, federated=not place):
+                self._judge_moves(trial, probe, owners, fields)
         if self._first:
             self._first = False
             missing = self._resized(trial, MISSING, given, given)
-            self._advise(trial, self._probe(given, missing))
+            self._advise(trial, _Probe(self._begin, given, missing))
 
-    def _probe(
-        self, given: Sequence[AggregationInput], other: Sequence[AggregationInput]
-    ) -> "_Probe":
-        def begin() -> RunningRule:
-            self._memory.restore()
-            return RunningRule(self._aggregate)
+    def _begin(self) -> RunningRule:
+        self._memory.restore()
+        return RunningRule(self._aggregate)
 
-        return _Probe(begin, given, other)
+    def _moves(
+        self, trial: Trial, *, federated: bool
+    ) -> Iterator[tuple[Sequence[int | None], Sequence[str]]]:
+        """Whose values change, in which fields.
 
-    def _judge_values(self, trial: Trial, probe: "_Probe") -> None:
-        """Private values of one, of some and of all move no federated update and no other one."""
+        Private values of one, of some and of all; then, if wanted, federated ones, local or the
+        server's.
+        """
         few = self._split.n_users <= _FEW
-        alone = [(user,) for user in trial.users] if few else []
+        alone: list[tuple[int, ...]] = [(user,) for user in trial.users] if few else []
         # Sets of a few of many users would take the time of sets of all, and all are in one trial.
         whole = len(trial.users) == self._split.n_users
         sets = separations(trial.users) if whole else ()
         for owners in (*alone, *sets, trial.users):
-            self._judge_moves(trial, probe, owners, _PRIVATE)
-
-    def _judge_federated_values(self, trial: Trial, probe: "_Probe") -> None:
-        """No private update moves with federated values, local or the server's."""
-        few = self._split.n_users <= _FEW
-        for owners in [(user,) for user in trial.users] if few else [trial.users]:
-            self._judge_moves(trial, probe, owners, ("local_federated",))
-        self._judge_moves(trial, probe, (None,), ("federated",))
+            yield owners, _PRIVATE
+        if federated:
+            for owners in alone or [trial.users]:
+                yield owners, ("local_federated",)
+            yield (None,), ("federated",)
 
     def _draw(
         self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
@@ -255,16 +251,9 @@ class AggregationTrials:
         name, size = largest_change(update, _update_of(probe.base[round_], whose))
         what = "the federated update of" if federated else "the update of its"
         when = " in an earlier round" if changes[step].round < round_ else ""
-        self._findings.add(
-            Violation(
-                constraint=2 if federated else 3,
-                parameter=changes[step].name,
-                owner=owner,
-                reader=reader,
-                reaches=f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}",
-                size=size,
-                seed=trial.seed,
-            )
+        reaches = f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}"
+        self._findings.violate(
+            2 if federated else 3, changes[step].name, (owner, reader), reaches, size, trial.seed
         )
 
 

@@ -21,9 +21,9 @@ from secure_fedrec.properties.split.interference import Interference
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.traces import Inspection, LocalTraces
+from secure_fedrec.properties.split.traces import Inspection, LocalTraces, differing
 from secure_fedrec.properties.split.trials import Trial, largest_change
 
 BASE: Final = "base"
@@ -46,15 +46,14 @@ class LocalTrials:
         self._batches = batches
         self._findings = findings
         self._origin = split.state()
-        self._memory = Memory(split.model, loss, parameters=split.originals().values())
-        tensors = split.tensors()
+        self._memory = Memory(split.model, loss, parameters=split.tensors.originals().values())
+        tensors = split.tensors
         self._trained = {name for name in split.federated if tensors[name].requires_grad}
         self._trained_slots = tuple(
             slot.name
             for slot in split.slots
             if any(tensors[source].requires_grad for source in slot.sources)
         )
-        self._all_slots = (*split.slots, *split.counters)
         self._first = True
         self._disturbed: set[int] = set()  # they need not be found again
         self._reached: set[str] = set()
@@ -67,13 +66,14 @@ class LocalTrials:
         start = self._draw(trial)
         base = self._draw_others(trial, start, BASE, "others")
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
-        inspection = Inspection()
-        fresh = traces.digests(base, readers=trial.users, inspection=inspection)
-        for user in sorted(inspection.failed):
-            traces.require_alone(base, user)
+        inspections: dict[int, Inspection] = {}
+        fresh = traces.digests(base, readers=trial.users, inspections=inspections)
+        for user, inspection in inspections.items():
+            if inspection.failed:
+                traces.require_alone(base, user)
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
-        judged = {user for user in trial.users if self._judge(trial, user, inspection)}
+        judged = {user for user in trial.users if self._judge(trial, user, inspections[user])}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
             changed = [
@@ -82,8 +82,7 @@ class LocalTrials:
             ]
             earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
             search = Interference(self._split, traces, self._findings, trial, base, earlier)
-            kept = dict(zip(trial.users, fresh, strict=True))
-            search.search(sound, [kept[user] for user in sound], changed)
+            search.search({user: fresh[user] for user in sound}, changed)
             self._disturbed |= search.broken
         self._judge_writes(trial, traces)
         if self._first and not self._findings.violations and not self._findings.gaps:
@@ -97,28 +96,30 @@ class LocalTrials:
         before = split.state()
         for name in split.federated_names:
             split.load({name: before[name] + 1})
-            for slot in self._all_slots:
+            for slot in split.own:
                 for owner in self._owners_changed(slot.sources, before, slot.is_table):
-                    old, new = slot.part(before, owner), slot.part(split.tensors(), owner)
+                    old, new = slot.part(before, owner), slot.part(split.tensors, owner)
                     reaches = f"the federated {name!r}, which everybody trains, is the same memory"
                     size = largest_change({name: old}, {name: new})[1]
-                    self._violate(slot.name, (owner, int(owner == 0)), reaches, size, seed)
+                    self._findings.violate(
+                        1, slot.name, (owner, int(owner == 0)), reaches, size, seed
+                    )
             split.load(before)
 
     def finish(self) -> None:
         """Leave open what no loss has reached: a gradient that never was proves nothing."""
         self._memory.restore()
         for name in sorted(self._trained - self._reached):
-            self._findings.leave_open(Gap(subject=name, problem="is reached by no loss"))
+            self._findings.leave_open(name, "is reached by no loss")
         for name, users in self._reached_own.items():
             unreached = sorted(user for user, reached in users.items() if not reached)
             if unreached:
                 problem = f"is not reached by the losses of its own users {unreached}"
-                self._findings.leave_open(Gap(subject=name, problem=problem))
+                self._findings.leave_open(name, problem)
 
     def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
         """Whose part of a slot is no longer what it was."""
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         if not table:
             return [
                 owner
@@ -133,7 +134,7 @@ class LocalTrials:
         """The model's state, with random values in all that is trained or private."""
         generator = trial.generator("start")
         names = [name for name in self._split.federated if name in self._trained]
-        names += [name for slot in self._all_slots if not slot.buffer for name in slot.sources]
+        names += [name for slot in self._split.own if not slot.buffer for name in slot.sources]
         # Through the model, so that tensors that share memory agree.
         self._split.load(self._origin)
         self._split.load(
@@ -164,7 +165,7 @@ class LocalTrials:
             source: how.values(
                 self._origin[source], trial.scale, generator, None if slot.is_table else user
             )
-            for slot in (self._split.slots if kind == BASE else self._all_slots)
+            for slot in (self._split.slots if kind == BASE else self._split.own)
             for user, source in enumerate(slot.sources)
         }
         if earlier:
@@ -178,20 +179,20 @@ class LocalTrials:
 
     def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""
-        if user in inspection.leaves:
-            self._leave_leaf(inspection.leaves[user])
-        if user in inspection.failed:  # it fails after others only
+        if inspection.leaf is not None:
+            self._leave_leaf(inspection.leaf)
+        if inspection.failed:  # it fails after others only
             return True
-        broken = self._judge_gradients(trial, user, inspection.gradients[user])
-        if not inspection.finite[user]:
+        broken = self._judge_gradients(trial, user, inspection.gradients)
+        if not inspection.finite:
             if not broken:
                 problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
-                self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
+                self._findings.leave_open(LOSS, problem, trial.seed)
             return False
-        self._reached |= inspection.reached[user]
+        self._reached |= inspection.reached
         for name in self._trained_slots:
             before = self._reached_own[name].get(user, False)
-            self._reached_own[name][user] = before or name in inspection.reached[user]
+            self._reached_own[name][user] = before or name in inspection.reached
         return not broken
 
     def _leave_leaf(self, leaf: Tensor) -> None:
@@ -200,7 +201,7 @@ class LocalTrials:
             "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
             "nn.ModuleList), or detach it"
         )
-        self._findings.leave_open(Gap(subject=subject, problem=problem))
+        self._findings.leave_open(subject, problem)
 
     def _judge_gradients(self, trial: Trial, user: int, gradients: Values) -> bool:
         """Eq. 1: whether another user's private parameters have a gradient, NaN included."""
@@ -212,7 +213,9 @@ class LocalTrials:
             for owner in owners:
                 broken = True
                 reaches = "that user's loss has a gradient on it"
-                self._violate(name, (owner, user), reaches, float(sizes[owner]), trial.seed)
+                self._findings.violate(
+                    1, name, (owner, user), reaches, float(sizes[owner]), trial.seed
+                )
         return broken
 
     def _judge_writes(self, trial: Trial, traces: LocalTraces) -> None:
@@ -223,34 +226,18 @@ class LocalTrials:
                     "local training writes into this buffer, which every user's model holds: make "
                     "it private, or keep its layer in eval() while the model is in train()"
                 )
-                self._violate(name, (user, int(user == 0)), reaches, size, trial.seed)
+                self._findings.violate(1, name, (user, int(user == 0)), reaches, size, trial.seed)
             elif owner != user:
                 reaches = "that user's local training overwrites it"
-                self._violate(name, (owner, user), reaches, size, trial.seed)
+                self._findings.violate(1, name, (owner, user), reaches, size, trial.seed)
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
     ) -> None:
         """Whether a NaN of somebody else's would be met."""
-        pairs = [traces.digests(state, readers=readers) for state in (base, missing)]
-        met = [user for user, *found in zip(readers, *pairs, strict=True) if found[0] != found[1]]
+        met = differing(*(traces.digests(state, readers=readers) for state in (base, missing)))
         if met:
             self._findings.advise(
                 f"a NaN among other users' private values would reach the local training of user "
                 f"{met[0]}: 0 * NaN is NaN, so select by index instead of by a product"
             )
-
-    def _violate(
-        self, name: str, users: tuple[int, int], reaches: str, size: float, seed: int
-    ) -> None:
-        self._findings.add(
-            Violation(
-                constraint=1,
-                parameter=name,
-                owner=users[0],
-                reader=users[1],
-                reaches=reaches,
-                size=size,
-                seed=seed,
-            )
-        )

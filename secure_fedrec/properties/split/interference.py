@@ -19,8 +19,8 @@ import torch
 
 from secure_fedrec.properties.split.evaluation import LOSS, Part
 from secure_fedrec.properties.split.model import SplitModel, Values
-from secure_fedrec.properties.split.report import Findings, Gap, Violation
-from secure_fedrec.properties.split.traces import LocalTraces, Observed
+from secure_fedrec.properties.split.report import Findings
+from secure_fedrec.properties.split.traces import Digests, LocalTraces, Observed, differing
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
 
 TRAINING: Final = "local training"
@@ -63,32 +63,27 @@ class Interference:
         base: Values,
         earlier: Values,
     ) -> None:
+        self._split = split
         self._traces = traces
         self._findings = findings
         self._trial = trial
         self._base = base
         self._earlier = earlier
-        self._federated = split.federated
         self._draw = trial.generator("order")
         # Backwards, beginning with another user in every trial: so each trains before each other
         # one, too, and each of a few before all.
         backwards, first = trial.users[::-1], trial.seed % len(trial.users)
         self._turned = (*backwards[first:], *backwards[:first])
-        self._slots = (*split.slots, *split.counters)
-        self._n_users = split.n_users
         self.broken: set[int] = set()
 
-    def search(
-        self, readers: Sequence[int], fresh: Sequence[bytes], changed: Sequence[Values]
-    ) -> None:
-        """Look for values and trainings that reach the readers.
+    def search(self, fresh: Digests, changed: Sequence[Values]) -> None:
+        """Look for values and trainings that reach some readers.
 
         Args:
-            readers: users of the trial.
             fresh: what they ended with when nobody had trained before but themselves.
             changed: two states with other values of everybody.
         """
-        users = self._trial.users
+        users, readers = self._trial.users, list(fresh)
         one, other = changed
         # Of many users one arm only: a trial of all of them costs as much as all the others.
         arms = [(self._turned, one, self._now(other)), (self._some(users), other, self._now(one))]
@@ -97,24 +92,19 @@ class Interference:
         moved = {
             user
             for history, before, then in arms
-            for user in _differing(
-                readers,
-                after,
-                self._traces.digests(before, history=history, then=then, readers=readers),
+            for user in differing(
+                after, self._traces.digests(before, history=history, then=then, readers=readers)
             )
         }
         at_once = self._traces.digests(
             self._earlier, then=self._base, readers=readers, rehearsed=True
         )
-        turned = dict(
-            zip(self._turned, self._traces.digests(self._base, readers=self._turned), strict=True)
-        )
-        ordered = set(_differing(readers, fresh, [turned[user] for user in readers]))
-        present = {*_differing(readers, after, fresh), *_differing(readers, after, at_once)}
-        present |= ordered
+        turned = self._traces.digests(self._base, readers=self._turned)
+        ordered = {*differing(fresh, turned)}
+        present = {*differing(after, fresh), *differing(after, at_once), *ordered}
         if not moved and not present:
             return
-        restless = self._restless(readers, fresh, after)
+        restless = self._restless(fresh, after)
         for user in sorted(restless):
             self._leave_open(_RESTLESS.format(user))
         suspects = sorted(moved - restless)
@@ -127,14 +117,14 @@ class Interference:
         if unnamed and not self.broken:
             self._leave_open(_ORDER.format(unnamed[0]))
 
-    def _after(self, readers: Sequence[int]) -> list[bytes]:
+    def _after(self, readers: Sequence[int]) -> Digests:
         """What readers end with after everybody has trained on the base, in an earlier round."""
         users = self._trial.users
         return self._traces.digests(self._earlier, history=users, then=self._base, readers=readers)
 
     def _now(self, state: Values) -> Values:
         """A state with the federated values that readers train on."""
-        return {**state, **{name: self._base[name] for name in self._federated}}
+        return {**state, **{name: self._base[name] for name in self._split.federated}}
 
     def _some(self, users: Sequence[int]) -> tuple[int, ...]:
         """Some of the users, one at least, in any order."""
@@ -142,24 +132,18 @@ class Interference:
         order = torch.randperm(len(users), generator=self._draw).tolist()
         return tuple(users[place] for place in order[:number])
 
-    def _restless(
-        self, readers: Sequence[int], fresh: Sequence[bytes], after: Sequence[bytes]
-    ) -> set[int]:
+    def _restless(self, fresh: Digests, after: Digests) -> set[int]:
         """Whose training ends differently when the same sequence is run again."""
-        after_again = self._after(readers)
-        fresh_again = self._traces.digests(self._base, readers=readers)
-        return {
-            *_differing(readers, after, after_again),
-            *_differing(readers, fresh, fresh_again),
-        }
+        after_again = self._after(list(fresh))
+        fresh_again = self._traces.digests(self._base, readers=list(fresh))
+        return {*differing(after, after_again), *differing(fresh, fresh_again)}
 
     def _search_values(self, suspects: Sequence[int], others: Values) -> None:
         """Whether they read other users' values, or what those have left."""
-        everybody = tuple(range(self._n_users))
         for user in self._suspects_between(suspects, (), self._base, others):
-            self._blame_values(user, others, everybody, ())
+            self._blame_values(user, others, range(self._split.n_users), ())
         for left, writers in self._apart(suspects):
-            parts = [(slot, user) for slot in self._slots for user in writers]
+            parts = [(slot, user) for slot in self._split.own for user in writers]
             mixed = self._mixed(self._base, others, parts)
             for user in self._suspects_between(left, writers, self._base, mixed):
                 self._blame_values(user, others, writers, writers)
@@ -175,9 +159,8 @@ class Interference:
             self._traces.digests(before, history=history, then=each, readers=left)
             for each in (self._now(before), then)
         ]
-        everybody = tuple(range(self._n_users))
-        for user in _differing(left, *found):
-            self._blame_values(user, then, everybody, history, before=before)
+        for user in differing(*found):
+            self._blame_values(user, then, range(self._split.n_users), history, before=before)
 
     def _search_presence(self, suspects: Sequence[int]) -> None:
         """Whether it matters to them that others have trained: ever, or since they have."""
@@ -189,8 +172,8 @@ class Interference:
                     )
                     for history in (first, (*first, *writers))
                 )
-                for user in sorted(set(_differing([*left, *left], alone, after)) - self.broken):
-                    one, two = self._traces.digests(self._base, readers=[user, user])
+                for user in sorted({*differing(alone, after)} - self.broken):
+                    one, two = self._traces.digests(self._base, readers=[user, user])[user]
                     if one != two:
                         self.broken.add(user)
                         self._leave_open(_RESTLESS.format(user))
@@ -221,10 +204,9 @@ class Interference:
         if not readers:
             return []
         twice = [*readers, *readers]
-        found = [
-            self._traces.digests(state, history=history, readers=twice) for state in (one, other)
-        ]
-        return sorted(set(_differing(twice, *found)))
+        return differing(
+            *(self._traces.digests(state, history=history, readers=twice) for state in (one, other))
+        )
 
     def _blame_values(
         self,
@@ -244,7 +226,7 @@ class Interference:
             history: who trains before.
             before: on which values, if those only change afterwards.
         """
-        parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
+        parts = [(slot, owner) for slot in self._split.own for owner in owners if owner != reader]
         base = self._base if before is None else self._now(before)
 
         def at(number: int) -> Observed:
@@ -305,17 +287,9 @@ class Interference:
         step = first_change(len(steps), changed)
         self.broken.add(reader)
         what, size = _first_difference(at(step + 1), at(0)) or (TRAINING, float("nan"))
-        self._findings.add(
-            Violation(
-                constraint=1,
-                parameter=steps[step][0],
-                owner=steps[step][1],
-                reader=reader,
-                reaches=f"that user's {what} {verb}",
-                size=size,
-                seed=self._trial.seed,
-            )
-        )
+        name, owner = steps[step]
+        reaches = f"that user's {what} {verb}"
+        self._findings.violate(1, name, (owner, reader), reaches, size, self._trial.seed)
 
     def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
         """A state, with some users' values from elsewhere."""
@@ -327,7 +301,7 @@ class Interference:
         return mixed
 
     def _leave_open(self, problem: str) -> None:
-        self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=self._trial.seed))
+        self._findings.leave_open(LOSS, problem, self._trial.seed)
 
 
 def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -340,10 +314,6 @@ def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
     halves = list(islice(combinations(range(sets), sets // 2), len(users)))
     for number in range(sets):
         yield tuple(user for user, half in zip(users, halves, strict=True) if number in half)
-
-
-def _differing(readers: Sequence[int], one: Sequence[bytes], other: Sequence[bytes]) -> list[int]:
-    return [user for user, *pair in zip(readers, one, other, strict=True) if pair[0] != pair[1]]
 
 
 def _first_difference(found: Observed, expected: Observed) -> tuple[str, float] | None:

@@ -114,11 +114,9 @@ class KeptHome:
         split, device = self._split, self.devices[user]
         generator = generator_of(self._local.streams, "split.others", round_, user)
         split.load(self._start)
-        for slot in (*split.slots, *split.counters):
-            for name in slot.sources:
-                split.load({name: noise_like(self._start[name], 1.0, generator)})
-        split.load(device.buffers)
-        split.load(federated)
+        private = [name for slot in split.own for name in slot.sources]
+        split.load({name: noise_like(self._start[name], 1.0, generator) for name in private})
+        split.load({**device.buffers, **federated})
         split.load_private(user, {**device.private, **device.counters})
 
     def _noise(self, round_: int, party: int, summaries: Mapping[int, Summary]) -> AggregationInput:

@@ -151,15 +151,13 @@ class Memory:
     def _note_hooks(self, tensor: Tensor) -> Iterator[object]:
         """Functions that run when a gradient is there: a closure may be all that holds them."""
         for name in _HOOKS:
-            hooks = getattr(tensor, name, None)
-            saved = dict(hooks or {})
+            saved = dict(getattr(tensor, name, None) or {})
             yield from saved.values()
 
             def restore(name: str = name, saved: dict[Any, Any] = saved) -> None:
                 now = getattr(tensor, name, None)
-                if now is not None and not _same_entries(now, saved):
-                    now.clear()
-                    now.update(saved)
+                if now is not None:
+                    _refill(now, saved)
 
             self._restore.append(restore)
 
@@ -195,14 +193,7 @@ class Memory:
         return () if numbers else saved
 
     def _note_dict(self, found: dict[Any, Any]) -> None:
-        saved = dict(found)
-
-        def restore() -> None:
-            if not _same_entries(found, saved):
-                found.clear()
-                found.update(saved)
-
-        self._restore.append(restore)
+        self._restore.append(partial(_refill, found, dict(found)))
 
     def _note_object(self, found: object) -> Iterator[object]:
         """Attributes, and the class, whose attributes all instances share."""
@@ -330,12 +321,11 @@ def _same(left: object, right: object) -> bool:
     return left is right
 
 
-def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
-    return (
-        len(left) == len(right)
-        and all(map(_same, left.values(), right.values()))
-        and all(map(_same, left, right))
-    )
+def _refill(found: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
+    values, keys = map(_same, found.values(), saved.values()), map(_same, found, saved)
+    if len(found) != len(saved) or not (all(values) and all(keys)):
+        found.clear()
+        found.update(saved)
 
 
 class _Names(NamedTuple):

@@ -69,6 +69,12 @@ class SplitModel:
         model: holds the parameters of all users.
         private: patterns as above.
 
+    Attributes:
+        tensors: every parameter and buffer under each of its names (the model's own, not copies).
+        slots: what every user has one of, and rules may average.
+        counters: private integers, such as the batches a user's own normalisation has seen.
+        own: both.
+
     Raises:
         ConfigError: a pattern matches nothing, no parameter is private or none is federated, or
             the private tensors do not agree on a number of users of at least 2.
@@ -80,15 +86,15 @@ class SplitModel:
             raise ConfigError("private", patterns, "must be patterns of names")
         require_usable(model)
         self.model = model
-        self._tensors = Tensors(model)
+        self.tensors = tensors = Tensors(model)
         for pattern in patterns:
-            self._tensors.cut(pattern)
-        tensors = self._tensors
+            tensors.cut(pattern)
         parameters = tensors.parameters
         named = _slots(tensors, set(parameters), patterns)
         slots = _once(named, tensors)
         self.slots = tuple(slot for slot in slots if not slot.exact)
         self.counters = tuple(slot for slot in slots if slot.exact)
+        self.own = (*self.slots, *self.counters)
         self.n_users = _number_of_users(slots, tensors)
         private_names = {name for slot in named for name in slot.sources}
         private_keys = {tensors.key(name) for name in private_names}
@@ -106,17 +112,8 @@ class SplitModel:
 
     def _once(self, names: Iterable[str]) -> list[str]:
         """Every tensor by the first of its names."""
-        return list({self._tensors.key(name): name for name in reversed(list(names))}.values())[
-            ::-1
-        ]
-
-    def originals(self) -> dict[str, Tensor]:
-        """Every parameter and buffer, whole where others are cut."""
-        return self._tensors.originals()
-
-    def tensors(self) -> Values:
-        """Every parameter and buffer under each of its names (the model's own, not copies)."""
-        return self._tensors
+        once = {self.tensors.key(name): name for name in reversed(list(names))}
+        return [*once.values()][::-1]
 
     def trainable_places(self) -> list["Place"]:
         """Parameters with gradients, once each, with what they are a part of.
@@ -125,7 +122,7 @@ class SplitModel:
             (parameter, its rows or None for all, its name, its slot if it is private, the user if
             it is one user's).
         """
-        tensors = self._tensors
+        tensors = self.tensors
         owners = {
             tensors.key(source): (slot, None if slot.is_table else user)
             for slot in self.slots
@@ -133,11 +130,9 @@ class SplitModel:
         }
         found: list[Place] = []
         for name in self._once(tensors.parameters):
-            _, _, rows = place = tensors.place(name)
+            place, owner = tensors.place(name), owners.get(tensors.key(name), (None, None))
             if place.whole.requires_grad:
-                found.append(
-                    (place.whole, rows, name, *owners.get(tensors.key(name), (None, None)))
-                )
+                found.append((place.whole, place.rows, name, *owner))
         return found
 
     def train(self) -> None:
@@ -149,60 +144,56 @@ class SplitModel:
 
     def federated_values(self) -> dict[str, Tensor]:
         """w_f."""
-        return _copies(self.tensors(), self.federated)
+        return _copies({name: self.tensors[name] for name in self.federated})
 
     def private_values(self, user: int) -> dict[str, Tensor]:
         """w_p of one user, by the names of the slots."""
-        tensors = self.tensors()
-        return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.slots}
+        return _copies(parts_of(self.slots, self.tensors, user))
 
     def buffer_values(self) -> dict[str, Tensor]:
         """The shared buffers."""
-        return _copies(self.tensors(), self.shared_buffers)
+        return _copies({name: self.tensors[name] for name in self.shared_buffers})
 
     def counter_values(self, user: int) -> dict[str, Tensor]:
-        """Private integers of one user, such as the batches its own normalisation has seen."""
-        tensors = self.tensors()
-        return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.counters}
+        """Private integers of one user."""
+        return _copies(parts_of(self.counters, self.tensors, user))
 
     def parts(self, state: Values, user: int) -> dict[str, Tensor]:
         """One user's private values and counters in a state of the whole model."""
-        return {slot.name: slot.part(state, user) for slot in (*self.slots, *self.counters)}
+        return parts_of(self.own, state, user)
 
     def state(self) -> dict[str, Tensor]:
         """All parameters and buffers whole."""
-        tensors = self.tensors()
-        return _copies(tensors, tensors)
+        return _copies(self.tensors)
 
     def load(self, values: Values) -> None:
         """Write federated values, buffers or a whole state."""
-        tensors = self.tensors()
         with torch.no_grad():
             for name, value in values.items():
-                tensors[name].copy_(value)
+                self.tensors[name].copy_(value)
 
     def load_private(self, user: int, values: Values) -> None:
         """Write one user's private values or counters."""
-        tensors = self.tensors()
         with torch.no_grad():
-            for slot in (*self.slots, *self.counters):
+            for slot in self.own:
                 if slot.name in values:
-                    slot.part(tensors, user).copy_(values[slot.name])
+                    slot.part(self.tensors, user).copy_(values[slot.name])
 
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put parameters, buffers, gradients and modes back at the end."""
-        tensors = self.originals()
-        saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        tensors = self.tensors.originals()
+        saved = _copies(tensors)
         gradients = {name: tensor.grad for name, tensor in tensors.items()}
         trained = {name: tensor.requires_grad for name, tensor in tensors.items()}
         modes = {module: module.training for module in self.model.modules()}
         try:
             yield
         finally:
-            self._keep_buffers(tensors)
             with torch.no_grad():
                 for name, tensor in tensors.items():
+                    place = self.tensors.place(name)  # where a module may have put another
+                    place.held[place.leaf] = tensor
                     tensor.copy_(saved[name])
                     tensor.grad = gradients[name]
                     if tensor.is_leaf:
@@ -210,12 +201,10 @@ class SplitModel:
             for module, mode in modes.items():
                 module.training = mode
 
-    def _keep_buffers(self, tensors: Values) -> None:
-        """Undo assignments: a module may put a new tensor in the place of a buffer."""
-        for name, _ in self.model.named_buffers(remove_duplicate=False):
-            owner, _, leaf = name.rpartition(".")
-            if name in tensors:
-                setattr(self.model.get_submodule(owner), leaf, tensors[name])
+
+def parts_of(slots: Iterable[PrivateSlot], state: Values, user: int) -> dict[str, Tensor]:
+    """One user's parts of some slots, as views of a state."""
+    return {slot.name: slot.part(state, user) for slot in slots}
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -303,5 +292,5 @@ def _number_of_users(slots: tuple[PrivateSlot, ...], tensors: Values) -> int:
     return count
 
 
-def _copies(tensors: Values, names: Iterable[str]) -> dict[str, Tensor]:
-    return {name: tensors[name].detach().clone() for name in names}
+def _copies(values: Values) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in values.items()}

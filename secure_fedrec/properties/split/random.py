@@ -1,6 +1,6 @@
 """Random data for a property: every draw is a function of a seed, a name, a round and a user."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -57,15 +57,16 @@ def normals(*shape: int) -> Column:
     return lambda size, generator: torch.randn((size, *shape), generator=generator)
 
 
-def seed_of(streams: Streams, name: str, round_: int = 0, user: int = 0) -> int:
-    """A 63-bit seed for torch."""
-    word = streams.stream(name).words_at(round_, np.array([user]), np.array([0]), width=1)
-    return int(word[0, 0] >> np.uint64(1))
+def seeds_of(streams: Streams, name: str, users: Sequence[int], round_: int = 0) -> dict[int, int]:
+    """A 63-bit seed for torch by user."""
+    places = np.zeros(len(users), dtype=np.int64)
+    words = streams.stream(name).words_at(round_, np.array(users), places, width=1)
+    return dict(zip(users, (words[:, 0] >> np.uint64(1)).tolist(), strict=True))
 
 
 def generator_of(streams: Streams, name: str, round_: int = 0, user: int = 0) -> torch.Generator:
     """A torch generator of its own; the global one is never drawn from."""
-    return torch.Generator().manual_seed(seed_of(streams, name, round_, user))
+    return torch.Generator().manual_seed(seeds_of(streams, name, [user], round_)[user])
 
 
 def is_exact(tensor: Tensor) -> bool:

@@ -122,40 +122,51 @@ class SplitReport:
 
 
 class Findings:
-    """What trials have found so far; the same finding is kept once, as it was first seen."""
+    """What trials have found so far; the same finding is kept once, as it was first seen.
+
+    Attributes:
+        gaps: what was not tested, in the order found.
+        advice: what breaks no constraint and is better otherwise, likewise.
+    """
 
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
-        self._gaps: dict[tuple[str, str], Gap] = {}
-        self._advice: dict[str, None] = {}
+        self.gaps: dict[tuple[str, str], Gap] = {}
+        self.advice: dict[str, None] = {}
 
-    def add(self, violation: Violation) -> None:
-        """Note a violation."""
-        key = (violation.constraint, violation.parameter, violation.users)
-        self._violations.setdefault(key, violation)
+    def violate(
+        self,
+        constraint: int,
+        parameter: str,
+        users: tuple[int | None, int],
+        reaches: str,
+        size: float,
+        seed: int,
+    ) -> None:
+        """Note a ``Violation``; ``users`` are its owner and its reader."""
+        found = Violation(
+            constraint=constraint,
+            parameter=parameter,
+            owner=users[0],
+            reader=users[1],
+            reaches=reaches,
+            size=size,
+            seed=seed,
+        )
+        self._violations.setdefault((constraint, parameter, users), found)
 
-    def leave_open(self, gap: Gap) -> None:
-        """Note what was not tested."""
-        self._gaps.setdefault((gap.subject, gap.problem), gap)
+    def leave_open(self, subject: str, problem: str, seed: int | None = None) -> None:
+        """Note what was not tested, as a ``Gap``."""
+        self.gaps.setdefault((subject, problem), Gap(subject=subject, problem=problem, seed=seed))
 
     def advise(self, advice: str) -> None:
         """Note what breaks no constraint and is better otherwise."""
-        self._advice.setdefault(advice)
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """In the order found."""
-        return tuple(self._advice)
+        self.advice.setdefault(advice)
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """In the order of the constraints."""
         return tuple(sorted(self._violations.values(), key=lambda each: each.constraint))
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """In the order found."""
-        return tuple(self._gaps.values())
 
 
 def _lines(findings: Iterable[Violation | Gap]) -> list[str]:

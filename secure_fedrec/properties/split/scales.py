@@ -4,7 +4,6 @@ What a model or a rule does past a threshold, no draw of one size finds: a norm 
 user without training, two users who are both large. So private values come in several kinds.
 """
 
-import math
 from typing import Final, NamedTuple
 
 import torch
@@ -44,15 +43,8 @@ class Drawn(NamedTuple):
 
     def resized(self, user: int, values: Values, old: Values) -> dict[str, Tensor]:
         """One user's drawn values, made as large as this kind is."""
-        factor = float(self.factors[user])
-        if math.isnan(factor):
-            return dict(old)
-        if self.missing:
-            return {name: torch.full_like(value, float("nan")) for name, value in values.items()}
-        return {
-            name: _fitting(self._signed(value).to(_wide(value)) * factor, value.dtype)
-            for name, value in values.items()
-        }
+        factor = self.factors[user]
+        return {name: self._resized(value, old[name], factor) for name, value in values.items()}
 
     def values(
         self, old: Tensor, scale: float, generator: torch.Generator, user: int | None = None
@@ -60,18 +52,18 @@ class Drawn(NamedTuple):
         """New values of a tensor: one user's, or a table of all users' (``user`` is None)."""
         factors = self.factors if user is None else self.factors[user]
         factors = factors.reshape(factors.shape + (1,) * (old.dim() - factors.dim()))
-        noise = self._signed(noise_like(old, scale, generator))
-        if is_exact(old):
-            noise = noise * (factors != 0).to(noise.dtype)
-        elif self.missing:
-            noise = torch.full_like(noise, float("nan"))
-        else:
-            noise = _fitting(noise.to(_wide(old)) * factors.nan_to_num(1.0), old.dtype)
-        return torch.where(factors.isnan(), old, noise)
+        return self._resized(noise_like(old, scale, generator), old, factors)
 
-    def _signed(self, values: Tensor) -> Tensor:
-        signed = self.positive and values.is_floating_point()
-        return values.abs() if signed else values
+    def _resized(self, drawn: Tensor, old: Tensor, factors: Tensor) -> Tensor:
+        if self.positive and drawn.is_floating_point():
+            drawn = drawn.abs()
+        if is_exact(old):
+            drawn = drawn * (factors != 0).to(drawn.dtype)
+        elif self.missing:
+            drawn = torch.full_like(drawn, float("nan"))
+        else:
+            drawn = _fitting(drawn, factors.nan_to_num(1.0))
+        return torch.where(factors.isnan(), old, drawn)
 
 
 def kinds_of(seed: int) -> tuple[str, str]:
@@ -102,13 +94,9 @@ def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = 
     return Drawn(factors, missing=kind == MISSING, positive=positive)
 
 
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.complex128 if tensor.is_complex() else torch.float64
-
-
-def _fitting(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Of a narrower type, far from where it overflows: float16 ends at 65504."""
+def _fitting(values: Tensor, factors: Tensor) -> Tensor:
+    """The product in the type of the values, far from where it overflows: float16 ends at 65504."""
     if values.is_complex():
-        return values.to(dtype)
-    bound = torch.finfo(dtype).max / 16
-    return values.clamp(-bound, bound).to(dtype)
+        return (values.to(torch.complex128) * factors).to(values.dtype)
+    bound = torch.finfo(values.dtype).max / 16
+    return (values.to(torch.float64) * factors).clamp(-bound, bound).to(values.dtype)

@@ -9,8 +9,6 @@ model that this user sent. A rule with state keeps it from round to round.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from torch import Tensor
-
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
@@ -19,7 +17,7 @@ from secure_fedrec.properties.split.aggregation import (
     Summary,
     averaged,
 )
-from secure_fedrec.properties.split.model import PrivateSlot, Values
+from secure_fedrec.properties.split.model import Values, parts_of
 from secure_fedrec.properties.split.random import is_exact
 from secure_fedrec.properties.split.running import RunningRule
 from secure_fedrec.properties.split.training import LocalRuns
@@ -70,7 +68,7 @@ class Shipped:
             self._load_aggregated(models, summaries)
         for user, model in models.items():
             # Integers have no average: such as there are, their user's are taken.
-            self._split.load_private(user, _parts(self._split.counters, model, user))
+            self._split.load_private(user, parts_of(self._split.counters, model, user))
         self.state = self._split.state()
 
     def _load_averages(
@@ -91,7 +89,7 @@ class Shipped:
         if rule.keep_private:
             for user in range(self._split.n_users):
                 own = models.get(user, self.state)
-                self._split.load_private(user, _parts(self._split.slots, own, user))
+                self._split.load_private(user, parts_of(self._split.slots, own, user))
 
     def _load_aggregated(
         self, models: Mapping[int, Values], summaries: Mapping[int, Summary]
@@ -100,18 +98,16 @@ class Shipped:
         slots, federated = self._split.slots, self._split.federated
         given = AggregationInput(
             federated={name: self.state[name] for name in federated},
-            private={user: _parts(slots, self.state, user) for user in range(self._split.n_users)},
+            private={
+                user: parts_of(slots, self.state, user) for user in range(self._split.n_users)
+            },
             local_federated={
                 user: {name: model[name] for name in federated} for user, model in models.items()
             },
-            local_private={user: _parts(slots, model, user) for user, model in models.items()},
+            local_private={user: parts_of(slots, model, user) for user, model in models.items()},
             summaries=summaries,
         )
         updated, private = self._rule(given)
         self._split.load(updated)
         for user, values in private.items():
             self._split.load_private(user, values)
-
-
-def _parts(slots: Iterable[PrivateSlot], state: Values, user: int) -> dict[str, Tensor]:
-    return {slot.name: slot.part(state, user) for slot in slots}

@@ -9,6 +9,7 @@ sequence begins, so that a training can find what others before it have left.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import torch
@@ -43,6 +44,9 @@ _RATE: Final = 0.01
 _CLOSELY: Final = 64
 _WRITERS: Final = 64  # are named at most
 
+Digests: TypeAlias = dict[int, tuple[bytes, ...]]
+"""What every reader's trainings end with, in brief; two where it trains twice."""
+
 Observed: TypeAlias = list[tuple[str, Values]]
 """What a training shows, stage by stage: what it is in words, and values by name."""
 
@@ -52,22 +56,35 @@ Overwritten: TypeAlias = tuple[int, str, int | None, float]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Inspection:
-    """What else is seen of the trainings of a sequence.
+    """What else is seen of a training.
 
     Args:
-        gradients: by user: largest absolute gradients on all users' private values, by slot:
+        gradients: largest absolute gradients on all users' private values, by slot:
             float64[n_users].
-        reached: by user: names of what its losses have a gradient on that is not 0.
-        finite: by user: whether losses, gradients and what was written can be compared.
-        leaves: by user: a leaf tensor of its loss's graph that is no parameter.
-        failed: whose training raised an error.
+        reached: names of what its losses have a gradient on that is not 0.
+        finite: whether losses, gradients and what was written can be compared.
+        leaf: a leaf tensor of its loss's graph that is no parameter.
+        failed: whether it raised an error.
     """
 
-    gradients: dict[int, Values] = field(default_factory=dict)
-    reached: dict[int, set[str]] = field(default_factory=dict)
-    finite: dict[int, bool] = field(default_factory=dict)
-    leaves: dict[int, Tensor] = field(default_factory=dict)
-    failed: set[int] = field(default_factory=set)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)
+    finite: bool = True
+    leaf: Tensor | None = None
+    failed: bool = False
+
+    def note_sizes(
+        self, slot: PrivateSlot, owner: int | None, gradient: Tensor, users: int
+    ) -> None:
+        """Note the largest absolute gradient on every user's part of a slot; 0 without any."""
+        if not gradient.numel():
+            return
+        if owner is None:
+            sizes = gradient.abs().reshape(users, -1).amax(1).to(torch.float64)
+        else:
+            sizes = torch.zeros(users, dtype=torch.float64)
+            sizes[owner] = gradient.abs().max()
+        self.gradients[slot.name] = torch.maximum(sizes, self.gradients.get(slot.name, sizes))
 
 
 class _Sequence(NamedTuple):
@@ -115,7 +132,6 @@ class LocalTraces:
         self._batches = batches
         self._memory = memory
         self._start = start
-        self._slots = (*split.slots, *split.counters)
         everybody = range(split.n_users)
         self._batch_seeds = trial.torch_seeds("batch", everybody)
         self._layer_seeds = trial.torch_seeds("dropout", everybody)
@@ -134,8 +150,8 @@ class LocalTraces:
         then: Values | None = None,
         readers: Sequence[int],
         rehearsed: bool = False,
-        inspection: Inspection | None = None,
-    ) -> list[bytes]:
+        inspections: dict[int, Inspection] | None = None,
+    ) -> Digests:
         """What every reader's training ends with, in brief.
 
         Args:
@@ -145,9 +161,9 @@ class LocalTraces:
             then: state with what others hold since; ``others`` if not given.
             readers: who trains then, one after another, on the values of ``start``.
             rehearsed: whether each of them trains right before as in the history.
-            inspection: where more is noted.
+            inspections: where more is noted, by reader.
         """
-        found: list[bytes] = []
+        found: Digests = {}
 
         def train(user: int) -> None:
             digest = hashlib.blake2b(digest_size=16)
@@ -156,8 +172,10 @@ class LocalTraces:
                 for value in values.values():
                     digest.update(raw_bytes(_numbers(what, value)).numpy().data)
 
+            inspection = None if inspections is None else inspections.setdefault(user, Inspection())
             failure = self._attempt(user, note, inspection)
-            found.append(digest.digest() if failure is None else repr(failure).encode())
+            end = digest.digest() if failure is None else repr(failure).encode()
+            found[user] = (*found.get(user, ()), end)
 
         sequence = _Sequence(others, tuple(history), others if then is None else then, rehearsed)
         self._run(sequence, readers, train)
@@ -165,14 +183,11 @@ class LocalTraces:
 
     def require_alone(self, others: Values, user: int) -> None:
         """Train with nobody before, and raise what that raises: the model's own error."""
-        failures: list[Exception | None] = []
-        alone = _Sequence(others, (), others)
-        self._run(alone, [user], lambda each: failures.append(self._attempt(each)))
-        for failure in filter(None, failures):
-            raise failure
+        loudly = partial(self._train, note=_unnoted, inspection=None, closely=False)
+        self._run(_Sequence(others, (), others), [user], loudly)
 
     def observed(
-        self, others: Values, *, history: Sequence[int], then: Values | None = None, reader: int
+        self, others: Values, *, history: Sequence[int], then: Values, reader: int
     ) -> Observed:
         """All that one reader's training shows, and another one after it; arguments as above."""
         found: Observed = []
@@ -188,14 +203,13 @@ class LocalTraces:
             if failure is not None:
                 found.append((f"{type(failure).__name__}: {failure}", {}))
 
-        sequence = _Sequence(others, tuple(history), others if then is None else then)
-        self._run(sequence, [reader, reader], train)
+        self._run(_Sequence(others, tuple(history), then), [reader, reader], train)
         return found
 
     def _run(
         self, sequence: _Sequence, readers: Sequence[int], train: Callable[[int], object]
     ) -> None:
-        closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
+        closely = sum(len(slot.sources) for slot in self._split.own) <= _CLOSELY
         written = self._replay(sequence, readers, train, closely=closely)
         if written and not closely:  # the same again, with everything compared after each training
             before = len(self.overwritten)
@@ -238,8 +252,8 @@ class LocalTraces:
         return written or (not closely and self._is_written(then))
 
     def _is_written(self, others: Values) -> bool:
-        tensors = self._split.tensors()
-        sources = [name for slot in self._slots for name in slot.sources]
+        tensors = self._split.tensors
+        sources = [name for slot in self._split.own for name in slot.sources]
         return not all(equal_bits(tensors[name], others[name]) for name in sources)
 
     def _attempt(
@@ -257,7 +271,7 @@ class LocalTraces:
             raise
         except Exception as failure:
             if inspection is not None:
-                inspection.failed.add(user)
+                inspection.failed = True
             return failure
         return None
 
@@ -270,8 +284,6 @@ class LocalTraces:
         note("value of {} before training", begun)
         if inspection is not None:
             begun = {name: value.isfinite() for name, value in begun.items()}
-            inspection.finite[user] = True
-            inspection.reached[user] = set()
         self._optimizer.state.clear()
         draw = torch.Generator().manual_seed(self._batch_seeds[user])
         with one_thread(), seeded_torch(self._layer_seeds[user]):
@@ -280,7 +292,7 @@ class LocalTraces:
                 value = self._loss(model, user, require_columns(self._batches(user, draw)))
                 require_scalar(value)
                 if inspection is not None and not step:
-                    self._inspect_graph(user, value, inspection)
+                    self._inspect_graph(value, inspection)
                 value.backward()  # type: ignore[no-untyped-call]
                 later = f" in step {step + 1}" if step else ""
                 note("loss" + later, {LOSS: value.detach()})
@@ -295,15 +307,14 @@ class LocalTraces:
 
     def _own(self, user: int) -> dict[str, Tensor]:
         """What a user takes out of local training: w_f, and all that is its own."""
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         own = {name: tensors[name].detach() for name in self._split.federated}
-        for slot in self._slots:
+        for slot in self._split.own:
             own[slot.name] = slot.part(tensors, user).detach()
         return own
 
     def _own_gradients(self, user: int, inspection: Inspection | None) -> dict[str, Tensor]:
         """Gradients on what a user trains. Of others' parts none is left: they are not there."""
-        sizes: dict[str, Tensor] = {}
         own: dict[str, Tensor] = {}
         for weight, rows, name, slot, owner in self._weights:
             if weight.grad is None:
@@ -315,7 +326,7 @@ class LocalTraces:
                 own[name] = gradient
                 continue
             if inspection is not None:
-                _add_sizes(sizes, slot, owner, gradient, self._split.n_users)
+                inspection.note_sizes(slot, owner, gradient, self._split.n_users)
             if owner is None:
                 row = gradient[user].clone()
                 gradient.zero_()
@@ -325,27 +336,21 @@ class LocalTraces:
                 own[slot.name] = gradient
             else:
                 weight.grad = None
-        if inspection is not None:
-            before = inspection.gradients.get(user, {})
-            inspection.gradients[user] = {
-                **before,
-                **{n: torch.maximum(size, before.get(n, size)) for n, size in sizes.items()},
-            }
         return own
 
-    def _inspect_graph(self, user: int, value: Tensor, inspection: Inspection) -> None:
+    def _inspect_graph(self, value: Tensor, inspection: Inspection) -> None:
         parameters = {id(weight) for weight, *_ in self._weights}
         for node in graph_nodes(value):
             if hasattr(node, "variable") and id(node.variable) not in parameters:
-                inspection.leaves[user] = node.variable
+                inspection.leaf = node.variable
 
     def _inspect_step(
         self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection
     ) -> None:
-        inspection.reached[user] |= {n for n, found in gradients.items() if bool(found.any())}
+        inspection.reached |= {n for n, found in gradients.items() if bool(found.any())}
         # A NaN stays a NaN, whatever it was made of: what is not finite could not be compared.
         written = self._own(user)
-        inspection.finite[user] &= (
+        inspection.finite &= (
             bool(value.isfinite().all())
             and all(bool(each.isfinite().all()) for each in gradients.values())
             and all(bool((written[n].isfinite() | ~begun[n]).all()) for n in written)
@@ -356,18 +361,18 @@ class LocalTraces:
     def _put_back(self, user: int, others: Values, *, closely: bool) -> None:
         """Undo a training, and note what it wrote that was not its own."""
         split = self._split
-        tensors = split.tensors()
+        tensors = split.tensors
         for name in split.shared_buffers:
             if not same_numbers(tensors[name], others[name]):
                 self._note_overwritten(user, name, None, others[name], tensors[name])
         split.load({name: others[name] for name in self._common})
         split.load_private(user, self._split.parts(others, user))
-        for slot in self._slots:
+        for slot in self._split.own:
             if closely or slot.is_table:
                 self._compare_slot(slot, others, user)
 
     def _compare_slot(self, slot: PrivateSlot, others: Values, user: int) -> None:
-        tensors = self._split.tensors()
+        tensors = self._split.tensors
         if slot.is_table and equal_bits(tensors[slot.name], others[slot.name]):
             return
         for owner in range(self._split.n_users):
@@ -382,19 +387,11 @@ class LocalTraces:
         self.overwritten.append((user, name, owner, largest_change({name: old}, {name: new})[1]))
 
 
+def differing(one: Digests, other: Digests) -> list[int]:
+    """Readers of the first whose trainings end differently in the other, in ascending order."""
+    return sorted(user for user, ends in one.items() if ends != other[user])
+
+
 def _numbers(what: str, value: Tensor) -> Tensor:
     """Values bit for bit; losses and gradients as numbers, of which -0.0 is 0.0."""
     return value.detach() if what.startswith("value") else value.detach() + 0.0
-
-
-def _add_sizes(
-    sizes: dict[str, Tensor], slot: PrivateSlot, owner: int | None, gradient: Tensor, users: int
-) -> None:
-    """Largest absolute gradient on every user's part of a slot; 0 where there is none."""
-    if not gradient.numel():
-        return
-    if owner is None:
-        sizes[slot.name] = gradient.abs().reshape(users, -1).amax(1).to(torch.float64)
-    else:
-        found = sizes.setdefault(slot.name, torch.zeros(users, dtype=torch.float64))
-        found[owner] = gradient.abs().max()

@@ -59,17 +59,14 @@ class LocalRuns:
             raise ConfigError(
                 "training.private_learning_rate", config.private_learning_rate, problem
             )
-        if config.keep_state and any(each.is_complex() for each in split.tensors().values()):
+        if config.keep_state and any(each.is_complex() for each in split.tensors.values()):
             raise ConfigError("training.keep_state", True, "complex moments cannot be kept")
         self._optimizer = LocalOptimizer(split.model, config, private=private)
 
-    def examples(self, user: int) -> int:
-        """c_i."""
-        return len(next(iter(self._data[user].values())))
-
     def summaries(self, users: Sequence[int]) -> dict[int, Summary]:
-        """What the server knows of their data."""
-        return {user: {"examples": float(self.examples(user))} for user in users}
+        """What the server knows of their data: c_i."""
+        columns = {user: next(iter(self._data[user].values())) for user in users}
+        return {user: {"examples": float(len(column))} for user, column in columns.items()}
 
     def train(self, user: int, round_: int, state: FloatArray | None) -> FloatArray | None:
         """Train the module as it is loaded, on a user's examples.

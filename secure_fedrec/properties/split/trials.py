@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from secure_fedrec.properties.split.model import Values
-from secure_fedrec.properties.split.random import generator_of
+from secure_fedrec.properties.split.random import generator_of, seeds_of
 from secure_fedrec.streams import Streams
 
 
@@ -34,11 +33,7 @@ class Trial:
 
     def torch_seeds(self, name: str, users: Sequence[int]) -> dict[int, int]:
         """A seed for each of some users."""
-        stream = Streams.from_seed(self.seed).stream(f"split.{name}")
-        words = stream.words_at(0, np.array(users), np.zeros(len(users), dtype=np.int64), width=1)
-        return {
-            user: int(word >> np.uint64(1)) for user, word in zip(users, words[:, 0], strict=True)
-        }
+        return seeds_of(Streams.from_seed(self.seed), f"split.{name}", users)
 
 
 def same_bits(left: Values, right: Values) -> bool:
