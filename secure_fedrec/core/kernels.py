@@ -7,6 +7,8 @@ These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7
 computed by the same loop over its own numbers, and sums run in the order given.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from secure_fedrec.core import compiled, item_sets
@@ -140,7 +142,7 @@ def merge_values(
     return values
 
 
-def bounds_of(lengths: IntArray) -> IntArray:
+def bounds_of(lengths: IntArray | Sequence[int]) -> IntArray:
     """int64[n + 1]: segment c of so many entries each begins at entry c and ends at entry c + 1."""
     bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=bounds[1:])

@@ -43,7 +43,7 @@ class StoredArray:
             ValueError: it has been damaged since; ``out`` holds part of it.
         """
         try:
-            with zipfile.ZipFile(self.path) as archive, _opened(archive, self.name) as stream:
+            with zipfile.ZipFile(self.path) as archive, archive.open(f"{self.name}.npy") as stream:
                 _header(stream)
                 flat, read = out.reshape(-1).view(np.uint8).data, 0
                 while read < len(flat):
@@ -182,17 +182,8 @@ def _checked(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: str
 ) -> StoredArray:
     _require_sound(archive, member)
-    return _stored(path, name)
-
-
-def _stored(path: Path, name: str) -> StoredArray:
-    with zipfile.ZipFile(path) as archive, _opened(archive, name) as stream:
-        shape, dtype = _header(stream)
-    return StoredArray(path, name, shape, dtype)
-
-
-def _opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    return archive.open(f"{name}.npy")
+    with archive.open(member) as stream:
+        return StoredArray(path, name, *_header(stream))
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

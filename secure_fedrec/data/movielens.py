@@ -58,11 +58,11 @@ def load_ml_100k(folder: Path) -> RatingTable:
     items = read_records(
         items_path, ("item", "title"), separator="|", encoding="latin-1", at_least=True
     )
-    ages = [record[1] for record in users]
+    _, ages, genders, occupations, _ = zip(*users, strict=True)
     demographics = {
-        "gender": _categories(users_path, "gender", [record[2] for record in users], GENDERS),
+        "gender": _categories(users_path, "gender", genders, GENDERS),
         "age_band": _age_bands(users_path, ages),
-        "occupation": np.array([record[3] for record in users], dtype=np.str_),
+        "occupation": np.array(occupations, dtype=np.str_),
     }
     return _assemble(
         name="ml-100k",
@@ -99,15 +99,12 @@ def load_ml_1m(folder: Path) -> RatingTable:
     users = read_records(
         users_path, ("user", "gender", "age", "occupation", "zip code"), separator="::"
     )
-    codes = [str(code) for code in range(len(_ML_1M_OCCUPATIONS))]
+    _, genders, ages, occupations, _ = zip(*users, strict=True)
+    codes, spelled = [str(code) for code in range(len(_ML_1M_OCCUPATIONS))], _ML_1M_OCCUPATIONS
     demographics = {
-        "gender": _categories(users_path, "gender", [record[1] for record in users], GENDERS),
-        "age_band": _categories(
-            users_path, "age band", [record[2] for record in users], _BAND_CODES, AGE_BANDS
-        ),
-        "occupation": _categories(
-            users_path, "occupation", [record[3] for record in users], codes, _ML_1M_OCCUPATIONS
-        ),
+        "gender": _categories(users_path, "gender", genders, GENDERS),
+        "age_band": _categories(users_path, "age band", ages, _BAND_CODES, AGE_BANDS),
+        "occupation": _categories(users_path, "occupation", occupations, codes, spelled),
     }
     return _assemble(
         name="ml-1m",
@@ -137,8 +134,8 @@ def latest_ml_1m(folder: Path) -> IntArray:
     client_labels = _labels(users_path, "user", users)
     item_labels = np.arange(1, _ML_1M_ITEMS + 1, dtype=np.int64)
     rows = read_numbers(path, _RATING_COLUMNS, separator="::")
-    clients = _numbered(path, "user", rows[:, 0], client_labels, 1)
-    items = _numbered(path, "item", rows[:, 1], item_labels, 1)
+    clients = _numbered(path, "user", rows[:, 0], client_labels)
+    items = _numbered(path, "item", rows[:, 1], item_labels)
     times_seen = np.bincount(clients, minlength=len(client_labels))
     if np.any(times_seen != 1):
         client = client_labels[np.flatnonzero(times_seen != 1)[0]]
@@ -156,20 +153,17 @@ def _assemble(
     scale: RatingScale,
     client_labels: IntArray,
     item_labels: IntArray,
-    demographics: dict[str, StrArray] | None = None,
-    first_line: int = 1,
+    demographics: dict[str, StrArray],
 ) -> RatingTable:
     """Turns rows of (user, item, rating[, timestamp]) into a table; blames lines of ``path``."""
-    scale.check(rows[:, 2], path, first_line=first_line)
-    times = None
-    if rows.shape[1] > 3:
-        times = whole_numbers(path, rows[:, 3], "timestamp", first_line)
+    scale.check(rows[:, 2], path, first_line=1)
+    times = whole_numbers(path, rows[:, 3], "timestamp", 1) if rows.shape[1] > 3 else None
     return RatingTable.from_columns(
         name=name,
         n_clients=len(client_labels),
         n_items=len(item_labels),
-        clients=_numbered(path, "user", rows[:, 0], client_labels, first_line),
-        items=_numbered(path, "item", rows[:, 1], item_labels, first_line),
+        clients=_numbered(path, "user", rows[:, 0], client_labels),
+        items=_numbered(path, "item", rows[:, 1], item_labels),
         ratings=rows[:, 2],
         scale=scale,
         client_labels=client_labels,
@@ -177,17 +171,15 @@ def _assemble(
         demographics=demographics,
         timestamps=times,
         source=path,
-        first_line=first_line,
+        first_line=1,
     )
 
 
-def _labels(
-    path: Path, what: str, records: Sequence[Sequence[str]], first_line: int = 1
-) -> IntArray:
+def _labels(path: Path, what: str, records: Sequence[Sequence[str]]) -> IntArray:
     """The ids in a listing's first column: int64, strictly ascending as in every known file."""
     labels = np.empty(len(records), dtype=np.int64)
     for row, record in enumerate(records):
-        line = first_line + row
+        line = row + 1
         # The length bound keeps a digit string of any size inside int64.
         if not (record[0].isascii() and record[0].isdigit() and len(record[0]) <= 15):
             raise DataError(path, f"{what} {record[0]!r} is not a number", line=line)
@@ -197,15 +189,13 @@ def _labels(
     return labels
 
 
-def _numbered(
-    path: Path, what: str, ids: FloatArray, labels: IntArray, first_line: int
-) -> IntArray:
+def _numbered(path: Path, what: str, ids: FloatArray, labels: IntArray) -> IntArray:
     """Replaces published ids by their positions in ``labels``; refuses an id not among them."""
-    whole = whole_numbers(path, ids, what, first_line)
+    whole = whole_numbers(path, ids, what, 1)
     positions = np.minimum(np.searchsorted(labels, whole), len(labels) - 1)
     unknown = np.flatnonzero(labels[positions] != whole)
     if len(unknown):
-        line = first_line + int(unknown[0])
+        line = 1 + int(unknown[0])
         raise DataError(path, f"{what} {whole[unknown[0]]} is not in the data set", line=line)
     return positions.astype(np.int64)
 

@@ -1,13 +1,11 @@
 """A finished recording that is read many times over: its files are listed and read once."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.npz import npz_names, read_npz
-from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire.recording import BlockStore, folder_of, name_and_number
 from secure_fedrec.wire.spool import Columns
 
@@ -43,35 +41,13 @@ class HeldBlocks(BlockStore):
         """Names under which blocks of a round are stored, ascending."""
         return tuple(sorted(self._of_round(round_)))
 
-    def names(self, round_: int, name: str) -> list[tuple[str, ...]]:
-        """Column names of each block of one step of one round, without reading the columns.
+    def _names_in(self, file: Path) -> tuple[str, ...]:
+        if file not in self._columns:
+            self._columns[file] = npz_names(file)
+        return self._columns[file]
 
-        Raises:
-            TranscriptError: a block is damaged.
-        """
-        found = []
-        for file in self._files(round_, name):
-            if file not in self._columns:
-                try:
-                    self._columns[file] = npz_names(file)
-                except (OSError, ValueError) as damage:
-                    problem = f"a block of {name} of round {round_} is damaged"
-                    raise TranscriptError(problem) from damage
-            found.append(self._columns[file])
-        return found
-
-    def read(self, round_: int, name: str) -> Iterator[Columns]:
-        """Blocks of one step of one round, in the order written.
-
-        Raises:
-            TranscriptError: a block is damaged.
-        """
-        for file in self._files(round_, name):
-            try:
-                columns = self._held.get(file, partial(_read, file))
-            except (OSError, ValueError) as damage:
-                raise TranscriptError(f"{file.name} of round {round_} is damaged") from damage
-            yield dict(columns)
+    def _columns_in(self, file: Path) -> Columns:
+        return dict(self._held.get(file, partial(_read, file)))
 
     def _files(self, round_: int, name: str) -> list[Path]:
         return self._of_round(round_).get(name, [])

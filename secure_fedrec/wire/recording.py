@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.streams import Stream, Streams
@@ -123,7 +124,7 @@ class BlockStore:
         if self.directory is None:
             return [tuple(columns) for columns in self._memory.get((round_, name), ())]
         try:
-            return [npz_names(file) for file in self._files(round_, name)]
+            return [self._names_in(file) for file in self._files(round_, name)]
         except (OSError, ValueError) as damage:
             raise TranscriptError(f"a block of {name} of round {round_} is damaged") from damage
 
@@ -138,10 +139,16 @@ class BlockStore:
             return
         for file in self._files(round_, name):
             try:
-                columns = read_npz(file)
+                columns = self._columns_in(file)
             except (OSError, ValueError) as damage:
                 raise TranscriptError(f"{file.name} of round {round_} is damaged") from damage
             yield columns
+
+    def _names_in(self, file: Path) -> tuple[str, ...]:
+        return npz_names(file)
+
+    def _columns_in(self, file: Path) -> Columns:
+        return read_npz(file)
 
     def _files(self, round_: int, name: str) -> list[Path]:
         if self.directory is None:
@@ -285,6 +292,16 @@ class Recorder:
             scratch = self.truth.scratch(round_, f"{kind}-{len(columns)}")
             self._spools[key] = Spool(scratch, limit=_BLOCK_BYTES)
         self._spools[key].add(columns)
+
+
+def rows_in(columns: Columns) -> RowBlock:
+    """The rows of stored messages, one segment per message."""
+    return RowBlock(
+        indptr=bounds_of(columns["lengths"]),
+        rows=columns["rows"].astype(np.int32, copy=False),
+        values=columns.get("values"),
+        counts=columns.get("counts"),
+    )
 
 
 def kind_of(step: Step, bag: str | None = None) -> str:

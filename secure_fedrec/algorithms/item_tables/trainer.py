@@ -22,7 +22,7 @@ from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.item_tables import training
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL, ItemTableMethod
-from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
+from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape, flat_blocks
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.core.cores import usable_cores
 from secure_fedrec.core.kernels import bounds_of
@@ -101,15 +101,8 @@ class ItemTables:
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
         """Rows of the table, further parameters where there are any, and the participants."""
-        flat = {SHARED: self._shared, PARTICIPANTS: 1}
-        return (
-            BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width),
-            *(
-                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
-                for name, size in flat.items()
-                if size
-            ),
-        )
+        table = BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width)
+        return (table, *flat_blocks({SHARED: self._shared, PARTICIPANTS: 1}, self.width))
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Where everybody starts.
