@@ -43,10 +43,6 @@ class Coded:
     codes: IndexArray = field(repr=False)
     texts: list[str] = field(repr=False)
 
-    def rows_of(self, code: int) -> IntArray:
-        """Rows with a text, ascending."""
-        return np.flatnonzero(self.codes == code)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
@@ -99,7 +95,7 @@ class Columns:
     def refuse(self, what: str, code: int, problem: str) -> DataError:
         """The refusal of a text, at the first row that has it."""
         column = self.texts[what]
-        row = int(column.rows_of(code)[0])
+        row = int(np.argmax(column.codes == code))
         return self.fault(row, what, f"{shown(column.texts[code])} {problem}")
 
 
