@@ -254,11 +254,8 @@ def pick_rows(
     _require_segments(indptr, len(indptr) - 1, len(rows))
     _require_fit(chosen.shape == rows.shape == values.shape[:1] and values.ndim == 2)
     _require_fit(chosen.dtype == bool and rows.dtype == np.int32 and values.dtype in _VALUES)
-    size = int(np.count_nonzero(chosen))
-    bounds, numbers = np.zeros(len(indptr), dtype=np.int64), np.empty(size, dtype=np.int32)
-    picked = np.empty((size, values.shape[1]), dtype=values.dtype)
-    compiled.pick_rows(_whole(indptr), chosen, rows, values, bounds, numbers, picked)
-    return bounds, numbers, picked
+    places = np.flatnonzero(chosen)
+    return np.searchsorted(places, indptr), rows[places], np.take(values, places, axis=0)
 
 
 def scatter_add(

@@ -6,6 +6,7 @@ block that cannot be proven, and whatever pandas refuses, is left to ``faults`` 
 is every file with quotes, sound or not. So row i is on line ``first_line + i``, whatever happens.
 """
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,7 +188,7 @@ class _Unsound(Exception):  # noqa: N818 - explained by another pass, not raised
     """A block is not what every block must be."""
 
 
-class _Blocks:
+class _Blocks(io.TextIOBase):
     """A file for pandas: text of whole lines, each block proven before it is handed out.
 
     Attributes:
@@ -201,13 +202,7 @@ class _Blocks:
         self._text, self._place = "", 0
         self.rows, self.quoted = 0, False
 
-    def __iter__(self) -> Iterator[str]:  # pandas asks whether it could
-        return self
-
-    def __next__(self) -> str:
-        raise StopIteration
-
-    def read(self, size: int = -1) -> str:
+    def read(self, size: int = -1) -> str:  # type: ignore[override]
         """At most so many signs; none at the end."""
         while self._place >= len(self._text):
             self._text, self._place = next(self._texts, ""), 0
