@@ -165,10 +165,8 @@ class PMF:
         asked, owners = np.unique(clients, return_inverse=True)
         users = vault.read(_USER_VECTORS, asked)
         lines = _lines(self.config, public, vault.rated(asked))
-        if lines is None:
-            return pair_dot(users, owners, public.table, items)
         dots = pair_dot(_with_slopes(users, lines), owners, public.table, items)
-        return np.asarray(lines.means[owners] + dots)
+        return dots if lines is None else np.asarray(lines.means[owners] + dots)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
@@ -198,8 +196,7 @@ class PMFStep:
         self._rated = rated = vault.rated(clients)
         users = vault.read(_USER_VECTORS, clients)
         lines = _lines(config, public, rated)
-        # With biases a user's vector has its slope beside the column of biases.
-        self._users = users if lines is None else _with_slopes(users, lines)
+        self._users = _with_slopes(users, lines)
         self._means = None if lines is None else lines.means
         dots = segment_dots(self._users, rated.indptr, self._table, rated.items)
         self._residuals = self._centred(rated.ratings, rated.indptr) - dots
@@ -353,6 +350,6 @@ def _owners(indptr: IntArray) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
-def _with_slopes(users: FloatArray, lines: Lines) -> FloatArray:
-    """The users' vectors, their slopes beside the column of biases: float64[B, d + 1]."""
-    return np.concatenate([users, lines.slopes[:, None]], axis=1)
+def _with_slopes(users: FloatArray, lines: Lines | None) -> FloatArray:
+    """The vectors; with biases the slopes beside the column of those: float64[B, d + 1]."""
+    return users if lines is None else np.concatenate([users, lines.slopes[:, None]], axis=1)
