@@ -223,7 +223,9 @@ class PMFStep:
         """Virtual ratings: the client's mean, or the prediction of a locally trained copy."""
         counts = np.diff(indptr)
         if method == "average":
-            return np.repeat(self._mean_ratings(), counts)
+            rated = self._rated
+            totals = segment_totals(rated.ratings[:, None], rated.indptr)[:, 0]
+            return np.repeat(totals / np.maximum(rated.counts, 1), counts)
         if method != "predicted":
             raise ValueError(f"unknown imputation method {method!r}")
         return self._predict(self._train_copies(local_steps), indptr, items)
@@ -302,11 +304,6 @@ class PMFStep:
     def _predict(self, users: FloatArray, indptr: IntArray, items: IndexArray) -> FloatArray:
         dots = segment_dots(users, indptr, self._table, items)
         return dots if self._means is None else self._means[_owners(indptr)] + dots
-
-    def _mean_ratings(self) -> FloatArray:
-        rated = self._rated
-        totals = segment_totals(rated.ratings[:, None], rated.indptr)
-        return np.asarray(totals[:, 0] / np.maximum(rated.counts, 1))
 
     def _train_copies(self, local_steps: int) -> FloatArray:
         """U'_u: ``local_steps`` full-batch steps on the client's ratings with V held fixed.
