@@ -21,21 +21,16 @@ class Truth:
 
     __slots__ = ("_store", "_within")
 
-    def __init__(self, store: BlockStore) -> None:
-        self._store = store
-        self._within: Within | None = None
+    def __init__(self, store: BlockStore, within: Within | None = None) -> None:
+        self._store, self._within = store, within
 
     def held(self) -> "Truth":
         """The same truth, of a finished recording that is read often."""
-        same = Truth(held(self._store))
-        same._within = self._within
-        return same
+        return Truth(held(self._store), self._within)
 
     def within(self, block: Within | None) -> "Truth":
         """The same truth, of what clients put into the sum the rows of one block alone."""
-        cut = Truth(self._store)
-        cut._within = block
-        return cut
+        return Truth(self._store, block)
 
     def columns(self, round_: int, name: str) -> Columns | None:
         """Recorded columns of that name, or None."""
