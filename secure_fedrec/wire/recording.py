@@ -225,16 +225,8 @@ class Recorder:
         """
         kept = round_ in self.policy.payload_rounds
         block = own(kept)
-        columns: Columns = {
-            "senders": clients,
-            "lengths": block.lengths,
-            "rows": block.rows.astype(self.row_dtype),
-        }
-        if block.counts is not None:
-            columns["counts"] = block.counts
-        if kept and block.values is not None:
-            columns["values"] = block.values
-        self.truth.append(round_, OWN, columns)
+        columns: Columns = {"senders": clients, "lengths": block.lengths}
+        self.truth.append(round_, OWN, columns | self._held(block, values=kept, counts=True))
 
     def _keep_table(self, round_: int, kind: str, block: DenseBlock, to: IntArray | None) -> None:
         if round_ in self.policy.payload_rounds and block.values is not None:
@@ -275,10 +267,16 @@ class Recorder:
         }
         if messages.tags is not None:
             columns["tags"] = messages.tags
+        # The counts of hidden rows are words like their values, and as large as a payload.
+        counts = values or messages.step not in HIDDEN_COUNTS
+        return columns | self._held(block, values=values, counts=counts)
+
+    def _held(self, block: RowBlock | SetBlock, *, values: bool, counts: bool) -> Columns:
+        """What lies in the segments of a block; ``rows_in`` reads it."""
+        columns: Columns = {}
         if isinstance(block, RowBlock):
             columns["rows"] = block.rows.astype(self.row_dtype)
-            # The counts of hidden rows are words like their values, and as large as a payload.
-            if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
+            if counts and block.counts is not None:
                 columns["counts"] = block.counts
         if values and block.values is not None:
             columns["values"] = block.values
