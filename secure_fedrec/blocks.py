@@ -169,6 +169,15 @@ class BlockLayout:
         return [place.describe() for place in self.places.values()]
 
 
+def flat_blocks(sizes: Mapping[str, int], width: int) -> tuple[BlockShape, ...]:
+    """Vectors of parameters of these sizes, by name; none of those that are empty."""
+    return tuple(
+        BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=width)
+        for name, size in sizes.items()
+        if size
+    )
+
+
 def require_names(named: Iterable[str]) -> None:
     """Names that can also be column names of a recording.
 

@@ -9,7 +9,7 @@ Ring elements are held in ``uint32`` (b <= 32) or ``uint64`` (b <= 64); only the
 information. A negative real -x is represented by 2^b - encode(x) (two's complement).
 """
 
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -167,13 +167,7 @@ class FixedPoint(Settings, section="ring"):
     def from_integers(self, integers: IntArray) -> RingArray:
         """Reduce signed integers modulo 2^bits; shares memory with the input where it can."""
         words: RingArray = np.require(integers, dtype=np.int64, requirements="C").view(np.uint64)
-        if self.bits == 64:
-            return words
-        if self.bits <= 32:
-            words = words.astype(np.uint32)
-        if self.bits not in (32, 64):
-            words = words & words.dtype.type(2**self.bits - 1)
-        return words
+        return self.reduce(words.astype(self.dtype, copy=False))
 
     def reduce(self, words: RingArray) -> RingArray:
         """Cut words back to the ring after they were added modulo their word size."""
@@ -192,17 +186,13 @@ class FixedPoint(Settings, section="ring"):
         Nothing is copied where b is the size of the word.
         """
         # Moving the sign bit to the top and back extends it; the shift right is arithmetic.
-        if self.bits <= 32:
-            narrow = np.asarray(ring).astype(np.uint32, copy=False)
-            if self.bits == 32:
-                return narrow.view(np.int32)
-            lifted = narrow << np.uint32(32 - self.bits)
-            return lifted.view(np.int32) >> np.int32(32 - self.bits)
-        words = np.asarray(ring).astype(np.uint64, copy=False)
-        if self.bits == 64:
-            return words.view(np.int64)
-        unused = 64 - self.bits
-        return (words << np.uint64(unused)).view(np.int64) >> np.int64(unused)
+        words: RingArray = np.asarray(ring).astype(self.dtype, copy=False)
+        signed: Any = np.int32 if self.bits <= 32 else np.int64
+        unused = 8 * words.itemsize - self.bits
+        if unused:
+            words = (words << words.dtype.type(unused)).view(signed) >> signed(unused)
+        centred: npt.NDArray[np.int32] | IntArray = words.view(signed)
+        return centred
 
     def decode(self, ring: RingArray, *, spent: bool = False) -> FloatArray:
         """Decode an aggregate to float64.

@@ -138,10 +138,7 @@ class Vault:
 
     def only(self, clients: IntArray) -> "Vault":
         """A fresh vault with the examples of some clients, ascending, and no private table."""
-        places = self._places(clients)
-        starts, counts = self._indptr[places], np.diff(self._indptr)[places]
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], counts)
+        rows, ends = segments(self._indptr, self._places(clients))
         columns = {name: column[rows] for name, column in self._columns.items()}
         return Vault.of_examples(ends, columns, clients)
 

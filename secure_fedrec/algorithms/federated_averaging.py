@@ -23,15 +23,15 @@ The change is weighted before it is encoded, so ``ring.clip`` has to exceed the 
 the largest change of one parameter; ``weight_unit`` scales the weights of records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.user_models import UserModels, split_records
-from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
+from secure_fedrec.blocks import BlockLayout, BlockShape, flat_blocks
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.models.gum.arrays import Pull
@@ -51,11 +51,8 @@ _PRIVATE = "private_parameters"
 _OFFSETS = "attention-offsets"
 
 
-class Release(Protocol):
-    """What a client does to its change before anything else sees it."""
-
-    def __call__(self, change: FloatArray) -> FloatArray:
-        """Released form of one client's change: float64[P] from float64[P]."""
+Release: TypeAlias = Callable[[FloatArray], FloatArray]
+"""What a client does to its change, float64[P], before anything else sees it."""
 
 
 class FederatedAveragingConfig(Settings, section="algorithm"):
@@ -131,11 +128,7 @@ class FederatedAveraging:
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """The weighted change of every layer, and the weights of all."""
-        sizes = {**self.sizes, _WEIGHTS: len(self.sizes)}
-        return tuple(
-            BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
-            for name, size in sizes.items()
-        )
+        return flat_blocks({**self.sizes, _WEIGHTS: len(self.sizes)}, self.width)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """The initial layers, one after the other: float64[P]."""

@@ -143,12 +143,7 @@ class PMF:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PMFStep":
         """Rows and new user vectors of some clients."""
-        users = vault.read(_USER_VECTORS, clients)
-        noise = _Langevin(self.config, public.round, streams) if self.config.temperature else None
-        rated = vault.rated(clients)
-        return PMFStep(
-            self.config, clients, public, rated, users, noise, self._lines(public, rated)
-        )
+        return PMFStep(self.config, clients, public, vault, streams)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Gradient step on the item vectors; items nobody rated stay."""
@@ -169,20 +164,13 @@ class PMF:
         """U_u . V_i for each pair; with biases m_u + a_u b_i more."""
         asked, owners = np.unique(clients, return_inverse=True)
         users = vault.read(_USER_VECTORS, asked)
-        lines = self._lines(public, vault.rated(asked))
-        if lines is None:
-            return pair_dot(users, owners, public.table, items)
+        lines = _lines(self.config, public, vault.rated(asked))
         dots = pair_dot(_with_slopes(users, lines), owners, public.table, items)
-        return np.asarray(lines.means[owners] + dots)
+        return dots if lines is None else np.asarray(lines.means[owners] + dots)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
         return {"name": "pmf", **asdict(self.config), "traits": asdict(_ROWS)}
-
-    def _lines(self, public: PublicState, rated: Rated) -> Lines | None:
-        if not self.config.biases:
-            return None
-        return fit_lines(public.table[:, -1], rated, pull=self.config.slope_shrinkage)
 
     def _uniform(self, stream: Stream, lanes: IntArray) -> FloatArray:
         words = stream.words_at(0, lanes, np.zeros_like(lanes), width=self.config.rank)
@@ -197,19 +185,18 @@ class PMFStep:
         config: PMFConfig,
         clients: IntArray,
         public: PublicState,
-        rated: Rated,
-        users: FloatArray,
-        noise: "_Langevin | None",
-        lines: Lines | None,
+        vault: Vault,
+        streams: Streams,
     ) -> None:
         self._config = config
         self.clients = clients
+        self._streams, self._round = streams, public.round + 1
         self._table = public.table
         self._step_size = config.step_size(public.round)
-        self._rated = rated
-        self._noise = noise
-        # With biases a user's vector has its slope beside the column of biases.
-        self._users = users if lines is None else _with_slopes(users, lines)
+        self._rated = rated = vault.rated(clients)
+        users = vault.read(_USER_VECTORS, clients)
+        lines = _lines(config, public, rated)
+        self._users = _with_slopes(users, lines)
         self._means = None if lines is None else lines.means
         dots = segment_dots(self._users, rated.indptr, self._table, rated.items)
         self._residuals = self._centred(rated.ratings, rated.indptr) - dots
@@ -236,7 +223,9 @@ class PMFStep:
         """Virtual ratings: the client's mean, or the prediction of a locally trained copy."""
         counts = np.diff(indptr)
         if method == "average":
-            return np.repeat(self._mean_ratings(), counts)
+            rated = self._rated
+            totals = segment_totals(rated.ratings[:, None], rated.indptr)[:, 0]
+            return np.repeat(totals / np.maximum(rated.counts, 1), counts)
         if method != "predicted":
             raise ValueError(f"unknown imputation method {method!r}")
         return self._predict(self._train_copies(local_steps), indptr, items)
@@ -279,8 +268,8 @@ class PMFStep:
         rank = self._config.rank
         users, pull = self._users[:, :rank], self._pull[:, :rank]
         gradient = pull / terms + self._config.regularization * users
-        if self._noise is not None:
-            gradient -= self._noise.users(self.clients)
+        if self._config.temperature:
+            gradient -= self._noise("langevin-users", self.clients, np.zeros_like(self.clients))
         moved = users - self._step_size * gradient
         vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, users))
 
@@ -296,9 +285,17 @@ class PMFStep:
             self._centred(ratings, indptr),
             self._config.regularization,
         )
-        if self._noise is not None:
-            rows -= self._noise.rows(self.clients[_owners(indptr)], items)
+        if self._config.temperature:
+            lanes = self.clients[_owners(indptr)]
+            rows -= self._noise("langevin-rows", lanes, items.astype(np.int64))
         return rows, residuals
+
+    def _noise(self, stream: str, lanes: IntArray, indices: IntArray) -> FloatArray:
+        """Gaussian noise of SGLD, a function of (client, item, round) alone: float64[N, d]."""
+        source, rank = self._streams.stream(stream), self._config.rank
+        words = source.words_at(self._round, lanes, indices, width=rank)
+        deviation = np.sqrt(self._config.temperature / self._step_size)
+        return np.asarray(deviation * ndtri(uniform_reals(words)))
 
     def _centred(self, ratings: FloatArray, indptr: IntArray) -> FloatArray:
         """Ratings less what their users add to all of theirs."""
@@ -307,11 +304,6 @@ class PMFStep:
     def _predict(self, users: FloatArray, indptr: IntArray, items: IndexArray) -> FloatArray:
         dots = segment_dots(users, indptr, self._table, items)
         return dots if self._means is None else self._means[_owners(indptr)] + dots
-
-    def _mean_ratings(self) -> FloatArray:
-        rated = self._rated
-        totals = segment_totals(rated.ratings[:, None], rated.indptr)
-        return np.asarray(totals[:, 0] / np.maximum(rated.counts, 1))
 
     def _train_copies(self, local_steps: int) -> FloatArray:
         """U'_u: ``local_steps`` full-batch steps on the client's ratings with V held fixed.
@@ -344,27 +336,10 @@ class PMFStep:
         return np.asarray(self._centred(rated.ratings, rated.indptr) - lines)
 
 
-class _Langevin:
-    """Gaussian noise of SGLD, a function of (client, item, round) alone."""
-
-    def __init__(self, config: PMFConfig, completed_rounds: int, streams: Streams) -> None:
-        self._rank = config.rank
-        self._round = completed_rounds + 1
-        self._deviation = np.sqrt(config.temperature / config.step_size(completed_rounds))
-        self._row_stream = streams.stream("langevin-rows")
-        self._user_stream = streams.stream("langevin-users")
-
-    def rows(self, clients: IntArray, items: IndexArray) -> FloatArray:
-        """Noise of uploaded rows: float64[N, d]."""
-        return self._normal(self._row_stream, clients, items.astype(np.int64))
-
-    def users(self, clients: IntArray) -> FloatArray:
-        """Noise of the user vectors: float64[B, d]."""
-        return self._normal(self._user_stream, clients, np.zeros(len(clients), dtype=np.int64))
-
-    def _normal(self, stream: Stream, lanes: IntArray, indices: IntArray) -> FloatArray:
-        words = stream.words_at(self._round, lanes, indices, width=self._rank)
-        return np.asarray(self._deviation * ndtri(uniform_reals(words)))
+def _lines(config: PMFConfig, public: PublicState, rated: Rated) -> Lines | None:
+    if not config.biases:
+        return None
+    return fit_lines(public.table[:, -1], rated, pull=config.slope_shrinkage)
 
 
 def _owners(indptr: IntArray) -> IntArray:
@@ -372,6 +347,6 @@ def _owners(indptr: IntArray) -> IntArray:
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
-def _with_slopes(users: FloatArray, lines: Lines) -> FloatArray:
-    """The users' vectors, their slopes beside the column of biases: float64[B, d + 1]."""
-    return np.concatenate([users, lines.slopes[:, None]], axis=1)
+def _with_slopes(users: FloatArray, lines: Lines | None) -> FloatArray:
+    """The vectors; with biases the slopes beside the column of those: float64[B, d + 1]."""
+    return users if lines is None else np.concatenate([users, lines.slopes[:, None]], axis=1)

@@ -15,7 +15,6 @@ from typing import Final, TypeVar, cast
 import numpy as np
 
 from secure_fedrec.core.arrays import (
-    BoolArray,
     FloatArray,
     IndexArray,
     IntArray,
@@ -205,28 +204,6 @@ def add_counted_rows(
         counts[place] += 1
         for factor in range(values.shape[1]):
             target[place, factor] += values[row, factor]
-
-
-@compiled_loop
-def pick_rows(
-    indptr: IntArray,
-    chosen: BoolArray,
-    rows: IndexArray,
-    values: FloatArray | RingArray,
-    picked_indptr: IntArray,
-    picked_rows: IndexArray,
-    picked: FloatArray | RingArray,
-) -> None:
-    """The chosen rows of every segment, laid end to end, and where each segment then ends."""
-    place = 0
-    for segment in range(len(indptr) - 1):
-        for row in range(indptr[segment], indptr[segment + 1]):
-            if chosen[row]:
-                picked_rows[place] = rows[row]
-                for factor in range(values.shape[1]):
-                    picked[place, factor] = values[row, factor]
-                place += 1
-        picked_indptr[segment + 1] = place
 
 
 @compiled_loop

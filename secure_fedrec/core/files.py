@@ -1,11 +1,11 @@
 """Files that are whole or not there: written beside their place, then moved into it in one step."""
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable
 from errno import ELOOP
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,5 @@ def file_digest(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    whole = sha256()
     with path.open("rb") as stream:
-        while part := stream.read(2**20):
-            whole.update(part)
-    return whole.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()

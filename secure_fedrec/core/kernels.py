@@ -7,6 +7,8 @@ These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7
 computed by the same loop over its own numbers, and sums run in the order given.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from secure_fedrec.core import compiled, item_sets
@@ -140,7 +142,7 @@ def merge_values(
     return values
 
 
-def bounds_of(lengths: IntArray) -> IntArray:
+def bounds_of(lengths: IntArray | Sequence[int]) -> IntArray:
     """int64[n + 1]: segment c of so many entries each begins at entry c and ends at entry c + 1."""
     bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=bounds[1:])
@@ -252,11 +254,8 @@ def pick_rows(
     _require_segments(indptr, len(indptr) - 1, len(rows))
     _require_fit(chosen.shape == rows.shape == values.shape[:1] and values.ndim == 2)
     _require_fit(chosen.dtype == bool and rows.dtype == np.int32 and values.dtype in _VALUES)
-    size = int(np.count_nonzero(chosen))
-    bounds, numbers = np.zeros(len(indptr), dtype=np.int64), np.empty(size, dtype=np.int32)
-    picked = np.empty((size, values.shape[1]), dtype=values.dtype)
-    compiled.pick_rows(_whole(indptr), chosen, rows, values, bounds, numbers, picked)
-    return bounds, numbers, picked
+    places = np.flatnonzero(chosen)
+    return np.searchsorted(places, indptr), rows[places], np.take(values, places, axis=0)
 
 
 def scatter_add(

@@ -3,7 +3,8 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -42,19 +43,16 @@ class StoredArray:
             OSError: the file cannot be opened.
             ValueError: it has been damaged since; ``out`` holds part of it.
         """
-        try:
-            with zipfile.ZipFile(self.path) as archive, _opened(archive, self.name) as stream:
-                _header(stream)
-                flat, read = out.reshape(-1).view(np.uint8).data, 0
-                while read < len(flat):
-                    part = stream.readinto(flat[read : read + _PIECE])  # type: ignore[attr-defined]
-                    if not part:
-                        raise ValueError(f"{self.name} ends early")
-                    read += part
-                if stream.read(1):  # also has the checksum compared
-                    raise ValueError(f"{self.name} is longer than its header says")
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
-            raise ValueError(str(damage)) from damage
+        with _opened(self.path) as archive, archive.open(f"{self.name}.npy") as stream:
+            _header(stream)
+            flat, read = out.reshape(-1).view(np.uint8).data, 0
+            while read < len(flat):
+                part = stream.readinto(flat[read : read + _PIECE])  # type: ignore[attr-defined]
+                if not part:
+                    raise ValueError(f"{self.name} ends early")
+                read += part
+            if stream.read(1):  # also has the checksum compared
+                raise ValueError(f"{self.name} is longer than its header says")
 
 
 def npz_names(path: Path) -> tuple[str, ...]:
@@ -64,11 +62,8 @@ def npz_names(path: Path) -> tuple[str, ...]:
         OSError: it cannot be opened.
         ValueError: it is not an npz file.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return tuple(name.removesuffix(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, RuntimeError) as damage:
-        raise ValueError(str(damage)) from damage
+    with _opened(path) as archive:
+        return tuple(name.removesuffix(".npy") for name in archive.namelist())
 
 
 def read_npz(path: Path, *, later: str | None = None) -> dict[str, Any]:
@@ -82,23 +77,18 @@ def read_npz(path: Path, *, later: str | None = None) -> dict[str, Any]:
         OSError: it cannot be opened.
         ValueError: it is damaged, or holds anything but plain arrays.
     """
-    with path.open("rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                members = archive.infolist()
-                # Nobody writes comments: a length that became one swallows the next members.
-                if any(member.comment for member in members):
-                    raise ValueError(_WRONG)
-                names = {member.filename.removesuffix(".npy"): member for member in members}
-                return {
-                    name: _array(archive, member)
-                    if later is None or not name.startswith(later)
-                    else _checked(archive, member, path, name)
-                    for name, member in names.items()
-                }
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
-            # RuntimeError: flags that claim encryption or an unknown compression.
-            raise ValueError(str(damage)) from damage
+    with _opened(path) as archive:
+        members = archive.infolist()
+        # Nobody writes comments: a length that became one swallows the next members.
+        if any(member.comment for member in members):
+            raise ValueError(_WRONG)
+        names = {member.filename.removesuffix(".npy"): member for member in members}
+        return {
+            name: _array(archive, member)
+            if later is None or not name.startswith(later)
+            else _checked(archive, member, path, name)
+            for name, member in names.items()
+        }
 
 
 def write_npz(
@@ -152,6 +142,17 @@ class _Sink(io.RawIOBase):
         return memoryview(piece).nbytes
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive that is read; what is wrong with it is a ``ValueError``."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
+        # RuntimeError: flags that claim encryption or an unknown compression.
+        raise ValueError(str(damage)) from damage
+
+
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     if member.file_size > _STREAMED:
         _require_sound(archive, member)
@@ -182,17 +183,8 @@ def _checked(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: str
 ) -> StoredArray:
     _require_sound(archive, member)
-    return _stored(path, name)
-
-
-def _stored(path: Path, name: str) -> StoredArray:
-    with zipfile.ZipFile(path) as archive, _opened(archive, name) as stream:
-        shape, dtype = _header(stream)
-    return StoredArray(path, name, shape, dtype)
-
-
-def _opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    return archive.open(f"{name}.npy")
+    with archive.open(member) as stream:
+        return StoredArray(path, name, *_header(stream))
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -1,5 +1,6 @@
 """Leaving out clients and items with few ratings, or all but a sample of the clients."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -95,14 +96,13 @@ def _renumbered(kept: BoolArray) -> IntArray:
 
 
 def _part(table: RatingTable, rows: BoolArray, clients: BoolArray, items: BoolArray) -> RatingTable:
-    return RatingTable(
-        name=table.name,
+    return replace(
+        table,
         n_clients=int(clients.sum()),
         n_items=int(items.sum()),
         clients=_renumbered(clients)[table.clients[rows]].astype(np.int32),
         items=_renumbered(items)[table.items[rows]].astype(np.int32),
         ratings=table.ratings[rows],
-        scale=table.scale,
         client_labels=table.client_labels[clients],
         item_labels=table.item_labels[items],
         demographics={name: values[clients] for name, values in table.demographics.items()},

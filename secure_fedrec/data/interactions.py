@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.data.splits import Split
 from secure_fedrec.errors import ConfigError, DataError
@@ -99,7 +100,7 @@ def sample_interactions(split: Split, *, negatives: int, seed: int) -> Interacti
 def _examples(
     train: RatingTable, negatives: int, seed: int
 ) -> tuple[IntArray, IndexArray, FloatArray]:
-    ends, indptr = [0], train.indptr()
+    indptr = train.indptr()
     items: list[IndexArray] = []
     ratings: list[FloatArray] = []
     for client in range(train.n_clients):
@@ -112,5 +113,4 @@ def _examples(
         chosen = np.sort(np.concatenate([own.astype(np.int64), drawn]))
         items.append(chosen.astype(np.int32))
         ratings.append(positive[chosen].astype(np.float64))
-        ends.append(ends[-1] + len(chosen))
-    return np.array(ends, dtype=np.int64), np.concatenate(items), np.concatenate(ratings)
+    return bounds_of([*map(len, items)]), np.concatenate(items), np.concatenate(ratings)

@@ -58,11 +58,11 @@ def load_ml_100k(folder: Path) -> RatingTable:
     items = read_records(
         items_path, ("item", "title"), separator="|", encoding="latin-1", at_least=True
     )
-    ages = [record[1] for record in users]
+    _, ages, genders, occupations, _ = zip(*users, strict=True)
     demographics = {
-        "gender": _categories(users_path, "gender", [record[2] for record in users], GENDERS),
+        "gender": _categories(users_path, "gender", genders, GENDERS),
         "age_band": _age_bands(users_path, ages),
-        "occupation": np.array([record[3] for record in users], dtype=np.str_),
+        "occupation": np.array(occupations, dtype=np.str_),
     }
     return _assemble(
         name="ml-100k",
@@ -98,15 +98,12 @@ def load_ml_1m(folder: Path) -> RatingTable:
     users = read_records(
         users_path, ("user", "gender", "age", "occupation", "zip code"), separator="::"
     )
-    codes = [str(code) for code in range(len(_ML_1M_OCCUPATIONS))]
+    _, genders, ages, occupations, _ = zip(*users, strict=True)
+    codes, spelled = [str(code) for code in range(len(_ML_1M_OCCUPATIONS))], _ML_1M_OCCUPATIONS
     demographics = {
-        "gender": _categories(users_path, "gender", [record[1] for record in users], GENDERS),
-        "age_band": _categories(
-            users_path, "age band", [record[2] for record in users], _BAND_CODES, AGE_BANDS
-        ),
-        "occupation": _categories(
-            users_path, "occupation", [record[3] for record in users], codes, _ML_1M_OCCUPATIONS
-        ),
+        "gender": _categories(users_path, "gender", genders, GENDERS),
+        "age_band": _categories(users_path, "age band", ages, _BAND_CODES, AGE_BANDS),
+        "occupation": _categories(users_path, "occupation", occupations, codes, spelled),
     }
     return _assemble(
         name="ml-1m",
@@ -157,9 +154,7 @@ def _assemble(
 ) -> RatingTable:
     """Turns rows of (user, item, rating[, timestamp]) into a table; blames lines of ``path``."""
     _WHOLE_STARS.check(rows[:, 2], path, first_line=1)
-    times = None
-    if rows.shape[1] > 3:
-        times = whole_numbers(path, rows[:, 3], "timestamp", first_line=1)
+    times = whole_numbers(path, rows[:, 3], "timestamp", 1) if rows.shape[1] > 3 else None
     return RatingTable.from_columns(
         name=name,
         n_clients=len(client_labels),
@@ -193,11 +188,11 @@ def _labels(path: Path, what: str, records: Sequence[Sequence[str]]) -> IntArray
 
 def _numbered(path: Path, what: str, ids: FloatArray, labels: IntArray) -> IntArray:
     """Replaces published ids by their positions in ``labels``; refuses an id not among them."""
-    whole = whole_numbers(path, ids, what, first_line=1)
+    whole = whole_numbers(path, ids, what, 1)
     positions = np.minimum(np.searchsorted(labels, whole), len(labels) - 1)
     unknown = np.flatnonzero(labels[positions] != whole)
     if len(unknown):
-        line = int(unknown[0]) + 1
+        line = 1 + int(unknown[0])
         raise DataError(path, f"{what} {whole[unknown[0]]} is not in the data set", line=line)
     return positions.astype(np.int64)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.core.kernels import segments
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Stream
 
@@ -40,10 +41,7 @@ class Ragged(NamedTuple):
 
     def of_all(self, clients: npt.NDArray[np.integer]) -> "Ragged":
         """The sets of some clients, int[B], in their order."""
-        starts = self.indptr[clients]
-        counts = self.indptr[np.asarray(clients) + 1] - starts
-        indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        rows = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], counts)
+        rows, indptr = segments(self.indptr, np.asarray(clients))
         return Ragged(indptr, self.items[rows])
 
 

@@ -181,11 +181,8 @@ class RatingTable:
         """
         source = name if source is None else source
         order = _pair_order(source, clients, items, (n_clients, n_items), first_line)
-        if (
-            not len(order)
-            == len(ratings)
-            == (len(order) if timestamps is None else len(timestamps))
-        ):
+        columns = (ratings,) if timestamps is None else (ratings, timestamps)
+        if any(len(column) != len(order) for column in columns):
             raise DataError(source, "the columns differ in length")
         return cls(
             name=name,
@@ -269,18 +266,15 @@ class RatingTable:
             "clients": (np.int32, rows),
             "items": (np.int32, rows),
             "ratings": (np.float64, rows),
+            "timestamps": (np.int64, rows),
+            "places": (np.int32, rows),
             "client_labels": (_label_type(self.client_labels), self.n_clients),
             "item_labels": (_label_type(self.item_labels), self.n_items),
         }
-        if self.timestamps is not None:
-            columns["timestamps"] = (np.int64, rows)
-        if self.places is not None:
-            columns["places"] = (np.int32, rows)
         for column, (dtype, length) in columns.items():
-            values = getattr(self, column)
-            object.__setattr__(
-                self, column, _frozen(f"{self.name}.{column}", values, dtype, length)
-            )
+            if (values := getattr(self, column)) is not None:
+                frozen = _frozen(f"{self.name}.{column}", values, dtype, length)
+                object.__setattr__(self, column, frozen)
         demographics = {
             attribute: _frozen(f"{self.name}.{attribute}", values, np.str_, self.n_clients)
             for attribute, values in self.demographics.items()

@@ -1,10 +1,10 @@
 """Finding, checking and loading the data sets of the catalogue."""
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Final
 
+from secure_fedrec.core.files import file_digest
 from secure_fedrec.data.catalogue import (
     DATASETS,
     EXAMPLE_SETS,
@@ -151,8 +151,7 @@ def check_files(info: DatasetInfo, folder: Path) -> None:
         if file.sha256 is None or not path.exists():
             continue
         try:
-            with path.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = file_digest(path)
         except OSError as error:
             raise DataError(path, f"cannot be read ({error.strerror})") from error
         if found != file.sha256:

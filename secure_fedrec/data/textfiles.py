@@ -45,9 +45,8 @@ def read_numbers(
     body = _read_body(path, header)
     first_line = 1 if header is None else 2
     tabbed = body.replace(separator.encode(), b"\t")
-    if tabbed.translate(None, _NUMBER_BYTES + b"\t\n"):
-        _blame(path, body, columns, separator, first_line)
-    if not tabbed.strip():  # loadtxt warns of a file of blank lines
+    # loadtxt warns of a file of blank lines.
+    if tabbed.translate(None, _NUMBER_BYTES + b"\t\n") or not tabbed.strip():
         _blame(path, body, columns, separator, first_line)
     try:
         table = np.loadtxt(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.data.splits import random_words
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.vault import Vault
 
@@ -184,9 +185,7 @@ def split_by_user(users: IntArray, *, seed: int) -> IntArray:
     Raises:
         ConfigError: the seed is negative.
     """
-    if seed < 0:
-        raise ConfigError("data.seed", seed, "must be at least 0")
-    words = np.random.PCG64([_SPLIT, seed]).random_raw(len(users))
+    words = random_words(seed, _SPLIT, len(users))
     order = np.lexsort((words, users))
     counts = np.bincount(users)
     place = np.empty(len(users), dtype=np.int64)

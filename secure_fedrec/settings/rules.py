@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Annotated, Any, TypeAlias
 
 
@@ -44,12 +45,8 @@ class Within:
 
     def check(self, value: Any) -> None:
         """Refuse a number outside."""
-        if not (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-            and (self.below is None or value < self.below)
-        ):
+        ends = ((ge, self.least), (gt, self.above), (le, self.most), (lt, self.below))
+        if not all(end is None or fits(value, end) for fits, end in ends):
             raise Refused(value, f"must be {self}{self.why}")
 
     def __str__(self) -> str:

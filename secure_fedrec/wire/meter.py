@@ -44,7 +44,7 @@ class Meter:
         """
         payload = messages.payload
         rows = np.zeros(len(messages), int) if isinstance(payload, DenseBlock) else payload.lengths
-        self._add(messages.sizes, rows, senders=senders, receivers=receivers)
+        self.count_bytes(messages.sizes, rows=rows, senders=senders, receivers=receivers)
 
     def count_beside(
         self, sizes: IntArray, *, senders: IntArray | str | None, receivers: IntArray | str | None
@@ -56,9 +56,7 @@ class Meter:
             senders: int64[B], client numbers; None for the server, "authority" for a key holder.
             receivers: likewise.
         """
-        self._add(sizes, np.zeros(len(sizes), dtype=np.int64), senders=senders, receivers=receivers)
-        self._beside["messages"] += len(sizes)
-        self._beside["bytes"] += int(sizes.sum())
+        self.count_bytes(sizes, rows=None, senders=senders, receivers=receivers)
 
     def count_bytes(
         self,
@@ -70,9 +68,17 @@ class Meter:
     ) -> None:
         """Add messages of a protocol: of so many rows each, or beside them (None)."""
         if rows is None:
-            self.count_beside(sizes, senders=senders, receivers=receivers)
-        else:
-            self._add(sizes, rows, senders=senders, receivers=receivers)
+            self._beside["messages"] += len(sizes)
+            self._beside["bytes"] += int(sizes.sum())
+            rows = np.zeros(len(sizes), dtype=np.int64)
+        added = (np.ones(len(sizes), dtype=np.int64), rows, sizes)
+        for direction, parties in zip(_DIRECTIONS, (senders, receivers), strict=True):
+            for quantity, amounts in zip(_QUANTITIES, added, strict=True):
+                name = f"{quantity}_{direction}"
+                if parties is None or isinstance(parties, str):
+                    self._others[parties or _SERVER][name] += int(amounts.sum())
+                else:
+                    np.add.at(self._clients[name], parties, amounts)
 
     def clients(self, name: str) -> IntArray:
         """int64[n], one of the totals per client (a copy)."""
@@ -105,20 +111,3 @@ class Meter:
         for role in self._others:
             self._others[role] = dict(zip(_FIELDS, state[role].tolist(), strict=True))
         self._beside = dict(zip(_BESIDE, state["beside"].tolist(), strict=True))
-
-    def _add(
-        self,
-        sizes: IntArray,
-        rows: IntArray,
-        *,
-        senders: IntArray | str | None,
-        receivers: IntArray | str | None,
-    ) -> None:
-        added = (np.ones(len(sizes), dtype=np.int64), rows, sizes)
-        for direction, parties in zip(_DIRECTIONS, (senders, receivers), strict=True):
-            for quantity, amounts in zip(_QUANTITIES, added, strict=True):
-                name = f"{quantity}_{direction}"
-                if parties is None or isinstance(parties, str):
-                    self._others[parties or _SERVER][name] += int(amounts.sum())
-                else:
-                    np.add.at(self._clients[name], parties, amounts)

@@ -55,10 +55,7 @@ class RecordingPolicy(Settings, section="recording"):
         ConfigError: a round below 1, a negative sender, or a limit that is not positive.
     """
 
-    payload_rounds: tuple[Round, ...] = (
-        1,
-        20,
-    )
+    payload_rounds: tuple[Round, ...] = (1, 20)
     payload_senders: tuple[Natural, ...] | None = None
     max_transcript_gb: Annotated[Positive, Unit("GB, 10^9 bytes")] = 4.0
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.streams import Stream, Streams
@@ -224,16 +225,8 @@ class Recorder:
         """
         kept = round_ in self.policy.payload_rounds
         block = own(kept)
-        columns: Columns = {
-            "senders": clients,
-            "lengths": block.lengths,
-            "rows": block.rows.astype(self.row_dtype),
-        }
-        if block.counts is not None:
-            columns["counts"] = block.counts
-        if kept and block.values is not None:
-            columns["values"] = block.values
-        self.truth.append(round_, OWN, columns)
+        columns: Columns = {"senders": clients, "lengths": block.lengths}
+        self.truth.append(round_, OWN, columns | self._held(block, values=kept, counts=True))
 
     def _keep_table(self, round_: int, kind: str, block: DenseBlock, to: IntArray | None) -> None:
         if round_ in self.policy.payload_rounds and block.values is not None:
@@ -274,10 +267,16 @@ class Recorder:
         }
         if messages.tags is not None:
             columns["tags"] = messages.tags
+        # The counts of hidden rows are words like their values, and as large as a payload.
+        counts = values or messages.step not in HIDDEN_COUNTS
+        return columns | self._held(block, values=values, counts=counts)
+
+    def _held(self, block: RowBlock | SetBlock, *, values: bool, counts: bool) -> Columns:
+        """What lies in the segments of a block; ``rows_in`` reads it."""
+        columns: Columns = {}
         if isinstance(block, RowBlock):
             columns["rows"] = block.rows.astype(self.row_dtype)
-            # The counts of hidden rows are words like their values, and as large as a payload.
-            if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
+            if counts and block.counts is not None:
                 columns["counts"] = block.counts
         if values and block.values is not None:
             columns["values"] = block.values
@@ -291,6 +290,16 @@ class Recorder:
             scratch = self.truth.scratch(round_, f"{kind}-{len(columns)}")
             self._spools[key] = Spool(scratch, limit=_BLOCK_BYTES)
         self._spools[key].add(columns)
+
+
+def rows_in(columns: Columns) -> RowBlock:
+    """The rows of stored messages, one segment per message."""
+    return RowBlock(
+        indptr=bounds_of(columns["lengths"]),
+        rows=columns["rows"].astype(np.int32, copy=False),
+        values=columns.get("values"),
+        counts=columns.get("counts"),
+    )
 
 
 def kind_of(step: Step, bag: str | None = None) -> str:

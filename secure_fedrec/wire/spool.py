@@ -69,8 +69,9 @@ class Spool:
     def add(self, columns: Columns) -> None:
         """Take the messages of a batch."""
         size = sum(column.nbytes for column in columns.values())
-        if self._size + size > self._limit:
-            self._put_aside()
+        if self._parts and self._size + size > self._limit:
+            run = self._taken()
+            self._runs.append(run if self._scratch is None else self._on_disk(run, self._scratch))
         self._parts.append(columns)
         self._size += size
 
@@ -109,11 +110,6 @@ class Spool:
         self._parts, self._runs, self._size = [], [], 0
         if self._scratch is not None and self._scratch.exists():
             shutil.rmtree(self._scratch)
-
-    def _put_aside(self) -> None:
-        if self._parts:
-            run = self._taken()
-            self._runs.append(run if self._scratch is None else self._on_disk(run, self._scratch))
 
     def _taken(self) -> Columns:
         """What is held in memory, in order."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import TranscriptError
@@ -25,7 +25,15 @@ from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.held import held
 from secure_fedrec.wire.message_batches import NOBODY, Messages, Parties, Step
-from secure_fedrec.wire.recording import EXTRA, HIDDEN_COUNTS, RESULT, BlockStore, kind_of, part_of
+from secure_fedrec.wire.recording import (
+    EXTRA,
+    HIDDEN_COUNTS,
+    RESULT,
+    BlockStore,
+    kind_of,
+    part_of,
+    rows_in,
+)
 from secure_fedrec.wire.spool import Columns, concatenate_columns, gathered_columns
 from secure_fedrec.wire.truth import OwnUploads
 from secure_fedrec.wire.within import Within
@@ -334,14 +342,13 @@ class View:
 
     @staticmethod
     def _build(step: Step, round_: int, columns: Columns, bag: str | None) -> Messages:
-        indptr = bounds_of(columns["lengths"])
         sender, receiver = _ENDS[step]
-        tags: WordArray | None = columns.get("tags")
-        values = columns.get("values")
-        payload: RowBlock | SetBlock = SetBlock(indptr=indptr, values=values)
-        if step is not Step.BAG:
-            rows, counts = columns["rows"].astype(np.int32, copy=False), columns.get("counts")
-            payload = RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
+        payload: RowBlock | SetBlock
+        if step is Step.BAG:
+            bounds = bounds_of(columns["lengths"])
+            payload = SetBlock(indptr=bounds, values=columns.get("values"))
+        else:
+            payload = rows_in(columns)
         return Messages(
             round=round_,
             step=step,
@@ -349,7 +356,7 @@ class View:
             receivers=Parties(role=receiver, ids=columns["receivers"]),
             payload=payload,
             sizes=columns["sizes"],
-            tags=tags,
+            tags=columns.get("tags"),
             bag=bag,
         )
 

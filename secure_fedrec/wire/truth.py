@@ -9,10 +9,9 @@ from collections.abc import Set
 import numpy as np
 
 from secure_fedrec.core.arrays import WordArray
-from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.held import held
 from secure_fedrec.wire.message_batches import Messages, Parties, Step
-from secure_fedrec.wire.recording import ORIGINS, OWN, BlockStore, kind_of
+from secure_fedrec.wire.recording import ORIGINS, OWN, BlockStore, kind_of, rows_in
 from secure_fedrec.wire.spool import Columns, concatenate_columns
 from secure_fedrec.wire.within import Within
 
@@ -22,21 +21,16 @@ class Truth:
 
     __slots__ = ("_store", "_within")
 
-    def __init__(self, store: BlockStore) -> None:
-        self._store = store
-        self._within: Within | None = None
+    def __init__(self, store: BlockStore, within: Within | None = None) -> None:
+        self._store, self._within = store, within
 
     def held(self) -> "Truth":
         """The same truth, of a finished recording that is read often."""
-        same = Truth(held(self._store))
-        same._within = self._within
-        return same
+        return Truth(held(self._store), self._within)
 
     def within(self, block: Within | None) -> "Truth":
         """The same truth, of what clients put into the sum the rows of one block alone."""
-        cut = Truth(self._store)
-        cut._within = block
-        return cut
+        return Truth(self._store, block)
 
     def columns(self, round_: int, name: str) -> Columns | None:
         """Recorded columns of that name, or None."""
@@ -44,7 +38,7 @@ class Truth:
         columns = concatenate_columns(parts) if parts else None
         if columns is None or self._within is None or name != OWN:
             return columns
-        block = self._within.rows_of(_rows(columns))
+        block = self._within.rows_of(rows_in(columns))
         return {"senders": columns["senders"], "lengths": block.lengths, "rows": block.rows}
 
     def kinds(self, round_: int) -> tuple[str, ...]:
@@ -112,15 +106,6 @@ def _messages(round_: int, columns: Columns) -> Messages:
         step=Step.UPLOAD,
         senders=everybody,
         receivers=everybody,
-        payload=_rows(columns),
+        payload=rows_in(columns),
         sizes=np.zeros(len(senders), dtype=np.int64),
-    )
-
-
-def _rows(columns: Columns) -> RowBlock:
-    return RowBlock(
-        indptr=np.concatenate([[0], np.cumsum(columns["lengths"])]),
-        rows=columns["rows"].astype(np.int32),
-        values=columns.get("values"),
-        counts=columns.get("counts"),
     )

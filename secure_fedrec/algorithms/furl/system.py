@@ -43,7 +43,7 @@ from secure_fedrec.algorithms.local_training import (
     seeded_torch,
     train_locally,
 )
-from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
+from secure_fedrec.blocks import BlockLayout, BlockShape, flat_blocks
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -103,9 +103,7 @@ class FURL:
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """One flat block: c_i d_i and, behind it, c_i."""
-        size = self.split.n_federated + 1
-        shape = BlockShape(name=_PARAMETERS, kind=BlockKind.FLAT, size=size, width=self.width)
-        return (shape,)
+        return flat_blocks({_PARAMETERS: self.split.n_federated + 1}, self.width)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """The initial w_f: float64[n_federated]."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.update import blend, general_representations
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -14,6 +16,9 @@ from secure_fedrec.evaluation import level_hits
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.vault import Vault
+
+USER_CENTRES, ITEM_CENTRES = "user-centres", "item-centres"
+"""Public extras: the centres of all drafts."""
 
 # Private tables by what they hold of a ``ClientModel``: any number of rows, or one array each.
 _RAGGED = {"users": "user_embeddings", "items": "item_representations"}
@@ -96,42 +101,31 @@ def create_tables(vault: Vault, models: list[ClientModel]) -> None:
 
 
 def update(
-    model: ClientModel,
-    config: HPFLConfig,
-    *,
-    vectors: FloatArray,
-    hidden: FloatArray | None,
-    user_centres: FloatArray,
-    item_centres: FloatArray,
+    model: ClientModel, config: HPFLConfig, table: HPFLTable, public: PublicState
 ) -> ClientModel:
     """Algorithm 1: the model that the next local training starts from.
 
     Args:
         model: the client's.
         config: says which components are federated, and how.
-        vectors: float64[K, 2 N + K], the global attribute vectors.
-        hidden: float64[N], the global HM, or None where it is not shared.
-        user_centres: float64[m, K], the global centres; none before there was a draft.
-        item_centres: float64[m, K] or float64[m, K + 2].
+        table: where the global attribute vectors and, where it is shared, the global HM lie.
+        public: after the last round; no centres before there was a draft.
     """
     overall = model.accuracies[-1:]
     by_attribute = model.accuracies[:-1]
-    own_vectors, own_hidden = model.vectors, model.hidden
+    vectors, hidden, k = model.vectors, model.hidden, table.attributes
     if config.shares_public:
-        own_vectors = blend(own_vectors, vectors, by_attribute[:, None])  # eq. 1
-        if hidden is not None:
-            own_hidden = blend(own_hidden, hidden, overall)
+        vectors = blend(vectors, public.table[:k, :-1], by_attribute[:, None])  # eq. 1
+        if table.share_hidden:
+            hidden = blend(hidden, public.table[k, : table.hidden], overall)
     # Dimension k of an embedding is attribute k; slip and guess belong to no attribute.
     extra = np.repeat(overall, model.items.shape[1] - len(by_attribute))
-    return replace(
-        model,
-        users=_blend_centres(model.users, user_centres, by_attribute, config),
-        items=_blend_centres(
-            model.items, item_centres, np.concatenate([by_attribute, extra]), config
-        ),
-        vectors=own_vectors,
-        hidden=own_hidden,
-    )
+    users, items = model.users, model.items
+    if config.shares_private:
+        by_dimension = np.concatenate([by_attribute, extra])
+        users = _blend_centres(users, public.extras[USER_CENTRES], by_attribute, config)
+        items = _blend_centres(items, public.extras[ITEM_CENTRES], by_dimension, config)
+    return replace(model, users=users, items=items, vectors=vectors, hidden=hidden)
 
 
 def judge(
@@ -170,7 +164,7 @@ def _blend_centres(
     embeddings: FloatArray, centres: FloatArray, accuracies: FloatArray, config: HPFLConfig
 ) -> FloatArray:
     """Eq. 2."""
-    if not (config.shares_private and len(centres)):
+    if not len(centres):
         return embeddings
     general = general_representations(embeddings, centres, config.centre_weights)
     return blend(embeddings, general, accuracies)

@@ -29,6 +29,8 @@ import numpy as np
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, accuracy_threshold
 from secure_fedrec.algorithms.hpfl.client_update import (
+    ITEM_CENTRES,
+    USER_CENTRES,
     ClientModel,
     count_attributes,
     create_tables,
@@ -55,7 +57,7 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Vault
 
-_USER_CENTRES, _ITEM_CENTRES, _THRESHOLD = "user-centres", "item-centres", "threshold"
+_THRESHOLD = "threshold"
 _SEEDS = 2**32
 
 
@@ -114,8 +116,8 @@ class HPFL:
             table[self.table.attributes, : len(common.hidden)] = common.hidden
         extras: dict[str, FloatArray] = {}
         if self.config.shares_private:
-            extras[_USER_CENTRES] = np.zeros((0, common.users.shape[1]))
-            extras[_ITEM_CENTRES] = np.zeros((0, common.items.shape[1]))
+            extras[USER_CENTRES] = np.zeros((0, common.users.shape[1]))
+            extras[ITEM_CENTRES] = np.zeros((0, common.items.shape[1]))
         if self.config.histogram_buckets:
             extras[_THRESHOLD] = np.zeros(1)
         return PublicState(round=0, table=table, extras=extras)
@@ -160,7 +162,7 @@ class HPFL:
             extras[_THRESHOLD] = np.array([accuracy_threshold(histogram, self.config.quantile)])
         if self.config.shares_private:
             share, seeding = self.config.centres, self.config.seeding
-            for drafts, centres in ((USER_DRAFTS, _USER_CENTRES), (ITEM_DRAFTS, _ITEM_CENTRES)):
+            for drafts, centres in ((USER_DRAFTS, USER_CENTRES), (ITEM_DRAFTS, ITEM_CENTRES)):
                 found = aggregate.bags[drafts]
                 if len(found):  # nobody sent a draft: the old centres stay
                     extras[centres] = cluster_centres(
@@ -218,7 +220,7 @@ class HPFL:
         round_ = public.round + 1
         model = ClientModel.read(vault, client)
         if public.round:
-            model = self._updated(model, public)
+            model = update(model, config, self.table, public)
         records, validation = split_records(vault.examples(client))
         generator = streams.stream("hpfl-batches").generator(round_, client)
         start = model.parameters(gum)
@@ -231,21 +233,6 @@ class HPFL:
         iterations = np.append(counts, len(records.scores)) * trained.epochs
         selection = self._selection(client, public, streams)
         return model, give_out(model, iterations, config, self.table, selection)
-
-    def _updated(self, model: ClientModel, public: PublicState) -> ClientModel:
-        """Algorithm 1 on the global model of the last round."""
-        k, extras = self.table.attributes, public.extras
-        hidden = None
-        if self.table.share_hidden:
-            hidden = public.table[k, : self.table.hidden]
-        return update(
-            model,
-            self.config,
-            vectors=public.table[:k, :-1],
-            hidden=hidden,
-            user_centres=extras.get(_USER_CENTRES, model.users[:0]),
-            item_centres=extras.get(_ITEM_CENTRES, model.items[:0]),
-        )
 
     def _selection(self, client: int, public: PublicState, streams: Streams) -> Selection:
         """The client's draws of the round, and p."""

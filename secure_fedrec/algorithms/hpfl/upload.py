@@ -1,6 +1,6 @@
 """What leaves a client of HPFL: weighted rows into a sum, drafts into bags."""
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 
 USER_DRAFTS: Final = "user-drafts"
@@ -98,13 +99,13 @@ def give_out(
 def pack(clients: IntArray, given: Sequence[Given]) -> Upload:
     """The upload of a batch of clients, all of whom give drafts or none."""
     block = RowBlock(
-        indptr=_ends([each.rows for each in given]),
+        indptr=bounds_of([len(each.rows) for each in given]),
         rows=np.concatenate([each.rows for each in given]),
         values=np.concatenate([each.values for each in given]),
     )
     parts = {name: [each.drafts[name] for each in given] for name in given[0].drafts}
     bags = {
-        name: SetBlock(indptr=_ends(drafts), values=np.concatenate(drafts))
+        name: SetBlock(indptr=bounds_of([*map(len, drafts)]), values=np.concatenate(drafts))
         for name, drafts in parts.items()
     }
     return Upload(clients=clients, blocks={TABLE: block}, bags=bags)
@@ -130,7 +131,3 @@ def _rows(
     if table.buckets:
         histogram = count_accuracies(accuracies[trained_on], table.buckets)
     return table.contribution(vectors, weights / config.weight_unit, histogram)
-
-
-def _ends(parts: Sequence[Sized]) -> IntArray:
-    return np.cumsum([0, *map(len, parts)], dtype=np.int64)

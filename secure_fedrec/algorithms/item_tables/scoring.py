@@ -17,30 +17,16 @@ def products(models: Models, table: SingleArray) -> SingleArray:
     Returns:
         float32[B, m].
     """
-    shape = (len(models.own), len(table))
-    dense = len(models.items) == shape[0] * shape[1]  # every item has a row of its own
-    scores = np.empty(shape, np.float32) if dense else public_scores(table, models.own)
+    scores = np.zeros((len(models.own), len(table)), dtype=np.float32)
+    if len(models.items) < scores.size:  # else every item has a row of its own
+        _add_columns(np.ascontiguousarray(table.T), models.own, scores)
     score_rows(models, scores)
-    return scores
-
-
-def public_scores(table: SingleArray, vectors: SingleArray) -> SingleArray:
-    """Every client's vector times every row of one table.
-
-    Args:
-        table: float32[m, d].
-        vectors: float32[B, d or more]; the first d values count.
-
-    Returns:
-        float32[B, m].
-    """
-    scores = np.zeros((len(vectors), len(table)), dtype=np.float32)
-    _add_columns(np.ascontiguousarray(table.T), vectors, scores)
     return scores
 
 
 @compiled_loop
 def _add_columns(columns: SingleArray, vectors: SingleArray, scores: SingleArray) -> None:
+    """Every client's vector, the first d of its values, times every row of one table."""
     for client in range(len(scores)):
         for factor in range(len(columns)):
             weight = vectors[client, factor]

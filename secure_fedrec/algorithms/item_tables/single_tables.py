@@ -20,7 +20,6 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
-from secure_fedrec.algorithms.item_tables.training import LocalExamples
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.streams import Streams
@@ -139,20 +138,14 @@ class SingleTables(ItemTables):
         names = [name for name in public.extras if name.startswith(_OF)]
         return {name: np.array([int(name.removeprefix(_OF))]) for name in names}
 
-    def between_rounds(self, clients: IntArray, public: PublicState, vault: Vault) -> Models:
-        """As of ``ItemTables``, each client with the table that the server mixed for it."""
-        return _with_mixed(super().between_rounds(clients, public, vault), clients, public)
-
-    def _prepared(
-        self,
-        clients: IntArray,
-        public: PublicState,
-        vault: Vault,
-        streams: Streams,
-        table: SingleArray,
-    ) -> tuple[Models, LocalExamples]:
-        models, examples = super()._prepared(clients, public, vault, streams, table)
-        return _with_mixed(models, clients, public), examples
+    def _models(self, clients: IntArray, public: PublicState, *more: Any) -> Models:
+        """As of ``ItemTables``, each client with its own table, which it is held to."""
+        models = super()._models(clients, public, *more)
+        for place, client in enumerate(clients.tolist()):
+            given = public.extras.get(f"{_OF}{client}")
+            if given is not None:
+                models.table[models.indptr[place] : models.indptr[place + 1]] = given
+        return models._replace(personal=models.table.copy())
 
     def _upload(
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
@@ -166,15 +159,6 @@ class SingleTables(ItemTables):
         starts = np.arange(len(clients) + 1) * each
         bag = SetBlock(indptr=starts, values=values.reshape(-1, width))
         return replace(super()._upload(clients, public, models, table), bags={SINGLES: bag})
-
-
-def _with_mixed(models: Models, clients: IntArray, public: PublicState) -> Models:
-    """The models with each client's own mixed table, which it is held to as well."""
-    for place, client in enumerate(clients.tolist()):
-        given = public.extras.get(f"{_OF}{client}")
-        if given is not None:
-            models.table[models.indptr[place] : models.indptr[place + 1]] = given
-    return models._replace(personal=models.table.copy())
 
 
 def _packed(found: FloatArray, width: int) -> FloatArray:

@@ -14,7 +14,7 @@ same, however many items they have; how many there are is one more value of the 
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,9 +22,10 @@ from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.item_tables import training
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL, ItemTableMethod
-from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
-from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape, flat_blocks
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.core.cores import usable_cores
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.data.negatives import Examples, Ragged, draw_negatives
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.streams import Streams
@@ -40,11 +41,8 @@ NEGATIVES = "item-table-negatives"
 """Stream that training negatives are drawn from."""
 
 
-class Judge(Protocol):
-    """Measures what clients trained."""
-
-    def __call__(self, clients: IntArray, scores: SingleArray) -> Mapping[str, FloatArray]:
-        """float64[B] by name of the figure, from float32[B, m] scores of all items."""
+Judge: TypeAlias = Callable[[IntArray, SingleArray], Mapping[str, FloatArray]]
+"""Measures what clients trained: float64[B] by name of the figure, of float32[B, m] scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,15 +101,8 @@ class ItemTables:
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
         """Rows of the table, further parameters where there are any, and the participants."""
-        flat = {SHARED: self._shared, PARTICIPANTS: 1}
-        return (
-            BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width),
-            *(
-                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
-                for name, size in flat.items()
-                if size
-            ),
-        )
+        table = BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width)
+        return (table, *flat_blocks({SHARED: self._shared, PARTICIPANTS: 1}, self.width))
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Where everybody starts.
@@ -222,10 +213,10 @@ class ItemTables:
         self, clients: IntArray, vault: Vault, streams: Streams, round_: int
     ) -> tuple[Examples, WordArray]:
         """What some clients train on in a round, and uint64[B] that its order follows from."""
-        rated = vault.rated(clients)
+        rated, nothing = vault.rated(clients), Ragged.empty(len(clients))
         drawn = draw_negatives(
             Ragged(rated.indptr, rated.items),
-            self._pool(clients),
+            nothing if self._kept_out is None else self._kept_out.of_all(clients),
             self.n_items,
             per_positive=self.method.config.local.negatives,
             stream=streams.stream(NEGATIVES),
@@ -245,16 +236,9 @@ class ItemTables:
         self._require(public)
         table, size, rated = public.table.astype(np.float32), len(clients), vault.rated(clients)
         indptr = np.arange(size + 1, dtype=np.int64) * self.n_items
-        return Models(
-            indptr=indptr,
-            items=np.tile(np.arange(self.n_items, dtype=np.int32), size),
-            table=np.tile(table, (size, 1)),
-            personal=self._personal(clients, vault, table),
-            positives_indptr=rated.indptr,
-            positives=np.repeat(indptr[:-1], np.diff(rated.indptr)) + rated.items,
-            shared=self._copies_of_shared(public, size),
-            own=np.asarray(vault.read(OWN, clients), dtype=np.float32),
-        )
+        items = np.tile(np.arange(self.n_items, dtype=np.int32), size)
+        positives = np.repeat(indptr[:-1], np.diff(rated.indptr)) + rated.items
+        return self._models(clients, public, vault, table, (indptr, items, positives))
 
     def _prepared(
         self,
@@ -272,21 +256,31 @@ class ItemTables:
         items = np.empty(most if self.method.dense else len(rows), dtype=np.int32)
         arguments = (drawn.indptr, drawn.items, self.n_items, self.method.dense)
         items = items[: training.number_rows(*arguments, counts, items, rows)]
-        copies = np.empty((len(items), table.shape[1]), dtype=np.float32)
-        training.gather(table, items, copies)
-        models = Models(
-            indptr=np.concatenate([[0], np.cumsum(counts)]),
+        held = bounds_of(counts), items, rows[drawn.labels == 1]
+        labels = drawn.labels.astype(np.float32)
+        examples = training.LocalExamples(indptr=drawn.indptr, rows=rows, labels=labels, keys=keys)
+        return self._models(clients, public, vault, table, held), examples
+
+    def _models(
+        self,
+        clients: IntArray,
+        public: PublicState,
+        vault: Vault,
+        table: SingleArray,
+        held: tuple[IntArray, IndexArray, IntArray],
+    ) -> Models:
+        """Models of clients who hold some rows: (indptr, items, positives), as of ``Models``."""
+        indptr, items, positives = held
+        shared = public.extras[SHARED] if self._shared else np.empty(0)
+        return Models(
+            indptr=indptr,
             items=items,
-            table=copies,
+            table=np.take(table, items, axis=0),
             personal=self._personal(clients, vault, table),
             positives_indptr=vault.rated(clients).indptr,
-            positives=rows[drawn.labels == 1],
-            shared=self._copies_of_shared(public, len(clients)),
+            positives=positives,
+            shared=np.tile(shared.astype(np.float32), (len(clients), 1)),
             own=np.asarray(vault.read(OWN, clients), dtype=np.float32),
-        )
-        labels = drawn.labels.astype(np.float32)
-        return models, training.LocalExamples(
-            indptr=drawn.indptr, rows=rows, labels=labels, keys=keys
         )
 
     def _require(self, public: PublicState) -> None:
@@ -304,16 +298,6 @@ class ItemTables:
             if found != shape:
                 problem = f"a shared {name} of shape {found} meets a method of {shape}"
                 raise ConfigError("algorithm.rank", self.width, problem)
-
-    def _pool(self, clients: IntArray) -> Ragged:
-        return (
-            Ragged.empty(len(clients)) if self._kept_out is None else self._kept_out.of_all(clients)
-        )
-
-    def _copies_of_shared(self, public: PublicState, size: int) -> SingleArray:
-        if not self._shared:
-            return np.empty((size, 0), dtype=np.float32)
-        return np.repeat(public.extras[SHARED][None].astype(np.float32), size, axis=0)
 
     def _personal(self, clients: IntArray, vault: Vault, table: SingleArray) -> SingleArray:
         if not self.method.personal:

@@ -293,15 +293,6 @@ def number_rows(
 
 
 @compiled_loop
-def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
-    """``rows[n] = table[items[n]]``."""
-    for row in range(len(items)):
-        item = items[row]
-        for factor in range(table.shape[1]):
-            rows[row, factor] = table[item, factor]
-
-
-@compiled_loop
 def first_unknown(rows: SingleArray) -> int:
     """The first row with a value that is no finite number; -1 where there is none."""
     for row in range(len(rows)):

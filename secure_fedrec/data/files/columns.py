@@ -6,6 +6,7 @@ block that cannot be proven, and whatever pandas refuses, is left to ``faults`` 
 is every file with quotes, sound or not. So row i is on line ``first_line + i``, whatever happens.
 """
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,10 +43,6 @@ class Coded:
 
     codes: IndexArray = field(repr=False)
     texts: list[str] = field(repr=False)
-
-    def rows_of(self, code: int) -> IntArray:
-        """Rows with a text, ascending."""
-        return np.flatnonzero(self.codes == code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,7 +96,7 @@ class Columns:
     def refuse(self, what: str, code: int, problem: str) -> DataError:
         """The refusal of a text, at the first row that has it."""
         column = self.texts[what]
-        row = int(column.rows_of(code)[0])
+        row = int(np.argmax(column.codes == code))
         return self.fault(row, what, f"{shown(column.texts[code])} {problem}")
 
 
@@ -191,7 +188,7 @@ class _Unsound(Exception):  # noqa: N818 - explained by another pass, not raised
     """A block is not what every block must be."""
 
 
-class _Blocks:
+class _Blocks(io.TextIOBase):
     """A file for pandas: text of whole lines, each block proven before it is handed out.
 
     Attributes:
@@ -205,13 +202,7 @@ class _Blocks:
         self._text, self._place = "", 0
         self.rows, self.quoted = 0, False
 
-    def __iter__(self) -> Iterator[str]:  # pandas asks whether it could
-        return self
-
-    def __next__(self) -> str:
-        raise StopIteration
-
-    def read(self, size: int = -1) -> str:
+    def read(self, size: int = -1) -> str:  # type: ignore[override]
         """At most so many signs; none at the end."""
         while self._place >= len(self._text):
             self._text, self._place = next(self._texts, ""), 0

@@ -154,7 +154,7 @@ def look_at(
     columns = read_columns(path, file, {what: at for what, at in asked.items() if at is not None})
     for what in ("user", "item"):
         trim(columns, what, file.ids)
-    repeated = len(columns) - _pairs(columns)
+    repeated = len(columns) - len(np.unique(pair_keys(columns)))
     if repeated:
         file = replace(file, duplicates="last")
     file, levels, remark, doubt = _scaled(file, columns, decided)
@@ -267,11 +267,6 @@ def _by_place(path: Path, separator: str) -> dict[str, Any]:
         elif hint := comma_hint(text):
             raise DataError(path, f"column {place}: {shown(text)} is no number{hint}", line=1)
     return found
-
-
-def _pairs(columns: Columns) -> int:
-    """Number of different (user, item) pairs."""
-    return len(np.unique(pair_keys(columns)))
 
 
 def _scaled(

@@ -77,7 +77,10 @@ def explain(path: Path, shape: Shape) -> None:
             said = f"the {'first line' if shape.names is None else 'header'} has {shape.width}"
             raise DataError(path, f"has {len(fields)} columns, {said}", line=line)
         if line >= shape.first_line and "time" in shape.wanted:
-            _check_time(path, line, fields[shape.wanted["time"]], shape, clock)
+            moment = fields[shape.wanted["time"]]
+            if not clock.read([moment]):
+                problem = f"{shape.column('time')}: {shown(moment)} {clock.problem(moment)}"
+                raise DataError(path, problem, line=line)
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
@@ -140,12 +143,6 @@ def split(text: str, separator: str) -> list[str]:
     marked = text.replace(separator, UNIT) if several else text
     fields = next(csv.reader([marked], delimiter=one, strict=True), [])
     return [field.replace(UNIT, separator) for field in fields] if several else fields
-
-
-def _check_time(path: Path, line: int, text: str, shape: Shape, clock: Clock) -> None:
-    if not clock.read([text]):
-        problem = f"{shape.column('time')}: {shown(text)} {clock.problem(text)}"
-        raise DataError(path, problem, line=line)
 
 
 def first_repeated(names: Sequence[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IndexArray, IntArray
+from secure_fedrec.core.arrays import IndexArray
 from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.ratings import Labels
 
@@ -80,13 +80,6 @@ def number(texts: Iterable[str], kind: str) -> Numbering:
         order = sorted(ids)
         labels = np.array(order, dtype=np.str_)
     return Numbering(labels=labels, numbers={text: place for place, text in enumerate(order)})
-
-
-def used(columns: Columns, what: str, rows: IntArray | slice) -> list[str]:
-    """The ids of some rows, in the order of their first ones."""
-    coded = columns.texts[what]
-    counts = np.bincount(coded.codes[rows], minlength=len(coded.texts))
-    return [coded.texts[code] for code in np.flatnonzero(counts)]
 
 
 def _is_number(text: str) -> bool:

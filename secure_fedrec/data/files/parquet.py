@@ -1,6 +1,7 @@
 """Columns of a Parquet file, through pyarrow, which the extra ``file`` brings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,31 +31,26 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         ConfigError: pyarrow is not installed.
         DataError: it is damaged, or a column is not there, of another type, or has an empty place.
     """
-    pyarrow, parquet = _pyarrow(file)
-    require_file(path)
-    try:
-        with parquet.ParquetFile(path) as opened:
-            names = tuple(opened.schema_arrow.names)
-            places = positions(path, file, asked, names, width=len(names), line=None)
-            named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
-            coders = {what: Coder() for what in asked if what != "time"}
-            times: list[IntArray] = []
-            before, per_second = 0, 1
-            wanted = [names[place] for place in places.values()]
-            for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
-                for what, place in places.items():
-                    column = batch.column(names[place])
-                    if column.null_count:
-                        row = before + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
-                        raise DataError(path, f"row {row + 1}, {named[what]}: is empty")
-                    if what == "time":
-                        moments, per_second = _moments(path, named[what], column)
-                        times.append(moments)
-                    else:
-                        coders[what].add(_texts(path, named[what], what, column))
-                before += len(batch)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
+    with _opened(path, file) as opened:
+        names = tuple(opened.schema_arrow.names)
+        places = positions(path, file, asked, names, width=len(names), line=None)
+        named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
+        coders = {what: Coder() for what in asked if what != "time"}
+        times: list[IntArray] = []
+        before, per_second = 0, 1
+        wanted = [names[place] for place in places.values()]
+        for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
+            for what, place in places.items():
+                column = batch.column(names[place])
+                if column.null_count:
+                    row = before + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
+                    raise DataError(path, f"row {row + 1}, {named[what]}: is empty")
+                if what == "time":
+                    moments, per_second = _moments(path, named[what], column)
+                    times.append(moments)
+                else:
+                    coders[what].add(_texts(path, named[what], what, column))
+            before += len(batch)
     if not before:
         raise DataError(path, "holds no row")
     return Columns(
@@ -68,27 +64,26 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
 
 def column_names(path: Path, file: TextFile) -> tuple[str, ...]:
     """The names of a Parquet file's columns; raises as ``read_parquet``."""
-    pyarrow, parquet = _pyarrow(file)
-    require_file(path)
-    try:
-        with parquet.ParquetFile(path) as opened:
-            return tuple(opened.schema_arrow.names)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
+    with _opened(path, file) as opened:
+        return tuple(opened.schema_arrow.names)
 
 
-def _pyarrow(file: TextFile) -> tuple[Any, Any]:
+@contextmanager
+def _opened(path: Path, file: TextFile) -> Iterator[Any]:
+    """An opened file; refuses one that turns out unsound while it is read."""
     try:
         import pyarrow  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ModuleNotFoundError:
         problem = "Parquet is read with pip install 'secure-fedrec[file]'"
         raise ConfigError(file.key("path"), file.path, problem) from None
-    return pyarrow, parquet
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(path, f"is no sound Parquet file ({' '.join(str(error).split())[:200]})")
+    require_file(path)
+    try:
+        with parquet.ParquetFile(path) as opened:
+            yield opened
+    except (pyarrow.ArrowException, OSError) as error:
+        problem = f"is no sound Parquet file ({' '.join(str(error).split())[:200]})"
+        raise DataError(path, problem) from error
 
 
 def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:

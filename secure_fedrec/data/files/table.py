@@ -12,7 +12,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArra
 from secure_fedrec.data.files.attributes import read_attributes
 from secure_fedrec.data.files.columns import Columns, read_text
 from secure_fedrec.data.files.faults import shown
-from secure_fedrec.data.files.ids import Numbering, number, trim, used
+from secure_fedrec.data.files.ids import Numbering, number, trim
 from secure_fedrec.data.files.parquet import read_parquet
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
 from secure_fedrec.data.files.shape import shape_of
@@ -63,8 +63,10 @@ class _Rows:
     times: IntArray | None = field(repr=False)
 
     def ids(self, what: str) -> list[str]:
-        """The ids that occur."""
-        return used(self.columns, what, self.kept)
+        """The ids that occur, in the order of the file."""
+        coded = self.columns.texts[what]
+        counts = np.bincount(coded.codes[self.kept], minlength=len(coded.texts))
+        return [coded.texts[code] for code in np.flatnonzero(counts)]
 
     def numbers(self, what: str, ids: Numbering) -> IndexArray:
         """The numbers of the rows' clients or items: int32[N].

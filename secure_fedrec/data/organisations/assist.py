@@ -119,19 +119,18 @@ def _sample(
     shares: SplitShares,
     seed: int,
 ) -> Organisations:
-    clients, users, items = (np.array([row[at] for row in rows]) for at in range(3))
+    clients, users, items, scores, held_out = map(np.array, zip(*rows, strict=True))
     concepts = sorted(frozenset().union(*codes.values()))
     attributes = np.zeros((n_items, len(concepts)), dtype=np.bool_)
     for item, own in codes.items():
         attributes[item, np.searchsorted(concepts, sorted(own))] = True
-    held_out = np.array([row[4] for row in rows])
     return organise(
         name="assist2009-sample",
         names=[f"sample {number}" for number in _SAMPLE_CLIENTS],
         clients=clients,
         users=users,
         items=items,
-        scores=np.array([row[3] for row in rows]),
+        scores=scores,
         parts=draw_parts(users, items, shares=shares, seed=seed, held_out=held_out),
         attributes=attributes,
         attribute_names=[f"concept {code}" for code in concepts],

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Natural, Settings, Within
@@ -128,13 +129,10 @@ class CommonItems:
 
     def vault(self) -> Vault:
         """What each organisation knows, as its private examples: columns "users" and "items"."""
-        parts = [self.known(place) for place in range(self.n_organisations)]
-        ends = np.cumsum([0, *(len(users) for users, _ in parts)], dtype=np.int64)
-        columns = {
-            "users": np.concatenate([users for users, _ in parts]),
-            "items": np.concatenate([items for _, items in parts]),
-        }
-        return Vault.of_examples(ends, columns)
+        parts = (self.known(place) for place in range(self.n_organisations))
+        users, items = zip(*parts, strict=True)
+        columns = {"users": np.concatenate(users), "items": np.concatenate(items)}
+        return Vault.of_examples(bounds_of([*map(len, users)]), columns)
 
     def hiding(self, share: float, *, seed: int) -> "CommonItems":
         """The same organisations, a share of whose common items is one organisation's each.

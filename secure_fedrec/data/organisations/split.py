@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.data.splits import random_words
 from secure_fedrec.settings import Settings, Share
 
 TRAIN: Final = 0
@@ -64,11 +64,9 @@ def draw_parts(
     Raises:
         ConfigError: the seed is negative.
     """
-    if seed < 0:
-        raise ConfigError("data.seed", seed, "must be at least 0")
     by_pair = np.lexsort((items, users))
     words = np.empty(len(users), dtype=np.uint64)
-    words[by_pair] = np.random.PCG64([_PURPOSE, seed]).random_raw(len(users))
+    words[by_pair] = random_words(seed, _PURPOSE, len(users))
     parts = np.full(len(users), TRAIN, dtype=np.int64)
     if held_out is None:
         _hold_out(parts, users, words, shares.test, TEST)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import DataError
 from secure_fedrec.vault import Vault
 
@@ -188,10 +189,8 @@ class Organisations:
         user = np.searchsorted(users, np.concatenate([each for each, _ in pairs]))
         item = np.searchsorted(items, np.concatenate([each for _, each in pairs]))
         order = np.lexsort((item, user))
-        return _records(
-            np.array([0, len(records)], dtype=np.int64),
-            (user[order], item[order], records.scores[order]),
-        )
+        columns = (user[order], item[order], records.scores[order])
+        return _records(np.zeros(len(records), dtype=np.int64), columns, 1)
 
     def _check_clients(self) -> None:
         columns = {"user_ids": self.user_ids, "item_ids": self.item_ids}
@@ -277,12 +276,13 @@ def organise(
     order = np.lexsort((items, users, parts, clients))
     clients, users, items = clients[order], users[order], items[order]
     _refuse_repeats(name, users, items)
-    rows = [np.flatnonzero(clients == client) for client in range(len(names))]
-    for client in (client for client, own in enumerate(rows) if not len(own)):
+    own = [np.flatnonzero(clients == client) for client in range(len(names))]
+    for client in (client for client, rows in enumerate(own) if not len(rows)):
         raise DataError(name, f"client {names[client]!r} has no training record")
-    user_ids, local_users = _renumbered(users, rows)
-    item_ids, local_items = _renumbered(items, rows)
+    user_ids, local_users = _renumbered(users, own)
+    item_ids, local_items = _renumbered(items, own)
     columns = (local_users, local_items, scores[order])
+    chosen = {what: np.flatnonzero(parts[order] == code) for code, what in enumerate(PARTS)}
     return Organisations(
         name=name,
         names=tuple(names),
@@ -292,8 +292,8 @@ def organise(
         item_ids=item_ids,
         levels=levels,
         **{
-            what: _part(clients, columns, parts[order] == code, len(names))
-            for code, what in enumerate(PARTS)
+            what: _records(clients[rows], [column[rows] for column in columns], len(names))
+            for what, rows in chosen.items()
         },
     )
 
@@ -307,18 +307,6 @@ def _renumbered(
     return ids, np.concatenate(places)
 
 
-def _part(
-    clients: IntArray,
-    columns: tuple[IntArray, IntArray, FloatArray],
-    chosen: BoolArray,
-    n_clients: int,
-) -> Records:
-    counts = np.bincount(clients[chosen], minlength=n_clients)
-    indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    users, items, scores = columns
-    return _records(indptr, (users[chosen], items[chosen], scores[chosen]))
-
-
 def _refuse_repeats(name: str, users: IntArray, items: IntArray) -> None:
     order = np.lexsort((items, users))
     user, item = users[order], items[order]
@@ -327,10 +315,11 @@ def _refuse_repeats(name: str, users: IntArray, items: IntArray) -> None:
         raise DataError(name, f"user {user[twice[0]]} has two records of item {item[twice[0]]}")
 
 
-def _records(indptr: IntArray, columns: tuple[IntArray, IntArray, FloatArray]) -> Records:
-    """Read-only records: they can be shared without being changed."""
+def _records(clients: IntArray, columns: Sequence[npt.NDArray[Any]], n_clients: int) -> Records:
+    """Read-only records, by client ascending: they can be shared without being changed."""
     users, items = (np.array(column, dtype=np.int64) for column in columns[:2])
     scores = np.array(columns[2], dtype=np.float64)
     for column in (users, items, scores):
         column.setflags(write=False)
+    indptr = bounds_of(np.bincount(clients, minlength=n_clients))
     return Records(indptr=indptr, users=users, items=items, scores=scores)
