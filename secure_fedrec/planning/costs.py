@@ -170,22 +170,19 @@ def _require_feasible(clients: int, cohort: int, adversary: Adversary, beacon: b
         raise ConfigError("plan.cohort", cohort, f"must be between 3 and the {clients} clients")
     if adversary == "curious" or beacon:
         return
+    problem = None
     if cohort < clients:
-        raise ConfigError(
-            "plan.beacon",
-            False,
+        problem = (
             f"an active server would choose the {cohort} of {clients} clients itself, the corrupt "
-            "ones first; use a beacon, or the whole roster as the cohort",
-            choices=(True,),
+            "ones first; use a beacon, or the whole roster as the cohort"
         )
-    if cohort > COMPLETE_UP_TO:
-        raise ConfigError(
-            "plan.beacon",
-            False,
+    elif cohort > COMPLETE_UP_TO:
+        problem = (
             f"an active server would choose the graph of {cohort} clients; use a beacon, or at "
-            f"most {COMPLETE_UP_TO} clients on the complete graph",
-            choices=(True,),
+            f"most {COMPLETE_UP_TO} clients on the complete graph"
         )
+    if problem is not None:
+        raise ConfigError("plan.beacon", False, problem, choices=(True,))
 
 
 def _parameter_figures(
