@@ -145,8 +145,7 @@ def train_client(
     total, seen, last = 0.0, 0, 0.0
     for epoch in range(local.epochs):
         if own.stop - own.start > local.batch_size:
-            places = np.array([place])
-            shuffle(examples.indptr, places, examples.keys, epoch, examples.rows, examples.labels)
+            shuffle(examples, place, epoch)
         rows = torch.from_numpy(examples.rows[own] - first)
         labels = torch.from_numpy(examples.labels[own])
         size = local.batch_size

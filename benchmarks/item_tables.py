@@ -35,7 +35,7 @@ from secure_fedrec.algorithms.item_tables import (
 from secure_fedrec.algorithms.item_tables.fed3cr import Fed3CR, Fed3CRConfig
 from secure_fedrec.algorithms.item_tables.method import OWN, ItemTableMethod
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
-from secure_fedrec.algorithms.item_tables.training import shuffle
+from secure_fedrec.algorithms.item_tables.training import LocalExamples, shuffle
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
@@ -121,7 +121,7 @@ class Round:
             drawn, keys = self.algorithm.draws(one, self.engine.vault, streams, round_)
             items, labels = drawn.items.astype(np.int64), drawn.labels.astype(np.float32)
             if len(items) > size:
-                shuffle(drawn.indptr, np.arange(1), keys, 0, items, labels)
+                shuffle(LocalExamples(drawn.indptr, items, labels, keys), 0, 0)
             return torch.from_numpy(items), torch.from_numpy(labels)
 
         return draw
