@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
+from attacks.scoring.history import history_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
@@ -49,7 +50,7 @@ from attacks.scoring.statistics import (
     precision_at_size,
     tpr_at_fpr_interval,
 )
-from attacks.scoring.tables import Table, count_per_client
+from attacks.scoring.tables import Table
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -364,42 +365,6 @@ def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tupl
     return figures, {"tpr_gain": Estimate(one.value - base.value, spread, one.n_clients)}
 
 
-def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
-    """AUC and precision of the always-seen set had the adversary stopped earlier."""
-    found: dict[str, Figures] = {}
-    for rounds, scores_then in history.items():
-        aucs, inside, sizes, hits, whole = ([] for _ in range(5))
-        game = CatalogueGame(scores_then.telling(), labels)
-        for span in game.spans:
-            part = game.part(span)
-            scores, indptr = part.table.scores, part.pairs.indptr
-            seen = scores > 0
-            support = part.table.where(seen)
-            always = scores == np.repeat(_highest(scores, indptr), np.diff(indptr))
-            aucs.append(per_client_auc(part.table))
-            inside.append(per_client_auc(support))
-            sizes.append(np.count_nonzero(always))
-            hits.append(np.count_nonzero(always & part.pairs.labels))
-            whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
-        precision = sum(hits) / sum(sizes) if sum(sizes) else float("nan")
-        found[str(rounds)] = {
-            "auc": _finite(float(np.nanmean(np.concatenate(aucs)))),
-            "support_auc": nan_mean(np.concatenate(inside)),
-            "always_seen_precision": _finite(precision),
-            "exact_set_share": float(np.mean(np.concatenate(whole))),
-        }
-    return found
-
-
-def _highest(scores: FloatArray, indptr: IntArray) -> FloatArray:
-    """Largest score of every client; 1 at least."""
-    highest = np.ones(len(indptr) - 1)
-    there = np.flatnonzero(np.diff(indptr))
-    if len(there):
-        highest[there] = np.maximum(np.maximum.reduceat(scores, indptr[:-1][there]), 1.0)
-    return highest
-
-
 def _informed(prior: FloatArray) -> FloatArray:
     """Every client's AUC of popularity, or chance for all where it ranks backwards.
 
@@ -416,7 +381,3 @@ def _rated_null(dealt: Table) -> dict[str, Any]:
     null = normal_null("auc", *null_auc(dealt))
     low, high = max(0.0, null["low"]), min(1.0, null["high"])
     return {"auc": null["value"], "low": low, "high": high, "passed": null["passed"]}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

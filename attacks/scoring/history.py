@@ -1,0 +1,54 @@
+"""What rated sets would have told, had an adversary stopped earlier."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from attacks.scoring.gains import Figures
+from attacks.scoring.item_sets import ItemSets
+from attacks.scoring.joint import CatalogueGame
+from attacks.scoring.rows import Rows
+from attacks.scoring.sets import nan_mean
+from attacks.scoring.statistics import per_client_auc
+from attacks.scoring.tables import count_per_client
+from secure_fedrec.core.arrays import FloatArray, IntArray
+
+
+def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
+    """AUC and precision of the always-seen set had the adversary stopped earlier."""
+    found: dict[str, Figures] = {}
+    for rounds, scores_then in history.items():
+        aucs, inside, sizes, hits, whole = ([] for _ in range(5))
+        game = CatalogueGame(scores_then.telling(), labels)
+        for span in game.spans:
+            part = game.part(span)
+            scores, indptr = part.table.scores, part.pairs.indptr
+            seen = scores > 0
+            support = part.table.where(seen)
+            always = scores == np.repeat(_highest(scores, indptr), np.diff(indptr))
+            aucs.append(per_client_auc(part.table))
+            inside.append(per_client_auc(support))
+            sizes.append(np.count_nonzero(always))
+            hits.append(np.count_nonzero(always & part.pairs.labels))
+            whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
+        precision = sum(hits) / sum(sizes) if sum(sizes) else float("nan")
+        found[str(rounds)] = {
+            "auc": _finite(float(np.nanmean(np.concatenate(aucs)))),
+            "support_auc": nan_mean(np.concatenate(inside)),
+            "always_seen_precision": _finite(precision),
+            "exact_set_share": float(np.mean(np.concatenate(whole))),
+        }
+    return found
+
+
+def _highest(scores: FloatArray, indptr: IntArray) -> FloatArray:
+    """Largest score of every client; 1 at least."""
+    highest = np.ones(len(indptr) - 1)
+    there = np.flatnonzero(np.diff(indptr))
+    if len(there):
+        highest[there] = np.maximum(np.maximum.reduceat(scores, indptr[:-1][there]), 1.0)
+    return highest
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
