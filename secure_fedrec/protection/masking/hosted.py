@@ -1,26 +1,27 @@
 """Masked rounds whose clients are elsewhere (``protection.hosting``)."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.core.packing import unpack
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.protection.base.dense import DenseLayout, DenseWords, Gathered, layout_hash
-from secure_fedrec.protection.base.hosting import NoHelpers, Standing, read_each
+from secure_fedrec.protection.base.hosting import NoHelpers, Standing
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.layouts import EncodedVector
 from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
-from secure_fedrec.protection.masking.envelope import Envelope, Kind
+from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.server.half import MaskingServer
+from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.public_state import LATER_STATE
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 
 class HostedMaskedSum:
@@ -51,25 +52,9 @@ class HostedMaskedSum:
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked words of the clients in the sum (``hosting.HostedSum``)."""
-        collector, layout, survivors = self._collector, self._layout, self.hub.survivors
-
-        def read(data: bytes) -> tuple[int, RingArray] | None:
-            envelope = Envelope.decode(data)
-            if envelope.kind is not Kind.UPLOAD or envelope.sender not in survivors:
-                return None
-            words = unpack(envelope.payload, layout.length, collector.codec.bits)
-            return envelope.sender, words
-
-        for client, size, words in read_each(arrived, read):
-            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
-            shown = seen.message(
-                round_=self._at.round,
-                step=Step.UPLOAD,
-                codec=collector.codec,
-                sizes=np.array([size]),
-            )
-            wire.show(shown, origins=seen.clients)
-        wire.show(aggregate_note(self._at.round, aggregate))
+        codec, round_ = self._collector.codec, self._at.round
+        show_uploads(wire, arrived, self.hub, codec, self._layout, round_=round_)
+        wire.show(aggregate_note(round_, aggregate))
 
 
 class HostedMasks(NoHelpers):
@@ -85,7 +70,7 @@ class HostedMasks(NoHelpers):
         self._collector = collector
         self._policy = collector.config.policy
         self._layout = collector.layout
-        self._configs: dict[int, MaskingConfig] = {}
+        self._config = cache(self._config_of)
         self.takes_beacons = collector.config.beacon == "operator"
 
     def hub(
@@ -111,7 +96,7 @@ class HostedMasks(NoHelpers):
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
         """The server's half (``hosting.KeysAhead``)."""
-        config = self._config(at)
+        config = self._config(len(at.clients))
         return MaskingServer(
             identity=identity,
             roster=at.roster,
@@ -129,26 +114,19 @@ class HostedMasks(NoHelpers):
 
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
         """A client's half (``hosting.KeysAhead``)."""
-        config = self._config(at)
-        whole = np.array_equal(at.clients, at.roster.numbers)
         return MaskingClient(
             identity=identity,
             roster=at.roster,
             policy=self._policy,
             journal=journal,
-            expected=Expected(
-                layout_hash=config.layout_hash,
-                public_state=config.public_state,
-                cohort=None if whole else at.clients,
-                config=config,
-            ),
+            expected=Expected.of(self._config(len(at.clients)), at.clients, at.roster),
         )
 
     def load(
         self, at: Standing, client: MaskingClient, block: RowBlock, virtual: BoolArray
     ) -> None:
         """Load what the client has computed (``hosting.KeysAhead``)."""
-        vector = self._vector(at, client.number, block, self._config(at))
+        vector = self._vector(at, client.number, block, self._config(len(at.clients)))
         client.load(vector, public_state=at.state)
 
     def _vector(
@@ -168,12 +146,8 @@ class HostedMasks(NoHelpers):
         """What a client makes of its words before they are masked."""
         return part
 
-    def _config(self, at: Standing) -> MaskingConfig:
+    def _config_of(self, clients: int) -> MaskingConfig:
         """The protocol's settings, which are the same for every cohort of so many clients."""
-        clients, collector, layout = len(at.clients), self._collector, self._layout
-        if clients not in self._configs:
-            named = layout_hash(layout, collector.codec)
-            self._configs[clients] = collector.masking_config(
-                clients, layout.length, named, LATER_STATE
-            )
-        return self._configs[clients]
+        collector, layout = self._collector, self._layout
+        named = layout_hash(layout, collector.codec)
+        return collector.masking_config(clients, layout.length, named, LATER_STATE)
