@@ -202,8 +202,7 @@ class Request:
 
     def encode(self) -> bytes:
         """The body of REQUEST."""
-        numbers = self.round, self.serial, self.settled, *self.ahead
-        head = _HEAD.pack(*numbers, len(self.state))
+        head = _HEAD.pack(self.round, self.serial, self.settled, *self.ahead, len(self.state))
         who = len(self.clients).to_bytes(4, "little") + self.clients.astype("<u4").tobytes()
         parcels = encode_parcels(self.parcels) + encode_parcels(self.late)
         return head + self.state + who + parcels
@@ -264,9 +263,9 @@ def encode_state(arrays: Mapping[str, FloatArray]) -> bytes:
     parts = [len(arrays).to_bytes(4, "little")]
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name], dtype="<f8")
-        shape = b"".join(size.to_bytes(4, "little") for size in values.shape)
-        parts += [bytes([len(name.encode())]) + name.encode(), bytes([values.ndim]) + shape]
-        parts.append(values.tobytes())
+        word, shape = name.encode(), values.shape
+        layout = f"<B{len(word)}sB{len(shape)}I"
+        parts += [struct.pack(layout, len(word), word, len(shape), *shape), values.tobytes()]
     return b"".join(parts)
 
 

@@ -2,12 +2,10 @@
 
 from typing_extensions import override
 
-from secure_fedrec.protection.base.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.base.dense import DenseWords
 from secure_fedrec.protection.base.hosting import Standing, rotation_seed
 from secure_fedrec.protection.dp.embedded import NoisedSum
-from secure_fedrec.protection.masking import (
-    MaskingServer,
-)
+from secure_fedrec.protection.masking import MaskingServer
 from secure_fedrec.protection.masking.hosted import HostedMaskedSum, HostedMasks
 from secure_fedrec.uploads import Aggregate
 
@@ -22,11 +20,7 @@ class HostedNoisedSum(HostedMaskedSum):
         layout: what its words stand for.
     """
 
-    def __init__(
-        self, collector: NoisedSum, hub: MaskingServer, at: Standing, layout: DenseLayout
-    ) -> None:
-        super().__init__(collector, hub, at, layout)
-        self._noised = collector
+    _collector: NoisedSum
 
     @override
     def aggregate(self) -> Aggregate:
@@ -37,7 +31,7 @@ class HostedNoisedSum(HostedMaskedSum):
         """
         clients, at = len(self.heard()), self._at
         found = super().aggregate()
-        return self._noised.estimated(found, rotation_seed(at), clients=clients, round_=at.round)
+        return self._collector.estimated(found, rotation_seed(at), clients=clients, round_=at.round)
 
 
 class HostedNoise(HostedMasks):
@@ -47,13 +41,12 @@ class HostedNoise(HostedMasks):
         collector: whose rounds they are.
     """
 
-    def __init__(self, collector: NoisedSum) -> None:
-        super().__init__(collector)
-        self._noised = collector
+    _collector: NoisedSum
 
     @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedNoisedSum:
-        return HostedNoisedSum(self._noised, super().summed_by(at, server).hub, at, self._layout)
+        hub = super().summed_by(at, server).hub
+        return HostedNoisedSum(self._collector, hub, at, self._layout)
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
-        return self._noised.noised(part, rotation_seed(at))
+        return self._collector.noised(part, rotation_seed(at))

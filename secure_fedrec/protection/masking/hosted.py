@@ -1,25 +1,23 @@
 """Masked rounds whose clients are elsewhere (``protection.hosting``)."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from typing_extensions import override
 
-from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.core.packing import unpack
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.protection.base.dense import (
     DenseLayout,
     DenseWords,
     Gathered,
     layout_hash,
-    show_words,
 )
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     HostedSum,
     NoHelpers,
     Standing,
-    read_each,
 )
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
@@ -27,9 +25,10 @@ from secure_fedrec.protection.masking.config.layouts import EncodedVector
 from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
-from secure_fedrec.protection.masking.envelope import Envelope, Kind
+from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.server.half import MaskingServer
+from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.public_state import LATER_STATE
@@ -75,24 +74,9 @@ class HostedMaskedSum(HostedSum):
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked words of the clients in the sum."""
-        collector, layout, survivors = self._collector, self._layout, self.hub.survivors
-
-        def read(data: bytes) -> tuple[int, RingArray] | None:
-            envelope = Envelope.decode(data)
-            if envelope.kind is not Kind.UPLOAD or envelope.sender not in survivors:
-                return None
-            words = unpack(envelope.payload, layout.length, collector.codec.bits)
-            return envelope.sender, words
-
-        show_words(
-            wire,
-            read_each(arrived, read),
-            layout,
-            round_=self._at.round,
-            step=Step.UPLOAD,
-            codec=collector.codec,
-        )
-        wire.show(aggregate_note(self._at.round, aggregate))
+        codec, round_ = self._collector.codec, self._at.round
+        show_uploads(wire, arrived, self.hub, codec, self._layout, round_=round_)
+        wire.show(aggregate_note(round_, aggregate))
 
 
 class HostedMasks(NoHelpers, KeysAhead):
@@ -108,7 +92,7 @@ class HostedMasks(NoHelpers, KeysAhead):
         self._collector = collector
         self._policy = collector.config.policy
         self._layout = collector.layout
-        self._configs: dict[int, MaskingConfig] = {}
+        self._config = cache(self._config_of)
         self.takes_beacons = collector.config.beacon == "operator"
 
     @override
@@ -129,7 +113,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        config = self._config(at)
+        config = self._config(len(at.clients))
         return MaskingServer(
             identity=identity,
             roster=at.roster,
@@ -147,24 +131,17 @@ class HostedMasks(NoHelpers, KeysAhead):
 
     @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
-        config = self._config(at)
-        whole = np.array_equal(at.clients, at.roster.numbers)
         return MaskingClient(
             identity=identity,
             roster=at.roster,
             policy=self._policy,
             journal=journal,
-            expected=Expected(
-                layout_hash=config.layout_hash,
-                public_state=config.public_state,
-                cohort=None if whole else at.clients,
-                config=config,
-            ),
+            expected=Expected.of(self._config(len(at.clients)), at.clients, at.roster),
         )
 
     @override
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
-        vector = self._vector(at, client.number, rows.block, self._config(at))
+        vector = self._vector(at, client.number, rows.block, self._config(len(at.clients)))
         client.load(vector, public_state=at.state)
 
     def _vector(
@@ -184,12 +161,8 @@ class HostedMasks(NoHelpers, KeysAhead):
         """What a client makes of its words before they are masked."""
         return part
 
-    def _config(self, at: Standing) -> MaskingConfig:
+    def _config_of(self, clients: int) -> MaskingConfig:
         """The protocol's settings, which are the same for every cohort of so many clients."""
-        clients, collector, layout = len(at.clients), self._collector, self._layout
-        if clients not in self._configs:
-            named = layout_hash(layout, collector.codec)
-            self._configs[clients] = collector.masking_config(
-                clients, layout.length, named, LATER_STATE
-            )
-        return self._configs[clients]
+        collector, layout = self._collector, self._layout
+        named = layout_hash(layout, collector.codec)
+        return collector.masking_config(clients, layout.length, named, LATER_STATE)

@@ -8,20 +8,19 @@ packed to the ring's bits.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.base.dense import DenseLayout, show_words
+from secure_fedrec.protection.base.dense import DenseLayout
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     HostedSum,
     NoHelpers,
     Standing,
-    read_each,
 )
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
@@ -29,9 +28,10 @@ from secure_fedrec.protection.masking.config.layouts import SumLayout
 from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
-from secure_fedrec.protection.masking.envelope import Envelope, Kind, round_number
+from secure_fedrec.protection.masking.envelope import Kind, round_number
 from secure_fedrec.protection.masking.messages.metered import COUNTS_MAGIC
 from secure_fedrec.protection.masking.server.half import MaskingServer
+from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, from_server
 from secure_fedrec.protection.session.journal import Journal
@@ -42,7 +42,7 @@ from secure_fedrec.wire import Step, Wire
 _COUNTS, _MARKS = "COUNTS", "MARKS"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FloorAttempt:
     """What server and clients of an attempt agree on before the first round.
 
@@ -56,7 +56,7 @@ class FloorAttempt:
     floor: TailFloor
     at: Standing
 
-    @property
+    @cached_property
     def marks(self) -> SumLayout:
         """Layout of the first round."""
         collector = self.collector
@@ -64,7 +64,7 @@ class FloorAttempt:
             collector.n_items, clients=len(self.at.clients), bits=collector.codec.bits
         )
 
-    @property
+    @cached_property
     def first(self) -> MaskingConfig:
         """Configuration of the first round."""
         marks = self.marks
@@ -171,43 +171,14 @@ class FloorHub(HostedSum):
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Masked counts and words, and the counts of all rows."""
-        attempt = self._attempt
-        counting = replace(attempt.collector.layout, width=0)
-        one, two = attempt.numbers
-        self._show(wire, arrived, self._first, one, Step.COUNTS, counting)
+        collector, round_ = self._attempt.collector, self._attempt.at.round
+        codec, counting = collector.codec, replace(collector.layout, width=0)
+        show_uploads(wire, arrived, self._first, codec, counting, round_=round_, step=Step.COUNTS)
         if self._second is not None and self._asked is not None:
-            dense = self._dense(self._asked)
-            self._show(wire, arrived, self._second, two, Step.UPLOAD, dense)
+            rows, second = self._dense(self._asked), self._second
+            show_uploads(wire, arrived, second, codec, rows, round_=round_, counts_first=True)
         known = aggregate.counts if self._known is None else self._known
-        wire.show(aggregate_note(attempt.at.round, replace(aggregate, counts=known)))
-
-    def _show(
-        self,
-        wire: Wire,
-        arrived: Sequence[bytes],
-        server: MaskingServer,
-        number: int,
-        step: Step,
-        layout: DenseLayout,
-    ) -> None:
-        codec, shift = self._attempt.collector.codec, len(layout.items) if layout.width else 0
-
-        def read(data: bytes) -> tuple[int, RingArray] | None:
-            envelope = Envelope.decode(data)
-            other = envelope.kind is not Kind.UPLOAD or round_number(data) != number
-            if other or envelope.sender not in server.survivors:
-                return None
-            words = unpack(envelope.payload, layout.length, codec.bits)
-            return envelope.sender, np.roll(words, -shift)
-
-        show_words(
-            wire,
-            read_each(arrived, read),
-            layout,
-            round_=self._attempt.at.round,
-            step=step,
-            codec=codec,
-        )
+        wire.show(aggregate_note(round_, replace(aggregate, counts=known)))
 
     def _dense(self, asked: SecondRound) -> DenseLayout:
         return replace(self._attempt.collector.layout, items=asked.layout.rows.astype(np.int32))
@@ -241,15 +212,9 @@ class FloorClient:
         self._identity = identity
         self._journal = journal
         self._rows = rows
-        at, marks = attempt.at, attempt.marks
-        whole = np.array_equal(at.clients, at.roster.numbers)
-        expected = Expected(
-            layout_hash=marks.hash,
-            public_state=at.state,
-            cohort=None if whole else at.clients,
-        )
-        self._first = self._half(expected)
-        self._first.load(attempt.floor.presence(marks, rows))
+        at = attempt.at
+        self._first = self._half(Expected.of(attempt.first, at.clients, at.roster))
+        self._first.load(attempt.floor.presence(attempt.marks, rows))
         self._second: MaskingClient | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:

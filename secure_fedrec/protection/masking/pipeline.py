@@ -94,9 +94,8 @@ class PipelinedServer:
         self._following = None
 
     def _receive(self, data: bytes) -> None:
-        following = self._following
-        ahead = following is not None and round_number(data) == self._ahead_number
-        (following if following is not None and ahead else self._current).receive(data)
+        following = self._following if round_number(data) == self._ahead_number else None
+        (following or self._current).receive(data)
 
     def _ahead(self) -> list[Parcel]:
         following = self._following

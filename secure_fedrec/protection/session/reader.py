@@ -39,12 +39,6 @@ def read_marks(data: bytes, count: int, name: str) -> BoolArray:
         return reader.marks(count)
 
 
-def read_ids(data: memoryview, count: int, name: str) -> IntArray:
-    """So many client numbers, which are all of some bytes (``Reader.ids``)."""
-    with Reader(data, name) as reader:
-        return reader.ids(count)
-
-
 def read_records(data: bytes | memoryview, size: int, name: str) -> dict[int, bytes]:
     """Records of ``size`` bytes, which are all of some bytes (``Reader.records``)."""
     with Reader(data, name) as reader:
@@ -59,11 +53,11 @@ def first_records(
     return reader.records(size), reader.rest()
 
 
-def unpacked(layout: struct.Struct, data: bytes | memoryview, name: str) -> tuple[Any, ...]:
-    """The parts of a fixed layout, and last what stands behind it."""
-    if len(data) < layout.size:
-        raise ProtocolError(f"{name}: truncated")
-    return (*layout.unpack_from(data), memoryview(data)[layout.size :])
+def read_listed(layout: struct.Struct, data: bytes, name: str) -> tuple[Any, ...]:
+    """The parts of a fixed layout that ends in a count, and in its place so many client numbers."""
+    with Reader(data, name) as reader:
+        *parts, count = layout.unpack(reader.take(layout.size))
+        return (*parts, reader.ids(count))
 
 
 class Reader:

@@ -204,6 +204,22 @@ class Expected:
     corrupt_clients: int | None = None
     config: MaskingConfig | None = None
 
+    @classmethod
+    def of(cls, config: MaskingConfig, cohort: IntArray, roster: Roster) -> "Expected":
+        """A round of a configuration that this host has made.
+
+        Args:
+            config: the configuration.
+            cohort: int64[n], its clients; those of the policy's rule if they are all there are.
+            roster: the roster.
+        """
+        return cls(
+            layout_hash=config.layout_hash,
+            public_state=config.public_state,
+            cohort=None if np.array_equal(cohort, roster.numbers) else cohort,
+            config=config,
+        )
+
     @property
     def sum_hash(self) -> bytes:
         """What a client reveals for once: state, purpose and layout; empty if not known yet."""

@@ -20,7 +20,7 @@ secret, if one goes to the receiver].
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
@@ -43,10 +43,9 @@ from secure_fedrec.protection.session.reader import (
     encode_marks,
     encode_records,
     first_records,
-    read_ids,
+    read_listed,
     read_marks,
     read_records,
-    unpacked,
 )
 
 _HASH = 32
@@ -73,24 +72,15 @@ class Setup:
 
     def head(self) -> bytes:
         """Encode the head."""
-        return b"".join(
-            (
-                self.config.encoded,
-                self.epoch.to_bytes(8, "little"),
-                self.roster_version.to_bytes(4, "little"),
-                self.channel_public,
-                len(self.cohort).to_bytes(4, "little"),
-                encode_ids(self.cohort),
-            )
-        )
+        numbers = self.epoch, self.roster_version, self.channel_public, len(self.cohort)
+        return _SETUP.pack(self.config.encoded, *numbers) + encode_ids(self.cohort)
 
     @classmethod
     def decode(cls, head: bytes, known: MaskingConfig | None = None) -> "Setup":
         """Decode a head; a configuration that is known is not made again from the same bytes."""
-        encoded, epoch, version, channel, count, rest = unpacked(_SETUP, head, "SETUP")
-        same = known is not None and known.encoded == encoded
-        config = known if known is not None and same else MaskingConfig.decode(encoded)
-        cohort = read_ids(rest, count, "SETUP")
+        encoded, epoch, version, channel, cohort = read_listed(_SETUP, head, "SETUP")
+        same = known and known.encoded == encoded
+        config = known if known and same else MaskingConfig.decode(encoded)
         if len(cohort) != config.clients:
             raise ProtocolError(f"SETUP: {len(cohort)} clients, configured {config.clients}")
         return cls(
@@ -228,9 +218,8 @@ class Shares:
     @classmethod
     def decode(cls, head: bytes, sender: int, config: MaskingConfig) -> "Shares":
         """Decode a head."""
-        records, rest = first_records(head[_HASH:], ShareRecord.size(config), "SHARES")
-        sealed = [client for client in records if client > sender] if config.hybrid else []
-        return cls(commitment=head[:_HASH], records=records, seals=_seals(rest, sealed, "SHARES"))
+        records, seals = _sealed_records("SHARES", head[_HASH:], config, lambda to: to > sender)
+        return cls(commitment=head[:_HASH], records=records, seals=seals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,17 +244,20 @@ class Boxes:
     ) -> "Boxes":
         """Decode head and payload."""
         shared = read_marks(head, config.clients, "BOXES")
-        records, rest = first_records(payload, ShareRecord.size(config), "BOXES")
-        sealed = [client for client in records if client < receiver] if config.hybrid else []
-        return cls(shared=shared, records=records, seals=_seals(rest, sealed, "BOXES"))
+        records, seals = _sealed_records("BOXES", payload, config, lambda by: by < receiver)
+        return cls(shared=shared, records=records, seals=seals)
 
 
-def _seals(data: memoryview, clients: Sequence[int], name: str) -> dict[int, bytes]:
-    if len(data) != len(clients) * PAIR_SEAL_BYTES:
-        raise ProtocolError(f"{name}: {len(data)} bytes for the seals of {len(clients)} clients")
-    starts = range(0, len(data), PAIR_SEAL_BYTES)
-    chunks = (bytes(data[at : at + PAIR_SEAL_BYTES]) for at in starts)
-    return dict(zip(clients, chunks, strict=True))
+def _sealed_records(
+    name: str, data: bytes | memoryview, config: MaskingConfig, sealed: Callable[[int], bool]
+) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Records of shares, and behind them a sealed pair secret of some of their clients."""
+    records, rest = first_records(data, ShareRecord.size(config), name)
+    clients = list(filter(sealed, records)) if config.hybrid else []
+    if len(rest) != len(clients) * PAIR_SEAL_BYTES:
+        raise ProtocolError(f"{name}: {len(rest)} bytes for the seals of {len(clients)} clients")
+    chunks = (bytes(each) for (each,) in struct.iter_unpack(f"{PAIR_SEAL_BYTES}s", rest))
+    return records, dict(zip(clients, chunks, strict=True))
 
 
 def share_hash(context: Context, purpose: str, sender: int, receiver: int, share: bytes) -> bytes:

@@ -36,10 +36,9 @@ from secure_fedrec.protection.session.reader import (
     encode_marks,
     encode_records,
     first_records,
-    read_ids,
+    read_listed,
     read_marks,
     read_records,
-    unpacked,
 )
 
 _HASH = 32
@@ -68,15 +67,13 @@ class Upload:
 
     def head(self) -> bytes:
         """Encode the head."""
-        count = len(self.disputed).to_bytes(4, "little")
-        bound = self.shared_hash + self.shared_signature + self.digest
-        return bound + count + encode_ids(self.disputed)
+        parts = self.shared_hash, self.shared_signature, self.digest, len(self.disputed)
+        return _UPLOAD.pack(*parts) + encode_ids(self.disputed)
 
     @classmethod
     def decode(cls, head: bytes) -> "Upload":
         """Decode a head."""
-        shared, signature, digest, count, rest = unpacked(_UPLOAD, head, "UPLOAD")
-        disputed = read_ids(rest, count, "UPLOAD")
+        shared, signature, digest, disputed = read_listed(_UPLOAD, head, "UPLOAD")
         return cls(shared_hash=shared, shared_signature=signature, digest=digest, disputed=disputed)
 
 
@@ -164,7 +161,7 @@ class Result:
 
     def head(self) -> bytes:
         """Encode the head."""
-        return self.digest + self.root + self.leaves.to_bytes(4, "little")
+        return _RESULT.pack(self.digest, self.root, self.leaves)
 
     def payload(self) -> bytes:
         """Encode the payload."""
