@@ -26,7 +26,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking import MaskingServer, MeanLayout
 from secure_fedrec.protection.masking import envelope as formats
-from secure_fedrec.protection.masking.messages import sharers
+from secure_fedrec.protection.masking.messages import sum_messages
 from secure_fedrec.protection.session.identity import signed_by
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)
@@ -93,7 +93,7 @@ def test_the_server_checks_as_many_signatures_as_are_counted(
         finally:
             serving.pop()
 
-    for module in (formats, sharers):
+    for module in (formats, sum_messages):
         monkeypatch.setattr(module, "signed_by", counted)
     monkeypatch.setattr(MaskingServer, "step", serve)
     masked_round.masked_round(case, Inputs.draw(case, 1))
