@@ -234,7 +234,7 @@ def _least(setting: Setting, key: str) -> Setting:
     return next(each for count in counts if _is_taken(each := replace(setting, **count)))
 
 
-def _accepts(check: Callable[..., None], *arguments: object) -> bool:
+def _accepts(check: Callable[..., object], *arguments: object) -> bool:
     try:
         check(*arguments)
     except ProtocolError:
