@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.messages import MAGIC, BagKind, context_of, encode_vectors
-from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, Party
 from secure_fedrec.protection.session.envelope import Family, seal

@@ -13,13 +13,13 @@ from secure_fedrec.blocks import require_names
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.bags.arrivals import Arrivals
+from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded_mixes import MixedLine
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.bags.named import Line, NamedLine
+from secure_fedrec.protection.bags.named_senders import Line, NamedLine
 from secure_fedrec.protection.bags.noise import NoisyVectors
-from secure_fedrec.protection.bags.shapes import require_bags
+from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.parts import BagShape, Released, Withstood
 from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routing.config import RoutingLayerConfig

@@ -6,9 +6,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.bags.arrivals import Arrivals
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.messages import MAGIC, BagKind, context_of, decode_vectors
+from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.protection.session import SERVER, Hub, Node, Parcel, Role

@@ -8,7 +8,7 @@ The envelope of every protocol whose messages are signed whole, version 2, littl
 The signature covers a domain string and everything before it. ``context`` is the hash of all that
 the parties agreed on beforehand, so a message of another protocol, federation, cohort, key or
 layout is refused before its body is read. Masking, whose server signs a step once for all clients
-and whose uploads carry MACs, has an envelope of its own (``masking.agreed.formats``).
+and whose uploads carry MACs, has an envelope of its own (``masking.envelope``).
 """
 
 import struct

@@ -20,15 +20,15 @@ from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.session import Node, Parcel, Role
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
     Kind,
     encode_rows,
     encode_support,
 )
-from secure_fedrec.protection.shared_upload.words import UniformWords
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
+from secure_fedrec.protection.shared_upload.round_parties import Half
+from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 
 
 @dataclass(frozen=True, slots=True)

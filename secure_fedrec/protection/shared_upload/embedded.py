@@ -32,8 +32,8 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
-from secure_fedrec.protection.shared_upload.words import UniformWords
+from secure_fedrec.protection.shared_upload.share_sums import ShareTally, reveal, share_block
+from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock

@@ -25,7 +25,6 @@ from secure_fedrec.protection.base.table import aggregate_note, client_messages,
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.shared_upload.client import SharingClient
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
 from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
 from secure_fedrec.protection.shared_upload.messages import (
@@ -35,8 +34,9 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.server import SharingServer
-from secure_fedrec.protection.shared_upload.tally import share_block
+from secure_fedrec.protection.shared_upload.share_sums import share_block
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Parties, Step, Wire
 

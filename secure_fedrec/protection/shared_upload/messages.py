@@ -28,7 +28,7 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.session import Node, Role, envelope
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Envelope, Family, seal
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.wire.words import pack_words, unpack_words
 
 _COUNT = struct.Struct("<I")

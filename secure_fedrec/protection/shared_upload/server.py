@@ -10,8 +10,6 @@ from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, refusals_of
-from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -22,7 +20,9 @@ from secure_fedrec.protection.shared_upload.messages import (
     set_digest,
     support_digest,
 )
-from secure_fedrec.protection.shared_upload.tally import reveal
+from secure_fedrec.protection.shared_upload.round_context import RoundContext
+from secure_fedrec.protection.shared_upload.round_parties import Half
+from secure_fedrec.protection.shared_upload.share_sums import reveal
 from secure_fedrec.uploads import Aggregate
 
 

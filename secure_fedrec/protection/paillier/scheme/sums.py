@@ -2,7 +2,7 @@
 
 ``PaillierSum`` is what a simulation, a collector or a plain training loop needs: clients encrypt,
 anybody adds, the key holder opens. It sends nothing and checks no identity; the halves that do are
-in ``authority`` and ``encrypted_table``.
+in ``helper`` and ``client.table``.
 """
 
 from collections.abc import Iterable

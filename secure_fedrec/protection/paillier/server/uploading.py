@@ -6,7 +6,7 @@ from enum import Enum
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
-from secure_fedrec.protection.paillier.messages.halves import ServerHalf
+from secure_fedrec.protection.paillier.messages.plan_parties import ServerHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import UploadSum
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES
