@@ -217,15 +217,11 @@ class BagSession:
         """
         require_bags(bags, self._channel.bags, len(clients))
         words = {name: self._channel.protect(name, bags[name]) for name in self._channel.bags}
-        if self._channel.carried is not None:
-            self._given |= zip(clients.tolist(), self._messages(words), strict=True)
-        for sending in self._line.hand_in(clients, words):
-            delivered = self._wire.send(sending.messages, origins=sending.origins)
-            self._arrivals[sending.bag].accept(sending.messages, delivered)
-
-    def _messages(self, words: Mapping[str, SetBlock]) -> list[list[bytes]]:
-        mixes = self._channel.mixes
-        return [] if mixes is None else mixes.messages(words, self._round)
+        if self._channel.carried is not None and self._channel.mixes is not None:
+            messages = self._channel.mixes.messages(words, self._round)
+            self._given |= zip(clients.tolist(), messages, strict=True)
+        for bag, sent, origins in self._line.hand_in(clients, words):
+            self._arrivals[bag].accept(sent, self._wire.send(sent, origins=origins))
 
     def close(self) -> dict[str, FloatArray]:
         """The bags as the server holds them: float64[N, d] each, in canonical order.

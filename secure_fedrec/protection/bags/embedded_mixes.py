@@ -73,7 +73,7 @@ class MixedLine:
                 tags=tags[:, 0],
                 bag=name,
             )
-            yield Sending(bag=name, messages=messages, origins=origins)
+            yield name, messages, origins
 
     def count_receipts(self, meter: Meter) -> None:
         """The server's list, to every participant."""
