@@ -8,12 +8,12 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.messages import MAGIC, BagKind, decode_vectors, messages_of
+from secure_fedrec.protection.bags.named_senders import NamedLine
 from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.hosting import Standing
-from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.protection.session import SERVER, Hub, Parcel, Role
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Step, Wire, set_sizes
+from secure_fedrec.wire import Messages, Wire
 
 
 class BagHub:
@@ -79,11 +79,10 @@ class BagHub:
         return found
 
     def _sent(self, client: int, name: str) -> Messages:
-        block, shape = self._given[client][name], self._channel.bags[name]
-        sizes = set_sizes(block, width=shape.width, codec=self._channel.codec)
-        return client_messages(
-            self._at.round, np.array([client]), block, sizes, step=Step.BAG, bag=name
-        )
+        at, given = self._at, {name: self._given[client][name]}
+        line = NamedLine(round=at.round, participants=at.clients, codec=self._channel.codec)
+        ((_, sent, _),) = line.hand_in(np.array([client]), given)
+        return sent
 
     def _others(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
         for data in inbox:

@@ -176,8 +176,8 @@ def digest_of_lists(lists: Sequence[bytes]) -> bytes:
     return sha256(b"".join(sha256(each).digest() for each in lists)).digest()
 
 
-class PathEnd:
-    """Base of a party that has an opening key in the attempt: a mix, or a recipient.
+class _OnPath:
+    """Base of a party that signs what it sends along the paths of an attempt.
 
     Args:
         course: the attempt.
@@ -188,6 +188,22 @@ class PathEnd:
         self.node = identity.node
         self._course = course
         self._identity = identity
+
+    def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
+        data = self._course.seal(kind, body, self._identity)
+        return Parcel(self.node, receiver, kind.name, data)
+
+
+class PathEnd(_OnPath):
+    """Base of a party that has an opening key in the attempt: a mix, or a recipient.
+
+    Args:
+        course: the attempt.
+        identity: its signing key.
+    """
+
+    def __init__(self, course: Course, identity: Identity) -> None:
+        super().__init__(course, identity)
         self._key: OpeningKey | None = None
         self._directory: Directory | None = None
 
@@ -216,10 +232,6 @@ class PathEnd:
         """What it does with what comes then."""
         raise NotImplementedError
 
-    def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
-        data = self._course.seal(kind, body, self._identity)
-        return Parcel(self.node, receiver, kind.name, data)
-
     def _cells(self, inbox: Sequence[bytes], layer: int, due: Sequence[Node]) -> list[bytes]:
         """The cells that all of some parties have signed for this one.
 
@@ -236,7 +248,7 @@ class PathEnd:
         return found
 
 
-class PathStart:
+class PathStart(_OnPath):
     """Base of a client that hands cells in, and looks for them in the lists of their recipients.
 
     Args:
@@ -245,22 +257,19 @@ class PathStart:
     """
 
     def __init__(self, course: Course, identity: Identity) -> None:
-        self.node = identity.node
-        self._course = course
-        self._identity = identity
+        super().__init__(course, identity)
         self._sent: SentCells | None = None
 
     def _cells(
         self, directory: Directory, messages: Sequence[bytes], *, recipient: int, cells: int
     ) -> Parcel:
         """So many cells for the first mix, with messages to one recipient (``endpoint.send``)."""
-        course, first = self._course, self._course.mixes[0]
-        self._sent = SentCells(directory, batch=course.serial)
+        first = self._course.mixes[0]
+        self._sent = SentCells(directory, batch=self._course.serial)
         found = send(
             messages, recipient=recipient, cells=cells, directory=directory, sent=self._sent
         )
-        sealed = course.seal(Kind.CELLS, cells_for(first, found), self._identity)
-        return Parcel(self.node, first, Kind.CELLS.name, sealed)
+        return self._parcel(first, Kind.CELLS, cells_for(first, found))
 
     def _seen(self, sent: SentCells, inbox: Sequence[bytes]) -> Parcel:
         """What a sender signs once it has found its cells in the lists of all recipients.
@@ -277,8 +286,7 @@ class PathStart:
             sent.require_received(lists, signers=signers, published=published)
         except WireError as damage:
             raise ProtocolError(f"a list of receipts is refused: {damage}") from None
-        data = course.seal(Kind.SEEN, digest_of_lists(lists), self._identity)
-        return Parcel(self.node, SERVER, Kind.SEEN.name, data)
+        return self._parcel(SERVER, Kind.SEEN, digest_of_lists(lists))
 
 
 def require_seen(course: Course, inbox: Sequence[bytes], own: Node, signed: bytes) -> None:
