@@ -1,9 +1,10 @@
 """Protection layers: what each party may see while a sum is formed.
 
-Reading order: ``base`` (how layers meet), ``virtual_ratings`` and ``randomized_response`` (cloaks),
-``plain``, ``denoisers`` and ``hidden_sums`` (collectors), ``bags`` (vectors that are not summed),
-``stack`` (all of a round together), ``layer`` (what a layer says of itself), ``compatibility`` (all
-layers; what stacks, and what it claims), ``stacking`` (from names to a stack).
+Reading order: ``session`` (parties, signed messages, journals), ``base`` (how layers meet, what a
+layer says of itself, what stacks), ``plain``, ``denoisers``, ``shared_upload``, ``masking`` and
+``paillier`` (who forms the sum), ``routing`` (mixes), ``dp`` (noise), ``cloaks`` (covered rated
+sets), ``bags`` (vectors that are not summed), ``means`` (of flat vectors), ``layers`` (all of them,
+and what each stack claims), ``stacking`` (from names to a stack).
 
 Layers for other people's training loops stand on their own, each in a package that needs neither
 the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.

@@ -1,6 +1,6 @@
 """From named layers and their settings to a stack."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -57,20 +57,24 @@ def build_stack(
     for record in records:
         record.fits(place)
     cloaks = [_built(record, place) for record in records if record.role == "cloak"]
-    collector, maker = _collector(records, place)
+    maker = next(iter(makers_of(records)), PLAIN)  # whom no other layer takes into what it makes
+    collector: Collector = _built(maker, place)
     bags = _bags(bag_layers or {}, place)
-    halves = None if maker.hosted is None else cache(partial(_hosted, maker, collector, bags))
-    if isinstance(collector, TableCollector) and collector.execution == "real" and maker.hosted:
-        carried_out(collector, maker.hosted(collector))
+    make = maker.hosted
+    halves = None if make is None else cache(partial(_hosted, make, collector, bags))
+    if isinstance(collector, TableCollector) and collector.execution == "real" and make:
+        carried_out(collector, make(collector))
     if bags is not None and bags.execution == "real":
         bags_carried_out(bags)
+    # Where blocks were not named: one of rows, of items as far as a cloak knows.
+    unnamed = BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=sizes.n_items, width=sizes.width)
     return Stack(
         codec=codec,
         cloak=cloaks[0] if cloaks else None,
         collector=collector,
         n_clients=sizes.n_clients,
         bags=bags,
-        layout=BlockLayout(sizes.blocks or (_one_block(sizes),), codec),
+        layout=BlockLayout(sizes.blocks or (unnamed,), codec),
         hosted=halves,
     )
 
@@ -85,28 +89,16 @@ def _require_settings(
             raise ConfigError(f"{section}.{name}", given, f"must be a {kind.__name__}")
 
 
-def _one_block(sizes: Sizes) -> BlockShape:
-    """Of uploads whose blocks were not named: one of rows, of items as far as a cloak knows."""
-    return BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=sizes.n_items, width=sizes.width)
-
-
 def _built(record: Layer, place: Place) -> Any:
     settings = place.layers.get(record.name)
     return None if record.build is None else record.build(settings, place)
 
 
-def _collector(records: Sequence[Layer], place: Place) -> tuple[Collector, Layer]:
-    """Made by the layer that no other one takes into what it makes; that layer."""
-    maker = next(iter(makers_of(records)), PLAIN)
-    collector: Collector = _built(maker, place)
-    return collector, maker
-
-
-def _hosted(maker: Layer, collector: Collector, bags: LayeredBags | None) -> Hosting:
+def _hosted(
+    make: Callable[[Any], Hosting], collector: Collector, bags: LayeredBags | None
+) -> Hosting:
     """Halves of sums, and of what is given to bags beside them."""
-    if maker.hosted is None:
-        raise ValueError("no halves")
-    sums = maker.hosted(collector)
+    sums = make(collector)
     return sums if bags is None or bags.mixes is None else mixed_hosting(bags.mixes, sums)
 
 

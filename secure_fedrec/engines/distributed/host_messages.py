@@ -33,7 +33,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Roster
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.protection.session.nodes import node_of
 
 NONCE_BYTES = 16
@@ -101,15 +101,7 @@ class Agreement:
             number: of the request in its session; 0 where it is of none.
             context: of the session; b"" where it is of none, as greetings are.
         """
-        return seal(
-            Family.HOSTS,
-            kind,
-            body,
-            sender=by.node,
-            key=by.key,
-            round_=number,
-            context=context or self.context,
-        )
+        return self._messages(number, context).seal(kind, body, by)
 
     def open(
         self, data: bytes, kind: Kind, *, number: int = 0, context: bytes = b""
@@ -120,17 +112,13 @@ class Agreement:
             WireError: the bytes are no message.
             ProtocolError: of another kind, session or number, or not signed by who sent it.
         """
-        found = open_envelope(
-            data,
-            family=Family.HOSTS,
-            kinds=Kind,
-            roster=self.roster,
-            round_=number,
-            context=context or self.context,
-        )
+        found = self._messages(number, context).read(data)
         if found.kind != kind or (found.sender == SERVER) == (kind in (Kind.PRESENT, Kind.REPLY)):
             raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
         return found.sender, found.body
+
+    def _messages(self, number: int, context: bytes) -> SignedMessages:
+        return SignedMessages(Family.HOSTS, Kind, self.roster, number, context or self.context)
 
     def open_greeting(self, data: bytes) -> bytes:
         """The nonce in the server's GREETING.

@@ -33,9 +33,9 @@ from secure_fedrec.protection.session import (
     Party,
     Role,
     from_server,
-    refusals_of,
+    one_of_each,
 )
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import PeerBlock, RowBlock
 from secure_fedrec.wire import Step, decode_rows, encode_rows
 
@@ -73,17 +73,13 @@ class PeerContext:
         serial = at.serial.to_bytes(8, "little")
         return course_context(at.series, at.roster, b"peers", serial, at.state, members)
 
+    @property
+    def _messages(self) -> SignedMessages:
+        return SignedMessages(Family.PEERS, _Kind, self.at.roster, self.at.serial, self.context)
+
     def seal(self, kind: _Kind, body: bytes, by: Identity) -> bytes:
         """Sign a message."""
-        return _MAGIC + seal(
-            Family.PEERS,
-            kind,
-            body,
-            sender=by.node,
-            key=by.key,
-            round_=self.at.serial,
-            context=self.context,
-        )
+        return _MAGIC + self._messages.seal(kind, body, by)
 
     def open_each(
         self, inbox: Iterable[bytes], kind: _Kind, due: Sequence[Node]
@@ -93,27 +89,11 @@ class PeerContext:
         Raises:
             ProtocolError: one is missing; it says what was refused.
         """
-        found: dict[Node, bytes] = {}
 
-        def take(data: bytes) -> None:
-            envelope = open_envelope(
-                data.removeprefix(_MAGIC),
-                family=Family.PEERS,
-                kinds=_Kind,
-                roster=self.at.roster,
-                round_=self.at.serial,
-                context=self.context,
-            )
-            sender = envelope.sender
-            if envelope.kind != kind or sender not in due or sender in found:
-                raise ProtocolError(f"no {_Kind(envelope.kind).name} of {sender} is awaited")
-            found[sender] = envelope.body
+        def read(data: bytes) -> tuple[Node, bytes]:
+            return self._messages.open(data.removeprefix(_MAGIC), kind)
 
-        why = refusals_of(inbox, take)
-        missing = [node for node in due if node not in found]
-        if missing:
-            raise ProtocolError(f"no {kind.name} of {missing[0]}{why}")
-        return {node: found[node] for node in due}
+        return one_of_each(inbox, read, due, kind.name)
 
     def info(self, sender: Node, receiver: Node) -> bytes:
         """What a box is bound to besides its key."""

@@ -1,8 +1,8 @@
 """Bags: vectors that are collected without order or owner, beside the rows that are summed.
 
-Reading order: ``shapes`` (what a bag is), ``local_noise`` (noise per vector, before anything
-leaves), ``arrivals`` (what the server accepts), ``named`` and ``mixed`` (the two ways there),
-``channel`` (both layers together, for a ``Stack``).
+Reading order: ``bag_vectors`` (what a bag is), ``noise`` (per vector, before anything leaves),
+``received_vectors`` (what the server accepts), ``named_senders`` and ``embedded_mixes`` (the two
+ways there), ``embedded`` (both layers together, for a ``Stack``), ``hosted``, ``layer``.
 
     vectors --clip, noise ("local-dp")--> ring words --under names, or by mixes ("routing")--> bag
 
@@ -10,11 +10,11 @@ The server reads every vector of a bag, and nothing about it is added up; so nei
 homomorphic encryption can hide one. What can be hidden is whose it is, and, by noise, what it was.
 """
 
+from secure_fedrec.protection.bags.bag_vectors import canonical_order
 from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded import BagSession, LayeredBags
 from secure_fedrec.protection.bags.layer import BAG_ROUTING, LOCAL_DP
 from secure_fedrec.protection.bags.noise import NoisyVectors
-from secure_fedrec.protection.bags.shapes import canonical_order
 from secure_fedrec.protection.base.parts import BagShape
 
 __all__ = [

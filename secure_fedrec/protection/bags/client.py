@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.embedded import LayeredBags
-from secure_fedrec.protection.bags.messages import MAGIC, BagKind, context_of, encode_vectors
-from secure_fedrec.protection.bags.shapes import require_bags
+from secure_fedrec.protection.bags.messages import MAGIC, BagKind, encode_vectors, messages_of
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, Party
-from secure_fedrec.protection.session.envelope import Family, seal
 from secure_fedrec.uploads import SetBlock
 
 
@@ -38,15 +37,7 @@ class Giver:
         self.node = half.node
         self._half = half
         body = b"".join(encode_vectors(channel, name, given[name]) for name in channel.bags)
-        self._message = MAGIC + seal(
-            Family.BAGS,
-            BagKind.VECTORS,
-            body,
-            sender=identity.node,
-            key=identity.key,
-            round_=at.serial,
-            context=context_of(at),
-        )
+        self._message = MAGIC + messages_of(at).seal(BagKind.VECTORS, body, identity)
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """As the half, and once the vectors (``Party.step``)."""

@@ -13,13 +13,13 @@ from secure_fedrec.blocks import require_names
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.bags.arrivals import Arrivals
+from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded_mixes import MixedLine
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.bags.named import Line, NamedLine
+from secure_fedrec.protection.bags.named_senders import Line, NamedLine
 from secure_fedrec.protection.bags.noise import NoisyVectors
-from secure_fedrec.protection.bags.shapes import require_bags
+from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.parts import BagShape, Released, Withstood
 from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
@@ -217,15 +217,11 @@ class BagSession:
         """
         require_bags(bags, self._channel.bags, len(clients))
         words = {name: self._channel.protect(name, bags[name]) for name in self._channel.bags}
-        if self._channel.carried is not None:
-            self._given |= zip(clients.tolist(), self._messages(words), strict=True)
-        for sending in self._line.hand_in(clients, words):
-            delivered = self._wire.send(sending.messages, origins=sending.origins)
-            self._arrivals[sending.bag].accept(sending.messages, delivered)
-
-    def _messages(self, words: Mapping[str, SetBlock]) -> list[list[bytes]]:
-        mixes = self._channel.mixes
-        return [] if mixes is None else mixes.messages(words, self._round)
+        if self._channel.carried is not None and self._channel.mixes is not None:
+            messages = self._channel.mixes.messages(words, self._round)
+            self._given |= zip(clients.tolist(), messages, strict=True)
+        for bag, sent, origins in self._line.hand_in(clients, words):
+            self._arrivals[bag].accept(sent, self._wire.send(sent, origins=origins))
 
     def close(self) -> dict[str, FloatArray]:
         """The bags as the server holds them: float64[N, d] each, in canonical order.

@@ -15,7 +15,7 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.bags.named import Sending
+from secure_fedrec.protection.bags.named_senders import Sending
 from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.routing.line_receipts import count_receipts
 from secure_fedrec.uploads import SetBlock
@@ -73,7 +73,7 @@ class MixedLine:
                 tags=tags[:, 0],
                 bag=name,
             )
-            yield Sending(bag=name, messages=messages, origins=origins)
+            yield name, messages, origins
 
     def count_receipts(self, meter: Meter) -> None:
         """The server's list, to every participant."""

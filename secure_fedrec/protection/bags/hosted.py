@@ -9,13 +9,13 @@ u32 vectors | their words, packed to the ring's bits; little-endian.
 from collections.abc import Mapping
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.client import Giver
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.mixed_client import MixedGiver
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
 from secure_fedrec.protection.bags.server import BagHub
-from secure_fedrec.protection.bags.shapes import require_bags
 from secure_fedrec.protection.base.hosting import Hosting, Standing
 from secure_fedrec.protection.base.parts import BagChannel
 from secure_fedrec.protection.session import Hub, Identity, Party

@@ -61,4 +61,4 @@ BAG_ROUTING = replace(
         )
     },
 )
-"""The mixes of ``routed_denoisers``, before a bag."""
+"""The mixes of ``denoisers.embedded_mixes``, before a bag."""

@@ -13,6 +13,7 @@ from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import WireError
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import SetBlock
 
 MAGIC = b"SFBG"
@@ -27,9 +28,10 @@ class BagKind(IntEnum):
     VECTORS = 1
 
 
-def context_of(at: Standing) -> bytes:
-    """What all messages of an attempt are bound to."""
-    return sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
+def messages_of(at: Standing) -> SignedMessages:
+    """All messages of an attempt, and what they are bound to."""
+    context = sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
+    return SignedMessages(Family.BAGS, BagKind, at.roster, at.serial, context)
 
 
 def encode_vectors(channel: LayeredBags, name: str, given: SetBlock) -> bytes:

@@ -3,14 +3,7 @@
 from collections.abc import Sequence
 
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
-from secure_fedrec.protection.routing.directory import Directory
-from secure_fedrec.protection.routing.endpoint import send
-from secure_fedrec.protection.routing.hosted import (
-    Kind,
-    cells_for,
-    seen,
-)
-from secure_fedrec.protection.routing.receipts import SentCells
+from secure_fedrec.protection.routing.hosted import PathStart
 from secure_fedrec.protection.session import (
     Identity,
     Parcel,
@@ -18,7 +11,7 @@ from secure_fedrec.protection.session import (
 )
 
 
-class MixedGiver:
+class MixedGiver(PathStart):
     """A client's half that hands in cells with its upload, and looks for them (a ``Party``).
 
     Args:
@@ -31,13 +24,10 @@ class MixedGiver:
     def __init__(
         self, half: Party, attempt: BagAttempt, identity: Identity, messages: Sequence[bytes]
     ) -> None:
-        self.node = half.node
+        super().__init__(attempt.course, identity)
         self._half = half
         self._attempt = attempt
-        self._course = attempt.course
-        self._identity = identity
         self._messages = messages
-        self._sent: SentCells | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """As the half; upon all keys the cells as well, upon the list that it was seen (``Party``).
@@ -51,19 +41,7 @@ class MixedGiver:
         if not own:
             return self._half.step(rest)
         if self._sent is not None:
-            return [seen(self._course, self._sent, own, self._identity)]
-        directory = self._course.directory(own)
-        return [*self._half.step(rest), self._cells(directory)]
-
-    def _cells(self, directory: Directory) -> Parcel:
-        course, first = self._course, self._course.mixes[0]
-        self._sent = SentCells(directory, batch=course.serial)
-        cells = send(
-            self._messages,
-            recipient=0,
-            cells=self._attempt.mixes.cells,
-            directory=directory,
-            sent=self._sent,
-        )
-        sealed = course.seal(Kind.CELLS, cells_for(first, cells), self._identity)
-        return Parcel(self.node, first, Kind.CELLS.name, sealed)
+            return [self._seen(self._sent, own)]
+        directory, cells = self._course.directory(own), self._attempt.mixes.cells
+        sent = self._half.step(rest)
+        return [*sent, self._cells(directory, self._messages, recipient=0, cells=cells)]

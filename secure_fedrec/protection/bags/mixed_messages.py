@@ -7,7 +7,6 @@ from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.routing.hosted import (
     Course,
     Kind,
-    course_context,
 )
 from secure_fedrec.protection.session import (
     SERVER,
@@ -38,15 +37,13 @@ class BagAttempt:
     @property
     def course(self) -> Course:
         """The paths of the attempt."""
-        at = self.at
-        members = at.present.astype("<u4").tobytes()
-        serial = at.serial.to_bytes(8, "little")
-        return Course(
+        present = self.at.present
+        return Course.of(
+            self.at,
             config=self.mixes.routing,
-            serial=at.serial,
-            context=course_context(at.series, at.roster, _DOMAIN, serial, at.state, members),
-            roster=at.roster,
-            senders=tuple(at.present.tolist()),
+            domain=_DOMAIN,
+            members=present,
+            senders=present,
             recipients=(SERVER,),
         )
 

@@ -6,15 +6,14 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.bags.arrivals import Arrivals
 from secure_fedrec.protection.bags.embedded import LayeredBags
-from secure_fedrec.protection.bags.messages import MAGIC, BagKind, context_of, decode_vectors
+from secure_fedrec.protection.bags.messages import MAGIC, BagKind, decode_vectors, messages_of
+from secure_fedrec.protection.bags.named_senders import NamedLine
+from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.hosting import Standing
-from secure_fedrec.protection.base.table import client_messages
-from secure_fedrec.protection.session import SERVER, Hub, Node, Parcel, Role
-from secure_fedrec.protection.session.envelope import Family, open_envelope
+from secure_fedrec.protection.session import SERVER, Hub, Parcel, Role
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Step, Wire, set_sizes
+from secure_fedrec.wire import Messages, Wire
 
 
 class BagHub:
@@ -80,11 +79,10 @@ class BagHub:
         return found
 
     def _sent(self, client: int, name: str) -> Messages:
-        block, shape = self._given[client][name], self._channel.bags[name]
-        sizes = set_sizes(block, width=shape.width, codec=self._channel.codec)
-        return client_messages(
-            self._at.round, np.array([client]), block, sizes, step=Step.BAG, bag=name
-        )
+        at, given = self._at, {name: self._given[client][name]}
+        line = NamedLine(round=at.round, participants=at.clients, codec=self._channel.codec)
+        ((_, sent, _),) = line.hand_in(np.array([client]), given)
+        return sent
 
     def _others(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
         for data in inbox:
@@ -97,15 +95,7 @@ class BagHub:
                 continue  # it is missed where its client is in the sum
 
     def _take(self, data: bytes) -> None:
-        found = open_envelope(
-            data,
-            family=Family.BAGS,
-            kinds=BagKind,
-            roster=self._at.roster,
-            round_=self._at.serial,
-            context=context_of(self._at),
-        )
-        number = found.sender.number
-        if found.sender != Node(Role.CLIENT, number) or number not in self._at.clients:
-            raise ProtocolError(f"{found.sender} gives to no bag")
-        self._given.setdefault(number, decode_vectors(self._channel, found.body))
+        sender, body = messages_of(self._at).open(data, BagKind.VECTORS)
+        if sender.role is not Role.CLIENT or sender.number not in self._at.clients:
+            raise ProtocolError(f"{sender} gives to no bag")
+        self._given.setdefault(sender.number, decode_vectors(self._channel, body))

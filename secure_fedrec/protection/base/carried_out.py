@@ -16,7 +16,7 @@ from hashlib import sha256
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
@@ -33,7 +33,7 @@ from secure_fedrec.protection.base.hosting import (
 )
 from secure_fedrec.protection.base.parts import PublicStep, RoundSession, StateKeeper
 from secure_fedrec.protection.base.picked_rows import pick
-from secure_fedrec.protection.base.table import TableCollector, TableSession, accumulate
+from secure_fedrec.protection.base.table import ServerSum, TableCollector, TableSession
 from secure_fedrec.protection.session import (
     SERVER,
     Identity,
@@ -164,10 +164,7 @@ class CarriedOut(TableSession):
         self._hosts = hosts
         self._rows: dict[int, ClientRows] = {}
         self._submitted = 0
-        self._ring: RingArray = np.zeros(
-            (collector.n_items, collector.width), collector.codec.dtype
-        )
-        self._counts = np.zeros(collector.n_items, dtype=np.int64)
+        self._plain = ServerSum(collector, round_, participants)
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """As the halves say (``Hosting.exempt``)."""
@@ -185,8 +182,7 @@ class CarriedOut(TableSession):
             raise ProtocolError(f"round {self.round}: clients submit once each, in order")
         if self.beside is not None:
             self.beside.submit(clients, block, virtual)
-        real = pick(block, np.ones(len(block), dtype=bool), ~virtual)
-        accumulate(self._ring, self._counts, real.rows, real)
+        self._plain.add(pick(block, np.ones(len(block), dtype=bool), ~virtual))
         marks = np.split(virtual, block.indptr[1:-1])
         for client, rows, mark in zip(clients.tolist(), block.split(), marks, strict=True):
             self._rows[client] = ClientRows(rows, mark)
@@ -308,9 +304,7 @@ class CarriedOut(TableSession):
         Raises:
             LosslessnessError: it is another one.
         """
-        codec = self.collector.codec
-        plain = Aggregate(ring=codec.reduce(self._ring), counts=self._counts, codec=codec)
-        due = self.collector.expected(plain)
+        due = self.collector.expected(self._plain.aggregate())
         if due is not None and not (
             np.array_equal(found.ring, due.ring) and np.array_equal(found.counts, due.counts)
         ):

@@ -129,7 +129,11 @@ class HostedSum(Protocol):
         """int64[k], ascending: the clients in the sum."""
 
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """What messages of a stage are for, and rows in those of so many bytes; None of others."""
+        """What messages of a stage are for, and rows in those of so many bytes; None of others.
+
+        By default of all: rounds of the engine count what is sent themselves.
+        """
+        return None
 
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Record what the server read of the clients' rows, once the hub has finished.

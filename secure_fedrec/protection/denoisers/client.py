@@ -9,13 +9,8 @@ from secure_fedrec.protection.base.hosting import ClientRows
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
-from secure_fedrec.protection.routing.endpoint import cells_needed, send
-from secure_fedrec.protection.routing.hosted import (
-    Kind,
-    cells_for,
-    seen,
-)
-from secure_fedrec.protection.routing.receipts import SentCells
+from secure_fedrec.protection.routing.endpoint import cells_needed
+from secure_fedrec.protection.routing.hosted import PathStart
 from secure_fedrec.protection.session import (
     Identity,
     Parcel,
@@ -23,7 +18,7 @@ from secure_fedrec.protection.session import (
 from secure_fedrec.wire import Step
 
 
-class RoutedClient:
+class RoutedClient(PathStart):
     """An ordinary client of one attempt.
 
     Args:
@@ -33,12 +28,9 @@ class RoutedClient:
     """
 
     def __init__(self, attempt: RoutedAttempt, identity: Identity, rows: ClientRows) -> None:
-        self.node = identity.node
+        super().__init__(attempt.course, identity)
         self._attempt = attempt
-        self._course = attempt.course
-        self._identity = identity
         self._rows = rows
-        self._sent: SentCells | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Upon all keys the rows and the cells; upon all lists that they were seen (``Party``).
@@ -50,25 +42,15 @@ class RoutedClient:
             raise ProtocolError(f"{self.node} denoises, and sends no rows")
         if self._sent is None:
             return self._upload(self._course.directory(inbox))
-        return [seen(self._course, self._sent, inbox, self._identity)]
+        return [self._seen(self._sent, inbox)]
 
     def _upload(self, directory: Directory) -> list[Parcel]:
-        attempt, course, block = self._attempt, self._course, self._rows.block
-        self._sent = SentCells(directory, batch=course.serial)
+        attempt, block = self._attempt, self._rows.block
         message = attempt.encode(
             pick(block, np.ones(1, dtype=bool), self._rows.virtual), Step.NOISE
         )
         group = int(attempt.collector.binding.group[self.node.number])
-        cells = send(
-            [message],
-            recipient=attempt.numbers.index(group),
-            cells=cells_needed([message], directory.config.capacity),
-            directory=directory,
-            sent=self._sent,
-        )
-        first = course.mixes[0]
-        sealed = course.seal(Kind.CELLS, cells_for(first, cells), self._identity)
-        return [
-            attempt.named(Named.UPLOAD, block, self._identity),
-            Parcel(self.node, first, Kind.CELLS.name, sealed),
-        ]
+        recipient = attempt.numbers.index(group)
+        needed = cells_needed([message], directory.config.capacity)
+        cells = self._cells(directory, [message], recipient=recipient, cells=needed)
+        return [attempt.named(Named.UPLOAD, block, self._identity), cells]

@@ -26,6 +26,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.awaited import Heard
 from secure_fedrec.protection.base.parts import RoundSession
 from secure_fedrec.protection.base.picked_rows import pick, pick_segments
 from secure_fedrec.protection.base.table import (
@@ -136,7 +137,12 @@ class DenoisingSession(DirectSession):
         self._sums = GroupSums(members, collector.n_items, collector.width, collector.codec)
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
         self._tags_seen: list[WordArray] = []
-        self._denoise_due = set(np.flatnonzero(members).tolist())
+        self._denoisers = Heard(
+            round_,
+            Step.DENOISE,
+            expected=np.flatnonzero(members),
+            senders=collector.config.count,
+        )
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Denoisers draw no virtual items: their rows reach the server only inside sums."""
@@ -167,11 +173,7 @@ class DenoisingSession(DirectSession):
                 f"round {self.round}: denoiser {late} misses {int(self._noise_due[late])} noise "
                 "messages; the round is abandoned"
             )
-        if self._denoise_due:
-            raise ProtocolError(
-                f"round {self.round}: no sums from denoiser {min(self._denoise_due)}; the round "
-                "is abandoned"
-            )
+        self._denoisers.require_complete()
         return super().close()
 
     def _groups(self, clients: IntArray) -> IntArray:
@@ -227,17 +229,7 @@ class DenoisingSession(DirectSession):
 
     def _take_off(self, messages: Messages) -> None:
         """The server's side: accept delivered sums and take them off."""
-        if messages.round != self.round or messages.step is not Step.DENOISE:
-            raise ProtocolError(
-                f"round {self.round} awaits denoisers' sums, got {messages.step.name} of round "
-                f"{messages.round}"
-            )
-        for denoiser in messages.senders.ids.tolist():
-            if denoiser not in self._denoise_due:
-                raise ProtocolError(
-                    f"round {self.round}: sums of denoiser {denoiser} were not awaited"
-                )
-            self._denoise_due.remove(denoiser)
+        self._denoisers.take(messages)
         block = messages.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
             raise ProtocolError(f"round {self.round}: denoisers send rows with counts")

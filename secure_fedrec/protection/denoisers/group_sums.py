@@ -23,7 +23,7 @@ class GroupSums:
         self._width = width
         self._codec = codec
         self._parts: list[tuple[IntArray, RowBlock, int]] = []
-        self._open: tuple[int, _OpenSum] | None = None
+        self._open: tuple[int, TableSum] | None = None
 
     def add(self, groups: IntArray, block: RowBlock, *, sign: int) -> None:
         """Add the rows of some members (int64[B] groups, one per segment) with a sign."""
@@ -35,9 +35,10 @@ class GroupSums:
         if not self._only_open_group():
             return self._finish_groups()
         if self._open is None:
-            self._open = int(groups[0]), _OpenSum(self._n_items, self._width, self._codec)
+            self._open = int(groups[0]), TableSum(self._n_items, self._width, self._codec)
         group, table = self._open
-        for _, block, sign in self._take_parts():
+        parts, self._parts = self._parts, []
+        for _, block, sign in parts:
             table.add(block, sign)
         if self._members_left[group]:
             return None
@@ -49,24 +50,19 @@ class GroupSums:
         first = groups[0] if self._open is None else self._open[0]
         return bool((groups == first).all())
 
-    def _take_parts(self) -> list[tuple[IntArray, RowBlock, int]]:
-        parts = list(self._parts)
-        self._parts.clear()
-        return parts
-
     def _finish_groups(self) -> tuple[IntArray, RowBlock] | None:
         slots, sums = self._merge()
         complete = self._members_left[slots] == 0
         self._open = None
         if not complete.all():  # only the last group of a batch can be incomplete
-            table = _OpenSum(self._n_items, self._width, self._codec)
+            table = TableSum(self._n_items, self._width, self._codec)
             table.add(pick_segments(sums, ~complete), 1)
             self._open = int(slots[~complete][0]), table
             slots, sums = slots[complete], pick_segments(sums, complete)
         return (slots, sums) if len(slots) else None
 
     def _merge(self) -> tuple[IntArray, RowBlock]:
-        parts = self._take_parts()
+        parts, self._parts = self._parts, []
         if self._open is not None:
             group, table = self._open
             parts.append((np.array([group]), table.block(), 1))
@@ -86,13 +82,13 @@ class GroupSums:
         counts = np.zeros(len(cells), dtype=np.int64)
         for key, (_, block, sign) in zip(keys, parts, strict=True):
             accumulate(values, counts, place[key], block, sign=sign)
-        values = self._codec.from_integers(self._codec.to_integers(values))  # back into the ring
         indptr = np.searchsorted(cells, np.arange(len(slots) + 1) * self._n_items)
         rows = (cells % self._n_items).astype(np.int32)
+        values = self._codec.reduce(values)
         return slots, RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
 
 
-class _OpenSum:
+class TableSum:
     """The sums of one group over the whole table."""
 
     def __init__(self, n_items: int, width: int, codec: FixedPoint) -> None:
@@ -110,11 +106,9 @@ class _OpenSum:
     def block(self) -> RowBlock:
         """The rows that were touched, as one segment."""
         rows = np.flatnonzero(self._touched | (self._counts != 0))
-        # Back into the ring: words of b bits were added modulo the word size.
-        values = self._codec.from_integers(self._codec.to_integers(self._values[rows]))
         return RowBlock(
             indptr=np.array([0, len(rows)]),
             rows=rows.astype(np.int32),
-            values=values,
+            values=self._codec.reduce(self._values[rows]),
             counts=self._counts[rows],
         )

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.table import accumulate
+from secure_fedrec.protection.denoisers.group_sums import TableSum
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint
@@ -39,12 +36,8 @@ class RoutedDenoiser(PathEnd):
         super().__init__(attempt.course, identity)
         self._attempt = attempt
         collector = attempt.collector
-        self._values: RingArray = np.zeros(
-            (collector.n_items, collector.width), dtype=collector.codec.dtype
-        )
-        self._counts = np.zeros(collector.n_items, dtype=np.int64)
-        self._touched = np.zeros(collector.n_items, dtype=bool)
-        self._add(own, sign=-1)
+        self._sums = TableSum(collector.n_items, collector.width, collector.codec)
+        self._sums.add(own, -1)
         self._list = b""
 
     def _begin(self, directory: Directory, key: OpeningKey) -> None:
@@ -62,7 +55,7 @@ class RoutedDenoiser(PathEnd):
         if len(messages) != due:
             raise ProtocolError(f"{len(messages)} messages came to {self.node}, {due} are due")
         for message in messages:
-            self._add(self._attempt.decode(message, Step.NOISE), sign=1)
+            self._sums.add(self._attempt.decode(message, Step.NOISE), 1)
         self._list = self._end.receipt(batch=course.serial, identity=self._identity.key)
         return [self._parcel(SERVER, Kind.RECEIPT, self._list)]
 
@@ -84,15 +77,4 @@ class RoutedDenoiser(PathEnd):
     def _release(self, inbox: Sequence[bytes]) -> Parcel:
         """The sums, once every client has found its cells in the very lists of this attempt."""
         require_seen(self._course, inbox, self.node, self._list)
-        rows = np.flatnonzero(self._touched).astype(np.int32)
-        block = RowBlock(
-            indptr=np.array([0, len(rows)]),
-            rows=rows,
-            values=self._attempt.collector.codec.reduce(self._values[rows]),
-            counts=self._counts[rows],
-        )
-        return self._attempt.named(Named.SUMS, block, self._identity)
-
-    def _add(self, block: RowBlock, *, sign: int) -> None:
-        accumulate(self._values, self._counts, block.rows, block, sign=sign)
-        self._touched[block.rows] = True
+        return self._attempt.named(Named.SUMS, self._sums.block(), self._identity)

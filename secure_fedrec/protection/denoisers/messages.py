@@ -6,12 +6,12 @@ from enum import IntEnum
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import WireError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
-from secure_fedrec.protection.routing.hosted import Course, course_context
+from secure_fedrec.protection.routing.hosted import Course
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, decode_rows, encode_rows
 
@@ -55,15 +55,12 @@ class RoutedAttempt:
     @property
     def course(self) -> Course:
         """The paths of the attempt."""
-        at = self.at
-        members = at.clients.astype("<u4").tobytes()
-        serial = at.serial.to_bytes(8, "little")
-        return Course(
+        return Course.of(
+            self.at,
             config=self.collector.routing.routing,
-            serial=at.serial,
-            context=course_context(at.series, at.roster, _DOMAIN, serial, at.state, members),
-            roster=at.roster,
-            senders=tuple(self.senders.tolist()),
+            domain=_DOMAIN,
+            members=self.at.clients,
+            senders=self.senders,
             recipients=tuple(Node(Role.DENOISER, number) for number in self.numbers),
         )
 
@@ -90,17 +87,14 @@ class RoutedAttempt:
             raise WireError("denoisers alone send counts")
         return block
 
+    @property
+    def _messages(self) -> SignedMessages:
+        at, context = self.at, self.course.context
+        return SignedMessages(Family.DENOISING, Named, at.roster, at.serial, context)
+
     def named(self, kind: Named, block: RowBlock, by: Identity) -> Parcel:
         """A signed message to the server."""
-        data = seal(
-            Family.DENOISING,
-            kind,
-            self.encode(block, _STEPS[kind]),
-            sender=by.node,
-            key=by.key,
-            round_=self.at.serial,
-            context=self.course.context,
-        )
+        data = self._messages.seal(kind, self.encode(block, _STEPS[kind]), by)
         return Parcel(by.node, SERVER, kind.name, data)
 
     def read(self, data: bytes, kind: Named) -> tuple[Node, RowBlock]:
@@ -109,14 +103,5 @@ class RoutedAttempt:
         Raises:
             ProtocolError, WireError: it is none.
         """
-        found = open_envelope(
-            data,
-            family=Family.DENOISING,
-            kinds=Named,
-            roster=self.at.roster,
-            round_=self.at.serial,
-            context=self.course.context,
-        )
-        if found.kind != kind:
-            raise ProtocolError(f"expected {kind.name}, got {Named(found.kind).name}")
-        return found.sender, self.decode(found.body, _STEPS[kind])
+        sender, body = self._messages.open(data, kind)
+        return sender, self.decode(body, _STEPS[kind])

@@ -1,11 +1,12 @@
 """The server of a round of denoisers behind mixes."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.hosting import HostedSum
 from secure_fedrec.protection.base.table import ServerSum, accumulate
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
@@ -19,10 +20,10 @@ from secure_fedrec.protection.session import (
     Parcel,
     Role,
     from_server,
-    refusals_of,
+    one_of_each,
 )
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 
 class RoutedServer(HostedSum):
@@ -93,11 +94,6 @@ class RoutedServer(HostedSum):
         return self._attempt.at.clients
 
     @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Rounds of the engine count these themselves."""
-        return None
-
-    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """These rounds are not recorded.
 
@@ -112,16 +108,5 @@ class RoutedServer(HostedSum):
         Raises:
             ProtocolError: one is missing; it says what was refused.
         """
-        found: dict[Node, RowBlock] = {}
-
-        def take(data: bytes) -> None:
-            sender, block = self._attempt.read(data, kind)
-            if sender not in due or sender in found:
-                raise ProtocolError(f"no {kind.name} of {sender} is awaited")
-            found[sender] = block
-
-        why = refusals_of(came, take)
-        missing = [node for node in due if node not in found]
-        if missing:
-            raise ProtocolError(f"no {kind.name} of {missing[0]}{why}")
-        return [found[node] for node in due]
+        read = partial(self._attempt.read, kind=kind)
+        return list(one_of_each(came, read, due, kind.name).values())

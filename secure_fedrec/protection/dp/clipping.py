@@ -138,15 +138,13 @@ class Contribution(Settings, section="dp"):
         due = {part.name for part in self.noised}
         if set(values) != due:
             raise EncodingError(f"parts {sorted(due)} were due, got {sorted(values)}")
-        joined = np.empty(self.size)
-        start = 0
+        scaled = []
         for part in self.noised:
             flat = np.asarray(values[part.name], dtype=np.float64).reshape(-1)
             if len(flat) != part.size:
                 raise EncodingError(f"part {part.name!r} has {part.size} values, got {len(flat)}")
-            joined[start : start + part.size] = flat * part.scale
-            start += part.size
-        return joined
+            scaled.append(flat * part.scale)
+        return np.concatenate(scaled)
 
     def split(self, joined: FloatArray) -> dict[str, FloatArray]:
         """The parts of a decoded sum, unscaled: float64[part.size] each.

@@ -67,27 +67,22 @@ class SkellamLayerConfig(Settings, section="protection"):
             raise self.refusal("noise_multiplier", either)
 
 
-def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contribution:
-    """What a client adds to a round: its rows of the table, and which rows those are."""
-    return Contribution(
-        parts=(
-            Part(name="rows", size=n_items * width),
-            Part(name="counts", size=n_items, scale=clip.count_scale),
-        )
-    )
-
-
 def encoding_of(
     *, n_items: int, width: int, clip: ClipConfig, noise: SkellamLayerConfig
 ) -> BoundedEncoding:
-    """How a contribution is clipped and encoded.
+    """How a contribution is clipped and encoded: rows of the table, and which rows those are.
 
     Raises:
         ConfigError: a clipped contribution has too many ring units, or there are too few digits.
     """
     with renamed_keys(DP_KEYS):
         return BoundedEncoding(
-            contribution=contribution_of(n_items=n_items, width=width, clip=clip),
+            contribution=Contribution(
+                parts=(
+                    Part(name="rows", size=n_items * width),
+                    Part(name="counts", size=n_items, scale=clip.count_scale),
+                )
+            ),
             clip=clip.norm,
             fraction_bits=noise.fraction_bits,
         )

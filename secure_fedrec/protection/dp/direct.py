@@ -31,7 +31,7 @@ from secure_fedrec.protection.base.events import (
     require_public_to_server,
 )
 from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.ring import require_ring_words
+from secure_fedrec.protection.dp.ring_words import require_ring_words
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 from secure_fedrec.settings import Count, Positive, Settings

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.errors import ConfigError, EncodingError
-from secure_fedrec.protection.dp.loops import hadamard
 
 SEED_BYTES = 32
 
@@ -84,6 +84,23 @@ class Rotation:
         if values.shape != (self.size,):
             raise EncodingError(f"a vector of shape ({self.size},) was due, got {values.shape}")
         return np.array(values, dtype=np.float64)
+
+
+@compiled_loop
+def hadamard(values: FloatArray) -> None:
+    """In place, ``values = H values / sqrt(n)`` for the Walsh-Hadamard matrix; n a power of two."""
+    size = len(values)
+    half = 1
+    while half < size:
+        for start in range(0, size, 2 * half):
+            for place in range(start, start + half):
+                one, other = values[place], values[place + half]
+                values[place] = one + other
+                values[place + half] = one - other
+        half *= 2
+    shrink = 1.0 / np.sqrt(float(size))
+    for place in range(size):
+        values[place] *= shrink
 
 
 def _signs(seed: bytes, count: int) -> FloatArray:

@@ -18,9 +18,9 @@ from typing import Literal
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.errors import EncodingError
-from secure_fedrec.protection.dp.loops import round_up_or_down
 from secure_fedrec.protection.dp.sampler import secret_words
 
 MOST_NORM = 2.0**30
@@ -120,3 +120,16 @@ def round_within(values: FloatArray, bound: NormBound) -> IntArray:
         f"{_MOST_ATTEMPTS} roundings in a row missed the bound {bound}; the vector is longer than "
         "the bound was made for"
     )
+
+
+@compiled_loop
+def round_up_or_down(values: FloatArray, words: WordArray, integers: IntArray) -> None:
+    """Round each value up with the probability of its fractional part.
+
+    Magnitudes are below 2^31 (the caller's check). The probability is the fraction cut to 53 bits.
+    """
+    for place in range(len(values)):
+        floor = np.floor(values[place])
+        above = (values[place] - floor) * 9007199254740992.0
+        up = np.float64(words[place] >> np.uint64(11)) < above
+        integers[place] = np.int64(floor) + (1 if up else 0)

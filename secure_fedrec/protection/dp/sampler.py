@@ -13,7 +13,7 @@ import secrets
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, WordArray
-from secure_fedrec.protection.dp.loops import invert
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.protection.dp.tables import NoiseTable
 from secure_fedrec.protection.keystream import Keystream
 
@@ -57,6 +57,46 @@ def look_up(table: NoiseTable, words: WordArray, draws: IntArray) -> None:
     for place, low in zip(ties[:found].tolist(), secret_words(found).tolist(), strict=True):
         magnitude = _settle(table, int(words[place]) >> 1, low)
         draws[place] = -magnitude if int(words[place]) & 1 else magnitude
+
+
+@compiled_loop
+def invert(
+    words: WordArray, high: WordArray, guide: IntArray, shift: int, draws: IntArray, ties: IntArray
+) -> int:
+    """Table inversion: the first magnitude whose threshold exceeds the word; its sign from bit 0.
+
+    Where the 63 bits of a word equal the upper bits of a threshold the lower bits decide; such
+    places are written to ``ties`` (the first ``len(ties)`` of them) and left for the caller.
+
+    Args:
+        words: uint64[N], uniform.
+        high: uint64[K + 1], see ``NoiseTable``.
+        guide: int64[2^g + 1], first magnitude to look at for each value of the top g bits.
+        shift: 63 - g.
+        draws: int64[N], written.
+        ties: int64[...], written.
+
+    Returns:
+        Number of ties.
+    """
+    found = 0
+    for place in range(len(words)):
+        word = words[place] >> np.uint64(1)
+        cell = word >> np.uint64(shift)
+        first, last = guide[cell], guide[cell + np.uint64(1)]
+        # The answer is in [first, last]: a few steps of bisection in the tails, none in the middle.
+        while first < last:
+            middle = (first + last) // 2
+            if high[middle] < word:
+                first = middle + 1
+            else:
+                last = middle
+        if high[first] == word:
+            if found < len(ties):
+                ties[found] = place
+            found += 1
+        draws[place] = -first if words[place] & np.uint64(1) else first
+    return found
 
 
 def _settle(table: NoiseTable, high: int, low: int) -> int:

@@ -30,7 +30,7 @@ from secure_fedrec.protection.base.events import (
     whole_contribution,
 )
 from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.ring import require_ring_words
+from secure_fedrec.protection.dp.ring_words import require_ring_words
 from secure_fedrec.protection.dp.rotation import Rotation, window_of
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table

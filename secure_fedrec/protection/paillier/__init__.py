@@ -1,10 +1,9 @@
 """Packed Paillier: sums of ring words under encryption, the same bits as a plain sum.
 
-Reading order: ``keys`` and ``encryption`` (the scheme), ``slots`` and ``vectors`` (many ring words
-per ciphertext, and a budget of additions), ``sums`` (one call per step); then the interactive
-rounds: ``key_holders`` (who holds the key, against whom), ``envelopes`` and ``plans`` (signed
-messages under one agreement), ``halves``, ``authority``, ``tables``, ``encrypted_table`` and
-``table_server`` (the parties).
+Reading order: ``scheme`` (keys, encryption, many ring words per ciphertext); then the interactive
+rounds: ``key_holders`` (who holds the key, against whom), ``messages`` (signed, under one
+agreement), ``client``, ``server`` and ``helper`` (the parties), ``embedded``, ``hosted``,
+``layer``.
 
 Everything here works without the extra ``paillier``, on Python's integers; ``gmpy2`` makes it about
 eight times faster. ``phe_bridge``, which is not imported here, talks to python-paillier.

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
-from secure_fedrec.protection.paillier.messages.halves import Half
+from secure_fedrec.protection.paillier.messages.plan_parties import Half
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.scheme.encryption import Decryptor
 from secure_fedrec.protection.paillier.scheme.keys import PrivateKey

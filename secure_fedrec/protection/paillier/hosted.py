@@ -17,7 +17,6 @@ word: that they are the sum of all is what an honest-but-curious server keeps to
 from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -59,23 +58,60 @@ from secure_fedrec.wire import Step, Wire
 _DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
 
 
-class HostedEncryptedSum(HostedSum):
-    """The server's side of one attempt.
+class _HostedCiphertextSum(HostedSum):
+    """What the server's sides of one attempt have in common, whoever holds the key.
 
     Args:
         collector: whose round it is.
         plan: of the attempt.
-        identity: the server's key.
         at: the attempt.
     """
 
-    def __init__(
-        self, collector: EncryptedSum, plan: Plan, identity: Identity, at: Standing
-    ) -> None:
-        self.hub = UploadingServer(plan, identity, at.round)
+    def __init__(self, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
         self._collector = collector
         self._plan = plan
         self._at = at
+
+    @override
+    def heard(self) -> IntArray:
+        """int64[k]: every client of the attempt."""
+        return self._at.clients
+
+    @override
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """An upload has every row."""
+        if stage != Kind.UPLOAD.name:
+            return None
+        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
+
+    @override
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """As many words of every client's ciphertexts as it encrypted."""
+        layout, codec, round_ = self._collector.layout, self._collector.codec, self._at.round
+
+        def read(data: bytes) -> tuple[int, RingArray]:
+            sent = self._plan.read(data, round_=round_, awaits=Kind.UPLOAD, sender=Role.CLIENT)
+            return sent.sender.number, uploaded_words(data, layout.length, codec)
+
+        found = read_each(arrived, read)
+        show_words(wire, found, layout, round_=round_, step=Step.UPLOAD, codec=codec)
+
+
+class HostedEncryptedSum(_HostedCiphertextSum):
+    """The server's side of one attempt whose sum an authority opens.
+
+    Args:
+        collector: whose round it is.
+        plan: of the attempt.
+        at: the attempt.
+        identity: the server's key.
+    """
+
+    def __init__(
+        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity
+    ) -> None:
+        super().__init__(collector, plan, at)
+        self.hub = UploadingServer(plan, identity, at.round)
 
     @override
     def aggregate(self) -> Aggregate:
@@ -88,19 +124,9 @@ class HostedEncryptedSum(HostedSum):
         return self._collector.layout.split(opened, self._collector.codec)
 
     @override
-    def heard(self) -> IntArray:
-        """int64[k]: every client of the attempt."""
-        return self._at.clients
-
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        return _rows_in(self._collector, stage, sizes)
-
-    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """As many words of every client's ciphertexts as it encrypted."""
-        _show(self._collector, self._plan, self._at.round, wire, arrived)
+        """The sum as well."""
+        super().show(wire, arrived, aggregate)
         wire.show(aggregate_note(self._at.round, aggregate))
 
 
@@ -159,7 +185,7 @@ class HostedEncryption(_HostedCiphertexts):
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedEncryptedSum:
-        return HostedEncryptedSum(self._collector, self._plan(at), identity, at)
+        return HostedEncryptedSum(self._collector, self._plan(at), at, identity)
 
     @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
@@ -204,39 +230,27 @@ class HostedEncryption(_HostedCiphertexts):
         )
 
 
-class HostedTable(HostedSum):
+class HostedTable(_HostedCiphertextSum):
     """The server's side of one attempt that it reads nothing of (``hosting.Left``).
 
     Args:
         collector: whose round it is.
         plan: of the attempt.
-        identity: the server's key.
         at: the attempt.
+        identity: the server's key.
         table: what the round before has left; b"" in round 1.
     """
 
     def __init__(
-        self,
-        collector: EncryptedSum,
-        plan: Plan,
-        identity: Identity,
-        at: Standing,
-        table: bytes,
+        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity, table: bytes
     ) -> None:
-        self._collector = collector
-        self._plan = plan
+        super().__init__(collector, plan, at)
         self.hub = TableServer.going_on(plan, identity, at.round, table)
-        self._at = at
 
     @property
     def left(self) -> bytes:
         """The table of the next round, as two clients encrypted it."""
         return self.hub.held
-
-    @override
-    def heard(self) -> IntArray:
-        """int64[k]: every client of the attempt."""
-        return self._at.clients
 
     @override
     def aggregate(self) -> Aggregate:
@@ -247,16 +261,6 @@ class HostedTable(HostedSum):
         """
         raise ProtocolError("clients keep the sums from the server")
 
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        return _rows_in(self._collector, stage, sizes)
-
-    @override
-    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
-        """As many words of every client's ciphertexts as it encrypted; nobody shows a sum."""
-        _show(self._collector, self._plan, self._at.round, wire, arrived)
-
 
 class HostedTables(_HostedCiphertexts, StateHidden):
     """Halves of rounds whose key the clients hold (``hosting.StateHidden``)."""
@@ -266,7 +270,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
     def __init__(self, collector: EncryptedSum) -> None:
         super().__init__(collector)
-        self._holder: _KeyHolder | None = None
+        self._holder: tuple[PrivateKey, Decryptor] | None = None
 
     @override
     def shared_keys(self) -> SharedKeys:
@@ -282,7 +286,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         """
         self._require_enough(at)
         plan, table = self._plan(at, at.clients), _held(at).table
-        return HostedTable(self._collector, plan, identity, at, table)
+        return HostedTable(self._collector, plan, at, identity, table)
 
     @override
     def require_key(self, keys: bytes, secret: bytes) -> None:
@@ -301,9 +305,9 @@ class HostedTables(_HostedCiphertexts, StateHidden):
     @override
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
         plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
-        if self._holder is None or self._holder.private.public != plan.key:
+        if self._holder is None or self._holder[1].key != plan.key:
             private = _private_key(identity, secret)
-            self._holder = _KeyHolder(private, Decryptor(private))
+            self._holder = private, Decryptor(private)
         private, decryptor = self._holder
         if private.public != plan.key:
             raise ProtocolError(f"the private key of {identity.node} is of another public key")
@@ -347,32 +351,6 @@ class HostedTables(_HostedCiphertexts, StateHidden):
             federation=sha256(_DOMAIN + b"tables|" + at.series).digest()[:16],
             attempt=_attempt(at),
         )
-
-
-def _rows_in(collector: EncryptedSum, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-    """An upload has every row."""
-    if stage != Kind.UPLOAD.name:
-        return None
-    return Step.UPLOAD, np.full_like(sizes, collector.n_items)
-
-
-def _show(
-    collector: EncryptedSum, plan: Plan, round_: int, wire: Wire, arrived: Sequence[bytes]
-) -> None:
-    """Record as many words of every client's ciphertexts as it encrypted."""
-    layout, codec = collector.layout, collector.codec
-
-    def read(data: bytes) -> tuple[int, RingArray]:
-        sent = plan.read(data, round_=round_, awaits=Kind.UPLOAD, sender=Role.CLIENT)
-        return sent.sender.number, uploaded_words(data, layout.length, codec)
-
-    found = read_each(arrived, read)
-    show_words(wire, found, layout, round_=round_, step=Step.UPLOAD, codec=codec)
-
-
-class _KeyHolder(NamedTuple):
-    private: PrivateKey
-    decryptor: Decryptor
 
 
 def _attempt(at: Standing) -> bytes:

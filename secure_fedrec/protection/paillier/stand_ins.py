@@ -42,7 +42,8 @@ class StandIns:
 
     def hide(self, part: DenseWords) -> RingArray:
         """Random words; the plain ones are added up beside."""
-        self._plain = _added(self._plain, part.words)
+        more: RingArray = part.words.sum(axis=0, dtype=part.words.dtype)
+        self._plain = more if self._plain is None else self._plain + more
         zeros = np.zeros(len(part.clients), dtype=np.int64)
         keys = self._keys.words_at(self._session.round, part.clients, zeros, width=4)
         shown = np.zeros_like(part.words)
@@ -53,8 +54,3 @@ class StandIns:
     def open(self, total: RingArray) -> RingArray:
         """The sum of the plain words."""
         return np.zeros_like(total) if self._plain is None else self._plain
-
-
-def _added(total: RingArray | None, words: RingArray) -> RingArray:
-    more: RingArray = words.sum(axis=0, dtype=words.dtype)
-    return more if total is None else total + more

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.base.table import TableCollector
-from secure_fedrec.protection.plain.messages import PlainKind, context_of, encode_upload
+from secure_fedrec.protection.plain.messages import PlainKind, encode_upload, messages_of
 from secure_fedrec.protection.session import (
     SERVER,
     Identity,
     Parcel,
 )
-from secure_fedrec.protection.session.envelope import Family, seal
 from secure_fedrec.uploads import RowBlock
 
 
@@ -43,13 +42,5 @@ class PlainClient:
         if self._sent or inbox:
             raise ProtocolError(f"{self.node} has sent its rows, or is told what it never awaits")
         self._sent = True
-        data = seal(
-            Family.PLAIN,
-            PlainKind.UPLOAD,
-            self._body,
-            sender=self.node,
-            key=self._identity.key,
-            round_=self._at.serial,
-            context=context_of(self._at),
-        )
+        data = messages_of(self._at).seal(PlainKind.UPLOAD, self._body, self._identity)
         return [Parcel(self.node, SERVER, PlainKind.UPLOAD.name, data)]

@@ -12,7 +12,9 @@ import numpy as np
 from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import WireError
 from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.base.row_numbers import decode_row_numbers, encode_row_numbers
 from secure_fedrec.protection.base.table import TableCollector
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import RowBlock
 
 _DOMAIN = b"secure-fedrec|v1|plain|"
@@ -24,9 +26,10 @@ class PlainKind(IntEnum):
     UPLOAD = 1
 
 
-def context_of(at: Standing) -> bytes:
-    """What all messages of an attempt are bound to."""
-    return sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
+def messages_of(at: Standing) -> SignedMessages:
+    """All messages of an attempt, and what they are bound to."""
+    context = sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
+    return SignedMessages(Family.PLAIN, PlainKind, at.roster, at.serial, context)
 
 
 def encode_upload(collector: TableCollector, block: RowBlock) -> bytes:
@@ -37,9 +40,8 @@ def encode_upload(collector: TableCollector, block: RowBlock) -> bytes:
     """
     if block.values is None:
         raise WireError("rows without values cannot be summed")
-    rows = np.ascontiguousarray(block.rows, dtype="<i4").tobytes()
     words = pack(np.ascontiguousarray(block.values).reshape(-1), collector.codec.bits)
-    return len(block.rows).to_bytes(4, "little") + rows + bytes(words)
+    return encode_row_numbers(block.rows) + bytes(words)
 
 
 def decode_upload(collector: TableCollector, body: bytes) -> RowBlock:
@@ -48,12 +50,9 @@ def decode_upload(collector: TableCollector, body: bytes) -> RowBlock:
     Raises:
         WireError: another length, or rows that do not ascend or are not of the table.
     """
-    count, width, bits = int.from_bytes(body[:4], "little"), collector.width, collector.codec.bits
-    end = 4 + 4 * count
+    rows, end = decode_row_numbers(body, collector.n_items)
+    count, width, bits = len(rows), collector.width, collector.codec.bits
     if len(body) != end + packed_size(count * width, bits):
         raise WireError(f"an upload of {len(body)} bytes declares {count} rows")
-    rows = np.frombuffer(body, dtype="<i4", count=count, offset=4).astype(np.int32)
-    if count and (np.any(rows[1:] <= rows[:-1]) or rows[0] < 0 or rows[-1] >= collector.n_items):
-        raise WireError(f"row numbers must ascend and stay below {collector.n_items}")
     words = unpack(body[end:], count * width, bits).reshape(count, width)
     return RowBlock(indptr=np.array([0, count]), rows=rows, values=words)

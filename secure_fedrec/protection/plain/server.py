@@ -8,7 +8,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.hosting import HostedSum, Standing, joined_clients, read_each
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
-from secure_fedrec.protection.plain.messages import PlainKind, context_of, decode_upload
+from secure_fedrec.protection.plain.messages import PlainKind, decode_upload, messages_of
 from secure_fedrec.protection.session import (
     SERVER,
     Node,
@@ -17,9 +17,8 @@ from secure_fedrec.protection.session import (
     from_server,
     refusals_of,
 )
-from secure_fedrec.protection.session.envelope import Family, open_envelope
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 
 class PlainServer(HostedSum):
@@ -71,11 +70,6 @@ class PlainServer(HostedSum):
         return joined_clients(self._heard)
 
     @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """Rounds of the engine count these themselves."""
-        return None
-
-    @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
         """Every row, under its client's name."""
         for client, size, block in read_each(arrived, self._read):
@@ -95,15 +89,7 @@ class PlainServer(HostedSum):
         Raises:
             ProtocolError, WireError: it is none, or of nobody who was invited.
         """
-        found = open_envelope(
-            data,
-            family=Family.PLAIN,
-            kinds=PlainKind,
-            roster=self._at.roster,
-            round_=self._at.serial,
-            context=context_of(self._at),
-        )
-        number = found.sender.number
-        if found.sender.role is not Role.CLIENT or number not in self._at.clients:
-            raise ProtocolError(f"{found.sender} is not awaited")
-        return number, decode_upload(self._collector, found.body)
+        sender, body = messages_of(self._at).open(data, PlainKind.UPLOAD)
+        if sender.role is not Role.CLIENT or sender.number not in self._at.clients:
+            raise ProtocolError(f"{sender} is not awaited")
+        return sender.number, decode_upload(self._collector, body)

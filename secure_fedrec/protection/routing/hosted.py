@@ -18,14 +18,18 @@ Bodies of the messages, little-endian, in envelopes of the family ``ROUTING``:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from hashlib import sha256
 
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
+from secure_fedrec.protection.routing.endpoint import send
 from secure_fedrec.protection.routing.mix import MixNode, node_of
 from secure_fedrec.protection.routing.onions import address_of
 from secure_fedrec.protection.routing.receipts import SentCells, receipt_digest
-from secure_fedrec.protection.routing.sealing import OpeningKey, SealingKey
+from secure_fedrec.protection.routing.sealing import OpeningKey, SealingKey, labelled
 from secure_fedrec.protection.session import (
     SERVER,
     Identity,
@@ -33,9 +37,10 @@ from secure_fedrec.protection.session import (
     Parcel,
     Role,
     Roster,
+    one_of_each,
     refusals_of,
 )
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 
 _DOMAIN = b"secure-fedrec|v1|hosted-routing|"
 _NUMBER_BYTES = 4
@@ -73,22 +78,49 @@ class Course:
     senders: tuple[int, ...]
     recipients: tuple[Node, ...]
 
+    @classmethod
+    def of(
+        cls,
+        at: Standing,
+        *,
+        config: RoutingConfig,
+        domain: bytes,
+        members: IntArray,
+        senders: IntArray,
+        recipients: tuple[Node, ...],
+    ) -> "Course":
+        """The paths of an attempt.
+
+        Args:
+            at: the attempt.
+            config: sizes.
+            domain: of the protocol whose messages take them.
+            members: int64[k], clients that the attempt is bound to.
+            senders: int64[n], clients that send, ascending.
+            recipients: where paths end.
+        """
+        serial, bound = at.serial.to_bytes(8, "little"), members.astype("<u4").tobytes()
+        return cls(
+            config=config,
+            serial=at.serial,
+            context=course_context(at.series, at.roster, domain, serial, at.state, bound),
+            roster=at.roster,
+            senders=tuple(senders.tolist()),
+            recipients=recipients,
+        )
+
     @property
     def mixes(self) -> tuple[Node, ...]:
         """One of each layer."""
         return mixes_of(self.config)
 
+    @property
+    def _messages(self) -> SignedMessages:
+        return SignedMessages(Family.ROUTING, Kind, self.roster, self.serial, self.context)
+
     def seal(self, kind: Kind, body: bytes, by: Identity) -> bytes:
         """Sign a message."""
-        return seal(
-            Family.ROUTING,
-            kind,
-            body,
-            sender=by.node,
-            key=by.key,
-            round_=self.serial,
-            context=self.context,
-        )
+        return self._messages.seal(kind, body, by)
 
     def open(self, data: bytes, kind: Kind) -> tuple[Node, bytes]:
         """Sender and body of a message.
@@ -97,17 +129,7 @@ class Course:
             WireError: the bytes are no message.
             ProtocolError: of another kind or attempt, or not signed by who sent it.
         """
-        found = open_envelope(
-            data,
-            family=Family.ROUTING,
-            kinds=Kind,
-            roster=self.roster,
-            round_=self.serial,
-            context=self.context,
-        )
-        if found.kind != kind:
-            raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
-        return found.sender, found.body
+        return self._messages.open(data, kind)
 
     def open_each(
         self, inbox: Sequence[bytes], kind: Kind, due: Sequence[Node]
@@ -117,19 +139,7 @@ class Course:
         Raises:
             ProtocolError: one is missing; it says what was refused.
         """
-        found: dict[Node, bytes] = {}
-
-        def take(data: bytes) -> None:
-            sender, body = self.open(data, kind)
-            if sender not in due or sender in found:
-                raise ProtocolError(f"no {kind.name} of {sender} is awaited")
-            found[sender] = body
-
-        why = refusals_of(inbox, take)
-        missing = [node for node in due if node not in found]
-        if missing:
-            raise ProtocolError(f"no {kind.name} of {missing[0]}{why}")
-        return {node: found[node] for node in due}
+        return one_of_each(inbox, partial(self._messages.open, kind=kind), due, kind.name)
 
     def directory(self, keys: Sequence[bytes]) -> Directory:
         """The attempt's directory, of every signed KEY.
@@ -158,8 +168,7 @@ def mixes_of(config: RoutingConfig) -> tuple[Node, ...]:
 
 def course_context(series: bytes, roster: Roster, *parts: bytes) -> bytes:
     """32 bytes that an attempt's messages are bound to."""
-    sizes = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
-    return sha256(_DOMAIN + series + roster.hash + sizes).digest()
+    return sha256(_DOMAIN + series + roster.hash + labelled(*parts)).digest()
 
 
 def digest_of_lists(lists: Sequence[bytes]) -> bytes:
@@ -167,8 +176,8 @@ def digest_of_lists(lists: Sequence[bytes]) -> bytes:
     return sha256(b"".join(sha256(each).digest() for each in lists)).digest()
 
 
-class PathEnd:
-    """Base of a party that has an opening key in the attempt: a mix, or a recipient.
+class _OnPath:
+    """Base of a party that signs what it sends along the paths of an attempt.
 
     Args:
         course: the attempt.
@@ -179,6 +188,22 @@ class PathEnd:
         self.node = identity.node
         self._course = course
         self._identity = identity
+
+    def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
+        data = self._course.seal(kind, body, self._identity)
+        return Parcel(self.node, receiver, kind.name, data)
+
+
+class PathEnd(_OnPath):
+    """Base of a party that has an opening key in the attempt: a mix, or a recipient.
+
+    Args:
+        course: the attempt.
+        identity: its signing key.
+    """
+
+    def __init__(self, course: Course, identity: Identity) -> None:
+        super().__init__(course, identity)
         self._key: OpeningKey | None = None
         self._directory: Directory | None = None
 
@@ -207,10 +232,6 @@ class PathEnd:
         """What it does with what comes then."""
         raise NotImplementedError
 
-    def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
-        data = self._course.seal(kind, body, self._identity)
-        return Parcel(self.node, receiver, kind.name, data)
-
     def _cells(self, inbox: Sequence[bytes], layer: int, due: Sequence[Node]) -> list[bytes]:
         """The cells that all of some parties have signed for this one.
 
@@ -227,22 +248,45 @@ class PathEnd:
         return found
 
 
-def seen(course: Course, sent: SentCells, inbox: Sequence[bytes], identity: Identity) -> Parcel:
-    """What a sender signs once it has found its cells in the lists of all recipients.
+class PathStart(_OnPath):
+    """Base of a client that hands cells in, and looks for them in the lists of their recipients.
 
-    Raises:
-        ProtocolError: a list is missing or refused, or a cell of this sender is in none.
+    Args:
+        course: the attempt.
+        identity: its signing key.
     """
-    lists = list(course.open_each(inbox, Kind.RECEIPT, course.recipients).values())
-    signers = [course.roster.key_of(node) for node in course.recipients]
-    # Whether all senders hold these lists, recipients see by what the senders sign.
-    published = [receipt_digest(each) for each in lists]
-    try:
-        sent.require_received(lists, signers=signers, published=published)
-    except WireError as damage:
-        raise ProtocolError(f"a list of receipts is refused: {damage}") from None
-    data = course.seal(Kind.SEEN, digest_of_lists(lists), identity)
-    return Parcel(identity.node, SERVER, Kind.SEEN.name, data)
+
+    def __init__(self, course: Course, identity: Identity) -> None:
+        super().__init__(course, identity)
+        self._sent: SentCells | None = None
+
+    def _cells(
+        self, directory: Directory, messages: Sequence[bytes], *, recipient: int, cells: int
+    ) -> Parcel:
+        """So many cells for the first mix, with messages to one recipient (``endpoint.send``)."""
+        first = self._course.mixes[0]
+        self._sent = SentCells(directory, batch=self._course.serial)
+        found = send(
+            messages, recipient=recipient, cells=cells, directory=directory, sent=self._sent
+        )
+        return self._parcel(first, Kind.CELLS, cells_for(first, found))
+
+    def _seen(self, sent: SentCells, inbox: Sequence[bytes]) -> Parcel:
+        """What a sender signs once it has found its cells in the lists of all recipients.
+
+        Raises:
+            ProtocolError: a list is missing or refused, or a cell of this sender is in none.
+        """
+        course = self._course
+        lists = list(course.open_each(inbox, Kind.RECEIPT, course.recipients).values())
+        signers = [course.roster.key_of(node) for node in course.recipients]
+        # Whether all senders hold these lists, recipients see by what the senders sign.
+        published = [receipt_digest(each) for each in lists]
+        try:
+            sent.require_received(lists, signers=signers, published=published)
+        except WireError as damage:
+            raise ProtocolError(f"a list of receipts is refused: {damage}") from None
+        return self._parcel(SERVER, Kind.SEEN, digest_of_lists(lists))
 
 
 def require_seen(course: Course, inbox: Sequence[bytes], own: Node, signed: bytes) -> None:

@@ -140,10 +140,7 @@ def sign_receipt(
     salt = token_bytes(_SALT_BYTES)
     place = _place(recipient, batch, directory)
     entries = sorted({_entry(place, salt, fragment) for fragment in fragments})
-    head = _HEAD.pack(
-        _VERSION, 0, recipient, directory.epoch, batch, len(entries), directory.digest
-    )
-    body = head + salt + b"".join(entries)
+    body = _place(recipient, batch, directory, len(entries)) + salt + b"".join(entries)
     return body + identity.sign(labelled(_DOMAIN, b"signed", body))
 
 
@@ -243,8 +240,9 @@ def _require_signed(data: bytes, signer: bytes) -> None:
         raise ProtocolError("a list of receipts is not signed by its recipient")
 
 
-def _place(recipient: int, batch: int, directory: Directory) -> bytes:
-    return _HEAD.pack(_VERSION, 0, recipient, directory.epoch, batch, 0, directory.digest)
+def _place(recipient: int, batch: int, directory: Directory, entries: int = 0) -> bytes:
+    """The head of a list; entries are hashed with that of an empty one."""
+    return _HEAD.pack(_VERSION, 0, recipient, directory.epoch, batch, entries, directory.digest)
 
 
 def _entry(place: bytes, salt: bytes, fragment: bytes) -> bytes:

@@ -8,7 +8,7 @@ The envelope of every protocol whose messages are signed whole, version 2, littl
 The signature covers a domain string and everything before it. ``context`` is the hash of all that
 the parties agreed on beforehand, so a message of another protocol, federation, cohort, key or
 layout is refused before its body is read. Masking, whose server signs a step once for all clients
-and whose uploads carry MACs, has an envelope of its own (``masking.agreed.formats``).
+and whose uploads carry MACs, has an envelope of its own (``masking.envelope``).
 """
 
 import struct
@@ -18,7 +18,7 @@ from enum import IntEnum
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.session.identity import signed_by
+from secure_fedrec.protection.session.identity import Identity, signed_by
 from secure_fedrec.protection.session.nodes import Node, node_of
 from secure_fedrec.protection.session.roster import Roster
 
@@ -133,3 +133,61 @@ def open_envelope(
     if kind not in set(kinds):
         raise WireError(f"a message of an unknown kind: {kind}")
     return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])
+
+
+@dataclass(frozen=True, slots=True)
+class SignedMessages:
+    """The messages of one protocol in one round, all under one agreement.
+
+    Args:
+        family: the protocol.
+        kinds: its kinds of messages.
+        roster: everybody's verification key.
+        round: the round in progress.
+        context: hash of the agreement, 32 bytes.
+    """
+
+    family: Family
+    kinds: type[IntEnum]
+    roster: Roster
+    round: int
+    context: bytes
+
+    def seal(self, kind: int, body: bytes, by: Identity) -> bytes:
+        """Sign a message."""
+        return seal(
+            self.family,
+            kind,
+            body,
+            sender=by.node,
+            key=by.key,
+            round_=self.round,
+            context=self.context,
+        )
+
+    def read(self, data: bytes) -> Envelope:
+        """A message of any kind (``open_envelope``).
+
+        Raises:
+            WireError, ProtocolError: it is refused.
+        """
+        return open_envelope(
+            data,
+            family=self.family,
+            kinds=self.kinds,
+            roster=self.roster,
+            round_=self.round,
+            context=self.context,
+        )
+
+    def open(self, data: bytes, kind: IntEnum) -> tuple[Node, bytes]:
+        """Sender and body of a message of one kind.
+
+        Raises:
+            WireError: the bytes are no message.
+            ProtocolError: of another kind or agreement, or not signed by who sent it.
+        """
+        found = self.read(data)
+        if found.kind != kind:
+            raise ProtocolError(f"expected {kind.name}, got {self.kinds(found.kind).name}")
+        return found.sender, found.body

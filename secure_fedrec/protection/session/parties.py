@@ -12,10 +12,12 @@ this process; an engine whose clients are elsewhere brings a channel of its own.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.nodes import SERVER, Node
+
+Content = TypeVar("Content")
 
 
 class Parcel(NamedTuple):
@@ -189,6 +191,38 @@ def refusals_of(inbox: Iterable[bytes], receive: Callable[[bytes], None]) -> str
         except (ProtocolError, WireError) as refusal:
             reasons.append(f"; {refusal}")
     return "".join(dict.fromkeys(reasons))
+
+
+def one_of_each(
+    inbox: Iterable[bytes],
+    read: Callable[[bytes], tuple[Node, Content]],
+    due: Sequence[Node],
+    kind: str,
+) -> dict[Node, Content]:
+    """What one message of each of some parties says, in their order.
+
+    Args:
+        inbox: the messages.
+        read: sender and content of one, or refuses it.
+        due: who must be heard.
+        kind: name of what is awaited, for error messages.
+
+    Raises:
+        ProtocolError: one is missing; it says what was refused.
+    """
+    found: dict[Node, Content] = {}
+
+    def take(data: bytes) -> None:
+        sender, content = read(data)
+        if sender not in due or sender in found:
+            raise ProtocolError(f"no {kind} of {sender} is awaited")
+        found[sender] = content
+
+    why = refusals_of(inbox, take)
+    missing = [node for node in due if node not in found]
+    if missing:
+        raise ProtocolError(f"no {kind} of {missing[0]}{why}")
+    return {node: found[node] for node in due}
 
 
 def run_in_memory(

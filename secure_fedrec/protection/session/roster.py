@@ -5,7 +5,7 @@ operator is the server, nothing stops it from enrolling parties of its own, and 
 honest-but-curious claims are left.
 
 The operator also signs a floor of the round numbers, from its own knowledge of where the federation
-is: how far ahead a server may jump is counted from it (``masking.round.journal``), so that a
+is: how far ahead a server may jump is counted from it (``session.journal``), so that a
 newcomer can join at a high number and no server can use up all numbers at once.
 
 Layout, version 3: u8 version | u32 roster version | u64 round floor | u32 parties

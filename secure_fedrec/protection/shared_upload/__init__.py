@@ -1,8 +1,9 @@
 """Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
 
-Reading order: ``config`` and ``context`` (what a round is), ``words`` (ring words), ``messages``
-(bytes), ``client``, ``helper`` (a denoiser), ``server`` (the halves), ``tally`` and
-``embedded`` (a round for the engine), ``hosted``, ``layer``; ``identities`` (keys for examples).
+Reading order: ``config`` and ``round_context`` (what a round is), ``uniform_words`` (ring words),
+``messages`` (bytes), ``round_parties`` (what all parties have in common), ``client``, ``helper`` (a
+denoiser), ``server`` (the halves), ``share_sums`` and ``embedded`` (a round for the engine),
+``hosted``, ``layer``; ``identities`` (keys for examples).
 
     client:    x || c  ->  one uniform share per party      (fakes share zero)
     denoisers: HELD -> server: PROPOSAL -> denoisers: CONSENT -> server: AGREEMENT
@@ -18,11 +19,11 @@ in the same bits; full participation, the floor or noise bound what they give.
 from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
 from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
-from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
 from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
 from secure_fedrec.protection.shared_upload.identities import Identities
 from secure_fedrec.protection.shared_upload.layer import SHARED_UPLOAD
+from secure_fedrec.protection.shared_upload.round_context import RoundContext
 from secure_fedrec.protection.shared_upload.server import SharingServer
 
 __all__ = [

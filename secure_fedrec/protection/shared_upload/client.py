@@ -18,17 +18,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError, WireError
+from secure_fedrec.protection.base.row_numbers import encode_row_numbers, require_ascending
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.session import Node, Parcel, Role
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
     Kind,
     encode_rows,
-    encode_support,
 )
-from secure_fedrec.protection.shared_upload.words import UniformWords
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
+from secure_fedrec.protection.shared_upload.round_parties import Half
+from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +124,12 @@ class SharingClient(Half):
         context = self._context
         _require_rows(rows, words, rated, context)
         rest = with_counts(words, rated)
-        boxes = []
+        boxes, named = [], encode_row_numbers(rows)
         for number, key in enumerate(self._keys):
             seed = secrets.token_bytes(SEED_BYTES)
             rest -= expand(seed, len(rows), self._client, number, context)
             info = seed_info(self._client, number, context)
-            boxes.append(number.to_bytes(4, "little") + key.seal(seed + encode_support(rows), info))
+            boxes.append(number.to_bytes(4, "little") + key.seal(seed + named, info))
         body = encode_rows(rows, context.codec.reduce(rest), context)
         self._state = _State.DONE
         return Shared(
@@ -173,8 +173,7 @@ def _require_rows(
         raise WireError(f"words {words.dtype}{words.shape} for {len(rows)} rows of this ring")
     if rated.dtype != np.bool_ or rated.shape != rows.shape or rows.dtype != np.int32:
         raise WireError("rows and their marks must be int32[n] and bool[n]")
-    if len(rows) and (np.any(rows[1:] <= rows[:-1]) or rows[0] < 0 or rows[-1] >= context.n_items):
-        raise WireError(f"row numbers must ascend and stay below {context.n_items}")
+    require_ascending(rows, context.n_items)
     real = words[rated]
     if real.size and int(real.max()) > codec.dtype(2**codec.bits - 1):
         raise WireError(f"a word lies outside the ring of 2^{codec.bits}")

@@ -5,7 +5,7 @@ from typing import Annotated
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.executions import Execution
 from secure_fedrec.protection.routing.sealing import KemName
-from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
+from secure_fedrec.protection.shared_upload.round_context import LEAST_FLOOR
 from secure_fedrec.settings import Count, Settings, Within
 
 

@@ -32,12 +32,12 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
-from secure_fedrec.protection.shared_upload.words import UniformWords
+from secure_fedrec.protection.shared_upload.share_sums import ShareTally, reveal, share_block
+from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
+from secure_fedrec.wire import Parties, Step, Traffic, Wire
 
 MAX_REAL_CLIENTS = 64
 """Clients of a round that runs with real cryptography in one process."""
@@ -154,11 +154,19 @@ class SharedUploadSession(TableSession):
             rest -= share
         overhead = require_kem("protection.kem", collector.config.kem).overhead
         sizes = rows_message_bytes(block.lengths, collector.width + 1, codec.bytes_per_value)
-        uploads = self._upload(block, codec.reduce(rest), sizes, clients)
+        payload = share_block(block, codec.reduce(rest), codec)
+        uploads = client_messages(self.round, clients, payload, sizes)
         self._server.accept(uploads, self.wire.send(uploads, origins=clients))
+        sizes = seed_message_bytes(block.lengths, overhead)
         for number, (held, words) in enumerate(zip(self._held, shares, strict=True)):
-            sizes = seed_message_bytes(block.lengths, overhead)
-            sent = self._share(number, block, words, sizes, clients)
+            sent = client_messages(
+                self.round,
+                clients,
+                share_block(block, words, codec),
+                sizes,
+                step=Step.SHARE,
+                receivers=Parties(role="denoiser", ids=np.full(len(block), number)),
+            )
             targets = np.full(len(clients), collector.denoisers[number])
             held.accept(sent, self.wire.send(sent, origins=clients, targets=targets))
 
@@ -194,7 +202,8 @@ class SharedUploadSession(TableSession):
         collector, codec = self.collector, self.collector.codec
         support = np.flatnonzero(self._named).astype(np.int32)
         block = RowBlock(indptr=np.array([0, len(support)]), rows=support, values=None)
-        sent = self._sums(number, block, codec.reduce(sums), np.array([size]))
+        payload = share_block(block, codec.reduce(sums), codec)
+        sent = denoiser_sums(self.round, np.array([number]), payload, np.array([size]))
         origin = collector.denoisers[number : number + 1]
         delivered = self.wire.send(sent, origins=origin)
         holder = f"the server, of denoiser {number}"
@@ -205,28 +214,6 @@ class SharedUploadSession(TableSession):
 
     def _tally(self, step: Step, holder: str, senders: IntArray) -> ShareTally:
         return ShareTally(self.collector, self.round, step, holder, senders)
-
-    def _upload(
-        self, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray
-    ) -> Messages:
-        """Clients' shares at the server."""
-        payload = share_block(block, words, self.collector.codec)
-        return client_messages(self.round, clients, payload, sizes)
-
-    def _share(
-        self, number: int, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray
-    ) -> Messages:
-        """Clients' shares at a denoiser."""
-        payload = share_block(block, words, self.collector.codec)
-        denoiser = Parties(role="denoiser", ids=np.full(len(block), number))
-        return client_messages(
-            self.round, clients, payload, sizes, step=Step.SHARE, receivers=denoiser
-        )
-
-    def _sums(self, number: int, block: RowBlock, words: RingArray, size: IntArray) -> Messages:
-        """A denoiser's sums."""
-        payload = share_block(block, words, self.collector.codec)
-        return denoiser_sums(self.round, np.array([number]), payload, size)
 
     def _count_agreement(self, sizes: Mapping[Kind, int]) -> None:
         """Meter keys and agreement, which hold nothing that a view does not have already."""

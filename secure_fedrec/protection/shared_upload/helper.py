@@ -12,8 +12,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.protection.session import Node, Parcel, Role, refusals_of, replies_to
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
-from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -26,6 +24,8 @@ from secure_fedrec.protection.shared_upload.messages import (
     split_consents,
     support_digest,
 )
+from secure_fedrec.protection.shared_upload.round_context import RoundContext
+from secure_fedrec.protection.shared_upload.round_parties import Half
 
 
 class _State(Enum):

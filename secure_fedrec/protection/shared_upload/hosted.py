@@ -5,6 +5,7 @@ host: a round's id is the hash of federation and attempt.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -25,7 +26,6 @@ from secure_fedrec.protection.base.table import aggregate_note, client_messages,
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.shared_upload.client import SharingClient
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
 from secure_fedrec.protection.shared_upload.helper import SharingDenoiser
 from secure_fedrec.protection.shared_upload.messages import (
@@ -35,8 +35,9 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.server import SharingServer
-from secure_fedrec.protection.shared_upload.tally import share_block
+from secure_fedrec.protection.shared_upload.share_sums import share_block
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Parties, Step, Wire
 
@@ -90,16 +91,16 @@ class HostedSharedSum(HostedSum):
         """Clients' shares, and the denoisers' sums."""
         context = self._context
 
-        def rows_in(data: bytes, kind: Kind) -> tuple[int, tuple[IndexArray, RingArray]]:
+        def read(data: bytes, kind: Kind) -> tuple[int, RowBlock]:
             signed = open_envelope(data, kind, context=context)
-            return signed.sender.number, decode_rows(signed.body, context, width=context.width + 1)
+            rows, words = decode_rows(signed.body, context, width=context.width + 1)
+            return signed.sender.number, _shown(rows, words, context)
 
-        for client, size, held in read_each(arrived, lambda data: rows_in(data, Kind.SHARES)):
-            clients, block = np.array([client]), _shown(*held, context)
+        for client, size, block in read_each(arrived, partial(read, kind=Kind.SHARES)):
+            clients = np.array([client])
             sent = client_messages(context.round, clients, block, np.array([size]))
             wire.show(sent, origins=clients)
-        for number, size, held in read_each(arrived, lambda data: rows_in(data, Kind.SUMS)):
-            block = _shown(*held, context)
+        for number, size, block in read_each(arrived, partial(read, kind=Kind.SUMS)):
             sent = denoiser_sums(context.round, np.array([number]), block, np.array([size]))
             wire.show(sent, origins=self._denoisers[number : number + 1])
         wire.show(aggregate_note(context.round, aggregate))
@@ -110,23 +111,15 @@ class ShowingDenoiser(SharingDenoiser):
 
     Args:
         context: the attempt.
-        denoiser: its number.
         identity: its key.
         wire: of the record.
         completes: whether the record's round is complete once the shares are shown.
     """
 
     def __init__(
-        self,
-        context: RoundContext,
-        denoiser: int,
-        identity: Identity,
-        wire: Wire,
-        *,
-        completes: bool,
+        self, context: RoundContext, identity: Identity, wire: Wire, *, completes: bool
     ) -> None:
-        super().__init__(context, denoiser, identity.key)
-        self._number = denoiser
+        super().__init__(context, identity.node.number, identity.key)
         self._wire = wire
         self._completes = completes
 
@@ -139,21 +132,16 @@ class ShowingDenoiser(SharingDenoiser):
 
     def _show(self, inbox: Sequence[bytes]) -> None:
         context = self._context
-        denoiser = Parties(role="denoiser", ids=np.array([self._number]))
+        denoiser = Parties(role="denoiser", ids=np.array([self._denoiser]))
 
-        def sender_of(data: bytes) -> tuple[int, tuple[IndexArray, RingArray]]:
+        def read(data: bytes) -> tuple[int, RowBlock]:
             number = open_envelope(data, Kind.SEED, context=context).sender.number
-            return number, self.share_of(number)
+            return number, _shown(*self.share_of(number), context)
 
-        for client, size, held in read_each(inbox, sender_of):
-            clients, block = np.array([client]), _shown(*held, context)
+        for client, size, block in read_each(inbox, read):
+            clients, sizes = np.array([client]), np.array([size])
             sent = client_messages(
-                context.round,
-                clients,
-                block,
-                np.array([size]),
-                step=Step.SHARE,
-                receivers=denoiser,
+                context.round, clients, block, sizes, step=Step.SHARE, receivers=denoiser
             )
             self._wire.show(sent, origins=clients)
         if self._completes:
@@ -202,10 +190,10 @@ class HostedShares(NoHelpers):
 
     @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> SharingDenoiser:
-        context, number, wire = self._context(at), identity.node.number, desk.wire
+        context, wire = self._context(at), desk.wire
         if wire is None:
-            return SharingDenoiser(context, number, identity.key)
-        return ShowingDenoiser(context, number, identity, wire, completes=desk.completes)
+            return SharingDenoiser(context, identity.node.number, identity.key)
+        return ShowingDenoiser(context, identity, wire, completes=desk.completes)
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector

@@ -25,10 +25,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.base.row_numbers import decode_row_numbers, encode_row_numbers
 from secure_fedrec.protection.routing.sealing import labelled
-from secure_fedrec.protection.session import Node, Role, envelope
-from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Envelope, Family, seal
-from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
+from secure_fedrec.protection.session import Identity, Node, Role
+from secure_fedrec.protection.session.envelope import (
+    ENVELOPE_BYTES,
+    Envelope,
+    Family,
+    SignedMessages,
+)
+from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.wire.words import pack_words, unpack_words
 
 _COUNT = struct.Struct("<I")
@@ -62,15 +68,8 @@ def sign(
     kind: Kind, sender: int, body: bytes, *, context: RoundContext, identity: Ed25519PrivateKey
 ) -> bytes:
     """A message in its envelope."""
-    return seal(
-        Family.SHARES,
-        kind,
-        body,
-        sender=Node(_SENDERS.get(kind, Role.SERVER), sender),
-        key=identity,
-        round_=context.round,
-        context=context.digest,
-    )
+    by = Identity(Node(_SENDERS.get(kind, Role.SERVER), sender), identity)
+    return _messages_of(context).seal(kind, body, by)
 
 
 def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope:
@@ -81,23 +80,20 @@ def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope
         ProtocolError: another kind, round or context, a sender who is not on the roster or has
             another role, or a signature that is not the sender's.
     """
-    found = envelope.open_envelope(
-        data,
-        family=Family.SHARES,
-        kinds=Kind,
-        roster=context.roster,
-        round_=context.round,
-        context=context.digest,
-    )
+    found = _messages_of(context).read(data)
     if found.kind != kind or found.sender.role is not _SENDERS.get(kind, Role.SERVER):
         name = Kind(found.kind).name
         raise ProtocolError(f"expected {kind.name}, got {name} of {found.sender}")
     return found
 
 
+def _messages_of(context: RoundContext) -> SignedMessages:
+    return SignedMessages(Family.SHARES, Kind, context.roster, context.round, context.digest)
+
+
 def encode_rows(rows: IndexArray, words: RingArray, context: RoundContext) -> bytes:
     """Body of SHARES and SUMS; ``words`` is [n, d + 1]."""
-    return encode_support(rows) + pack_words(words, context.codec)
+    return encode_row_numbers(rows) + pack_words(words, context.codec)
 
 
 def decode_rows(body: bytes, context: RoundContext, *, width: int) -> tuple[IndexArray, RingArray]:
@@ -106,7 +102,7 @@ def decode_rows(body: bytes, context: RoundContext, *, width: int) -> tuple[Inde
     Raises:
         WireError: not what ``encode_rows`` writes.
     """
-    rows, place = decode_support(body, context)
+    rows, place = decode_row_numbers(body, context.n_items)
     return rows, unpack_words(body[place:], len(rows), width, context.codec)
 
 
@@ -116,7 +112,7 @@ def decode_seed(plaintext: bytes, context: RoundContext) -> tuple[bytes, IndexAr
     Raises:
         WireError: no seed with the numbers of its rows.
     """
-    rows, place = decode_support(plaintext[SEED_BYTES:], context)
+    rows, place = decode_row_numbers(plaintext[SEED_BYTES:], context.n_items)
     if len(plaintext) != SEED_BYTES + place:
         raise WireError(f"a seed of {len(plaintext)} bytes names {len(rows)} rows")
     return plaintext[:SEED_BYTES], rows
@@ -149,7 +145,7 @@ def decode_members(body: bytes, context: RoundContext) -> Members:
 
 def support_digest(client: int, rows: IndexArray, context: RoundContext) -> bytes:
     """What server and denoisers compare to know that a client told all of them the same rows."""
-    parts = (_COUNT.pack(client), encode_support(rows))
+    parts = (_COUNT.pack(client), encode_row_numbers(rows))
     return sha256(labelled(DOMAIN, b"support", context.digest, *parts)).digest()
 
 
@@ -199,26 +195,3 @@ def split_consents(body: bytes, count: int) -> Sequence[bytes]:
     if len(body) != count * size:
         raise WireError(f"an agreement of {len(body)} bytes does not hold {count} consents")
     return [body[at : at + size] for at in range(0, len(body), size)]
-
-
-def encode_support(rows: IndexArray) -> bytes:
-    """Number of rows, row numbers."""
-    return _COUNT.pack(len(rows)) + rows.astype("<u4").tobytes()
-
-
-def decode_support(data: bytes, context: RoundContext) -> tuple[IndexArray, int]:
-    """Row numbers, and where they end.
-
-    Raises:
-        WireError: the data is too short, or the numbers do not ascend inside the table.
-    """
-    if len(data) < _COUNT.size:
-        raise WireError("a list of rows is shorter than its count")
-    (count,) = _COUNT.unpack_from(data)
-    end = _COUNT.size + 4 * count
-    if count > context.n_items or len(data) < end:
-        raise WireError(f"{len(data)} bytes declare {count} rows of {context.n_items}")
-    rows = np.frombuffer(data, "<u4", count, _COUNT.size)
-    if np.any(rows[1:] <= rows[:-1]) or (count and int(rows[-1]) >= context.n_items):
-        raise WireError(f"row numbers must ascend and stay below {context.n_items}")
-    return rows.astype(np.int32), end

@@ -6,12 +6,10 @@ from enum import Enum
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, refusals_of
-from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.halves import Half
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -22,7 +20,9 @@ from secure_fedrec.protection.shared_upload.messages import (
     set_digest,
     support_digest,
 )
-from secure_fedrec.protection.shared_upload.tally import reveal
+from secure_fedrec.protection.shared_upload.round_context import RoundContext
+from secure_fedrec.protection.shared_upload.round_parties import Half
+from secure_fedrec.protection.shared_upload.share_sums import reveal
 from secure_fedrec.uploads import Aggregate
 
 
@@ -85,7 +85,9 @@ class SharingServer(Half):
                 return self._ask("ADVERT", Kind.ADVERT, b"")
             case "ADVERT":
                 self.stage = "SHARES"
-                return self._invite("ADVERT", *whole)
+                numbers = range(self._context.clients) if self._cohort is None else self._cohort
+                clients = (Node(Role.CLIENT, number) for number in numbers)
+                return from_server(clients, "ADVERT", *whole)
             case "SHARES":
                 refusals_of(whole, self.receive)
                 return self._ask("HELD", Kind.HELD, b"")
@@ -195,7 +197,10 @@ class SharingServer(Half):
             if not np.array_equal(rows, support):
                 self._abort(f"the sums of denoiser {number} are of other rows than the shares")
             scatter_add(totals, rows, words)
-        aggregate = self._reveal(totals, named)
+        try:
+            aggregate = reveal(totals, named, context.codec)
+        except ProtocolError as damage:
+            self._abort(str(damage))
         self._state = _State.DONE
         self._shares = {}
         return aggregate
@@ -211,18 +216,6 @@ class SharingServer(Half):
         self.stage = stage
         numbers = range(self._context.denoisers)
         return from_server((Node(Role.DENOISER, n) for n in numbers), kind.name, *messages)
-
-    def _invite(self, stage: str, *messages: bytes) -> list[Parcel]:
-        """Messages for every client of the cohort; of all clients, where none was named."""
-        numbers = range(self._context.clients) if self._cohort is None else self._cohort
-        return from_server((Node(Role.CLIENT, n) for n in numbers), stage, *messages)
-
-    def _reveal(self, totals: RingArray, named: IntArray) -> Aggregate:
-        """What ``reveal`` makes of the totals; the round is aborted if they are damaged."""
-        try:
-            return reveal(totals, named, self._context.codec)
-        except ProtocolError as damage:
-            self._abort(str(damage))
 
     def _forget(self) -> None:
         self._shares = {}

@@ -6,7 +6,7 @@ import pytest
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape, canonical_order
-from secure_fedrec.protection.bags.arrivals import Arrivals
+from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Step

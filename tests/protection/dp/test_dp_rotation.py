@@ -8,8 +8,7 @@ from scipy.linalg import hadamard as hadamard_matrix
 
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp import Rotation
-from secure_fedrec.protection.dp.loops import hadamard
-from secure_fedrec.protection.dp.rotation import window_of
+from secure_fedrec.protection.dp.rotation import hadamard, window_of
 
 SEED = bytes(range(32))
 

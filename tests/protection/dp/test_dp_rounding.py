@@ -12,8 +12,12 @@ from scipy import stats
 
 from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection.dp import rounding
-from secure_fedrec.protection.dp.loops import round_up_or_down
-from secure_fedrec.protection.dp.rounding import NormBound, norm_bound, round_within
+from secure_fedrec.protection.dp.rounding import (
+    NormBound,
+    norm_bound,
+    round_up_or_down,
+    round_within,
+)
 
 
 def test_a_word_rounds_up_below_the_fraction_and_down_from_it() -> None:

@@ -31,7 +31,7 @@ from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
 from secure_fedrec.protection.paillier.messages.sizes import (
     Sent,
     authority_messages,
-    first_table_messages,
+    table_bytes,
     table_messages,
 )
 from secure_fedrec.protection.session import Parcel
@@ -106,7 +106,9 @@ def test_a_table_goes_from_cohort_to_cohort(short_key: PrivateKey) -> None:
     bits = short_key.public.bits
     carried = Carried()
     federation.begin(table, FIRST, carrier=carried)
-    assert carried.sent == first_table_messages(FIRST, table=TABLE, key_bits=bits)
+    size = table_bytes(TABLE, bits)
+    made = [Party(Role.CLIENT, client) for client in updaters(FIRST, 0)]
+    assert carried.sent == [Sent(Kind.UPDATE, client, SERVER, size) for client in made]
     for number, cohort in enumerate((FIRST, SECOND, SECOND, FIRST), start=1):
         carried = Carried()
         vectors = {client: drawn(10 * number + client) for client in cohort}

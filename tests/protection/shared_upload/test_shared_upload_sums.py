@@ -18,7 +18,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.words import UniformWords
+from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 from secure_fedrec.wire.words import pack_words, unpack_words
 
 Make = Callable[..., Any]

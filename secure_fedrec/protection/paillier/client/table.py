@@ -22,7 +22,7 @@ Uploads hold every row of the table, zeros where nothing was rated: which items 
 not visible. The claim and its assumptions are in ``key_holders``.
 
 A cohort may hand its table on to another one under the same key and roster: the digest is bound to
-those and to the round, not to the cohort. The server's half is in ``table_server``.
+those and to the round, not to the cohort. The server's half is in ``server.table``.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from enum import Enum
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
-from secure_fedrec.protection.paillier.messages.halves import ClientHalf
+from secure_fedrec.protection.paillier.messages.plan_parties import ClientHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.tables import TableReader, updaters
 from secure_fedrec.protection.paillier.messages.uploads import encrypt_upload, require_words

@@ -6,7 +6,7 @@ from enum import Enum
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
-from secure_fedrec.protection.paillier.messages.halves import ClientHalf
+from secure_fedrec.protection.paillier.messages.plan_parties import ClientHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import encrypt_upload, require_words
 from secure_fedrec.protection.paillier.scheme.encryption import Encryptor

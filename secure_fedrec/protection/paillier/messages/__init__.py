@@ -1,6 +1,6 @@
 """What the halves of encrypted rounds say, and what they agree on before.
 
-Reading order: ``envelopes`` (kinds of messages), ``plans`` (the agreement), ``halves`` (what all of
-them have in common), ``uploads``, ``tables``, ``words_shown`` (what a view shows of an upload),
-``sizes``.
+Reading order: ``envelopes`` (kinds of messages), ``plans`` (the agreement), ``plan_parties``
+(what all of them have in common), ``uploads``, ``tables``, ``words_shown`` (what a view shows of an
+upload), ``sizes``.
 """

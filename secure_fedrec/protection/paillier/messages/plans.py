@@ -16,7 +16,7 @@ from secure_fedrec.protection.paillier.scheme.keys import PublicKey
 from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session import Node as Party
-from secure_fedrec.protection.session.envelope import Envelope, Family, open_envelope
+from secure_fedrec.protection.session.envelope import Envelope, Family, SignedMessages
 
 _CONTEXT_DOMAIN = b"secure-fedrec|v3|paillier|context|"
 _TABLE_DOMAIN = b"secure-fedrec|v1|paillier|table-context|"
@@ -162,14 +162,8 @@ class Plan:
             ProtocolError: a message of another agreement, round, kind or role, of a client outside
                 the cohort, or with a bad signature.
         """
-        found = open_envelope(
-            data,
-            family=Family.PAILLIER,
-            kinds=Kind,
-            roster=self.roster,
-            round_=round_,
-            context=self.context,
-        )
+        messages = SignedMessages(Family.PAILLIER, Kind, self.roster, round_, self.context)
+        found = messages.read(data)
         if found.kind != awaits or found.sender.role is not sender:
             raise ProtocolError(
                 f"round {round_} awaits {awaits.name} from a {sender.name.lower()}, got "

@@ -43,15 +43,6 @@ def authority_messages(
     ]
 
 
-def first_table_messages(clients: Sequence[int], *, table: SlotLayout, key_bits: int) -> list[Sent]:
-    """The messages of round 0, in which two clients encrypt the first table."""
-    size = table_bytes(table, key_bits)
-    return [
-        Sent(Kind.UPDATE, Party(Role.CLIENT, number), SERVER, size)
-        for number in updaters(clients, 0)
-    ]
-
-
 def table_messages(
     clients: Sequence[int],
     *,

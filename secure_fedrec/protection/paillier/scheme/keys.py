@@ -114,10 +114,7 @@ class PublicKey:
 
     def to_bytes(self) -> bytes:
         """The layout above."""
-        form = _FULL if self.h is None else _DJN
-        h = b"" if self.h is None else self.h.to_bytes(self.bits // 4, "little")
-        head = _HEAD.pack(_PUBLIC, _VERSION, form, self.bits)
-        return head + self.n.to_bytes(self.bits // 8, "little") + h
+        return _written(_PUBLIC, self.bits, self.n.to_bytes(self.bits // 8, "little"), self.h)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PublicKey":
@@ -178,11 +175,8 @@ class PrivateKey:
     def to_bytes(self) -> bytes:
         """The layout above, secret."""
         bits = self.public.bits
-        form = _FULL if self.h is None else _DJN
-        h = b"" if self.h is None else self.h.to_bytes(bits // 4, "little")
-        head = _HEAD.pack(_PRIVATE, _VERSION, form, bits)
         primes = (prime.to_bytes(bits // 16, "little") for prime in (self.p, self.q))
-        return head + b"".join(primes) + h
+        return _written(_PRIVATE, bits, b"".join(primes), self.h)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PrivateKey":
@@ -249,6 +243,11 @@ def _generator(n: int) -> int:
 
 def _refuse(problem: str) -> NoReturn:
     raise ConfigError("paillier.private_key", "(not shown)", problem)
+
+
+def _written(magic: bytes, bits: int, numbers: bytes, h: int | None) -> bytes:
+    head = _HEAD.pack(magic, _VERSION, _FULL if h is None else _DJN, bits)
+    return head + numbers + (b"" if h is None else h.to_bytes(bits // 4, "little"))
 
 
 def _read_head(data: bytes, magic: bytes, kind: str) -> tuple[int, int]:

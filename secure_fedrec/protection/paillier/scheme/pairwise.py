@@ -17,6 +17,7 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.routing.sealing import labelled
 
 MASK_KEY_BYTES = 32
 _PURPOSE = b"secure-fedrec|v1|paillier|pairwise-mask"
@@ -108,5 +109,5 @@ class PairwiseMask:
 
 
 def _hkdf(secret: bytes, *, salt: bytes, parts: tuple[bytes, ...]) -> bytes:
-    info = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    info = labelled(*parts)
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)

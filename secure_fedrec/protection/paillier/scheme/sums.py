@@ -2,7 +2,7 @@
 
 ``PaillierSum`` is what a simulation, a collector or a plain training loop needs: clients encrypt,
 anybody adds, the key holder opens. It sends nothing and checks no identity; the halves that do are
-in ``authority`` and ``encrypted_table``.
+in ``helper`` and ``client.table``.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ from secure_fedrec.protection.paillier.scheme.vectors import (
     RunningSum,
     decrypt_vector,
     encrypt_vector,
+    vector_bytes,
 )
 
 
@@ -60,7 +61,7 @@ class PaillierSum:
     @property
     def bytes_per_vector(self) -> int:
         """Bytes that one client sends."""
-        return EncryptedVector.size(self.key, self.layout)
+        return vector_bytes(self.layout, self.key.bits)
 
     def encrypt(self, words: RingArray) -> EncryptedVector:
         """A client's step: encrypt [length] ring words.

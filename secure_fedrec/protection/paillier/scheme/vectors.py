@@ -60,11 +60,6 @@ class EncryptedVector:
         total.add(other)
         return total.vector()
 
-    @classmethod
-    def size(cls, key: PublicKey, layout: SlotLayout) -> int:
-        """Bytes of ``to_bytes``: a function of public settings alone."""
-        return vector_bytes(layout, key.bits)
-
     def to_bytes(self) -> bytes:
         """The layout above."""
         head = _HEAD.pack(
@@ -87,7 +82,7 @@ class EncryptedVector:
             WireError: anything else: wrong version, length or layout, another key, a number that is
                 no ciphertext, more terms than the budget.
         """
-        size = cls.size(key, layout)
+        size = vector_bytes(layout, key.bits)
         if len(data) != size:
             raise WireError(f"encrypted vector of {len(data)} bytes, expected {size}")
         magic, version, zero, bits, key_id, declared, terms = _HEAD.unpack_from(data)
@@ -195,7 +190,7 @@ def split_vectors(
     Raises:
         WireError: as ``EncryptedVector.from_bytes``, or another total length.
     """
-    sizes = [EncryptedVector.size(key, layout) for layout in layouts]
+    sizes = [vector_bytes(layout, key.bits) for layout in layouts]
     if len(data) != sum(sizes):
         raise WireError(f"encrypted vectors of {len(data)} bytes, expected {sum(sizes)}")
     found, place = [], 0

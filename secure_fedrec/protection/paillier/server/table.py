@@ -1,4 +1,4 @@
-"""The server's half of rounds on an encrypted item table (``encrypted_table``): it only adds."""
+"""The server's half of rounds on an encrypted item table (``client.table``): it only adds."""
 
 import hmac
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from enum import Enum
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
-from secure_fedrec.protection.paillier.messages.halves import ServerHalf
+from secure_fedrec.protection.paillier.messages.plan_parties import ServerHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.tables import split_table, updaters
 from secure_fedrec.protection.paillier.messages.uploads import UploadSum

@@ -6,7 +6,7 @@ from enum import Enum
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
-from secure_fedrec.protection.paillier.messages.halves import ServerHalf
+from secure_fedrec.protection.paillier.messages.plan_parties import ServerHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import UploadSum
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES
@@ -81,12 +81,13 @@ class UploadingServer(ServerHalf):
         if self._state is _Server.KEYS:
             self._take_key(data)
         elif self._state is _Server.UPLOADS:
-            sent = self._read(data, Kind.UPLOAD, Role.CLIENT)
-            self._sum.add(sent)
+            self._sum.add(self._read(data, Kind.UPLOAD, Role.CLIENT))
             if not self._sum.missing:
                 self._state = _Server.RESULT
         elif self._state is _Server.RESULT:
-            self._take_result(data)
+            body = self._read(data, Kind.RESULT, Role.AUTHORITY).body
+            self._result = read_words(body, self._plan.layouts)
+            self._state = _Server.DONE
         else:
             raise ProtocolError(f"round {self.round} is over")
 
@@ -133,8 +134,3 @@ class UploadingServer(ServerHalf):
         self._keys[found.sender.number] = data
         if len(self._keys) == len(self._plan.clients):
             self._state = _Server.UPLOADS
-
-    def _take_result(self, data: bytes) -> None:
-        body = self._read(data, Kind.RESULT, Role.AUTHORITY).body
-        self._result = read_words(body, self._plan.layouts)
-        self._state = _Server.DONE

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -10,20 +10,8 @@ from secure_fedrec.protection.base.table import client_messages
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Meter, Step, set_sizes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sending:
-    """Messages for one bag, and who sent them.
-
-    Args:
-        bag: name of the bag.
-        messages: senders as the server sees them.
-        origins: int64[B], client number of each true sender.
-    """
-
-    bag: str
-    messages: Messages
-    origins: IntArray
+Sending: TypeAlias = tuple[str, Messages, IntArray]
+"""A bag, messages for it (senders as the server sees them), int64[B] the client of each."""
 
 
 class Line(Protocol):
@@ -63,7 +51,7 @@ class NamedLine:
             width = 0 if block.values is None else block.values.shape[1]
             sizes = set_sizes(block, width=width, codec=self.codec)
             messages = client_messages(self.round, clients, block, sizes, step=Step.BAG, bag=name)
-            yield Sending(bag=name, messages=messages, origins=clients)
+            yield name, messages, clients
 
     def count_receipts(self, meter: Meter) -> None:
         """Messages under names need none."""

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel
-from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
+from secure_fedrec.protection.shared_upload.round_context import RoundContext
 
 
 class Half:
