@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import unpack
-from secure_fedrec.protection.base.dense import (
+from secure_fedrec.protection.base.dense_uploads import (
     DenseLayout,
     DenseWords,
     Gathered,
