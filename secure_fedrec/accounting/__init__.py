@@ -1,6 +1,6 @@
 """What releases cost: accountants, and claims that say what they cover.
 
-``secure_fedrec.protection.base.parts.events`` says what was released; ``curves`` bounds its Renyi
+``secure_fedrec.protection.base.events`` says what was released; ``curves`` bounds its Renyi
 divergence, ``accountants`` turns bounds into (epsilon, delta), ``statement`` says what that means,
 and ``calibrate`` finds the noise for a budget. Sampled continuous Gaussians and ``"prv"`` are
 Opacus', which the extra ``torch`` brings; nothing else here needs it.

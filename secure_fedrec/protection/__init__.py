@@ -14,7 +14,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.bags import LocalDPConfig
 from secure_fedrec.protection.base.compatibility import claim_of
-from secure_fedrec.protection.base.parts import (
+from secure_fedrec.protection.base.layer_interfaces import (
     BagShape,
     Cloak,
     Cloaked,

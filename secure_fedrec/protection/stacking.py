@@ -13,7 +13,7 @@ from secure_fedrec.protection.bags.hosted_mixes import mixed_hosting
 from secure_fedrec.protection.base.carried_out import carried_out
 from secure_fedrec.protection.base.compatibility import makers_of
 from secure_fedrec.protection.base.hosting import Hosting
-from secure_fedrec.protection.base.parts import Collector
+from secure_fedrec.protection.base.layer_interfaces import Collector
 from secure_fedrec.protection.base.record import Layer, Place, Sizes
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.protection.base.table import TableCollector

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from secure_fedrec.protection import BAG_RECORDS, RECORDS, Stack
-from secure_fedrec.protection.base.awaited import Heard
+from secure_fedrec.protection.base.expected_senders import Heard
 from secure_fedrec.protection.denoisers.embedded import Denoisers
 from secure_fedrec.testing import LayerContract
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.awaited import Heard
+from secure_fedrec.protection.base.expected_senders import Heard
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Parties, Step
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import LosslessnessError
-from secure_fedrec.protection.base.parts import BagChannel
+from secure_fedrec.protection.base.layer_interfaces import BagChannel
 from secure_fedrec.uploads import Upload
 from secure_fedrec.wire import Fault, Meter, Wire
 

@@ -8,7 +8,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties.lossless.plain_run import Rows, own_ring
-from secure_fedrec.protection.base.parts import (
+from secure_fedrec.protection.base.layer_interfaces import (
     Collector,
     PublicStep,
     RoundSession,

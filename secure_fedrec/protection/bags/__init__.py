@@ -15,7 +15,7 @@ from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded import BagSession, LayeredBags
 from secure_fedrec.protection.bags.layer import BAG_ROUTING, LOCAL_DP
 from secure_fedrec.protection.bags.noise import NoisyVectors
-from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.base.layer_interfaces import BagShape
 
 __all__ = [
     "BAG_NOISE_KEYS",

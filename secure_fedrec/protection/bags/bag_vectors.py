@@ -8,7 +8,7 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.base.layer_interfaces import BagShape
 from secure_fedrec.uploads import SetBlock
 
 _FIRST = 2

@@ -20,7 +20,7 @@ from secure_fedrec.protection.bags.mixes import Mixes
 from secure_fedrec.protection.bags.named_senders import Line, NamedLine
 from secure_fedrec.protection.bags.noise import NoisyVectors
 from secure_fedrec.protection.bags.received_vectors import Arrivals
-from secure_fedrec.protection.base.parts import BagShape, Released, Withstood
+from secure_fedrec.protection.base.layer_interfaces import BagShape, Released, Withstood
 from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Streams

@@ -17,7 +17,7 @@ from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
 from secure_fedrec.protection.bags.server import BagHub
 from secure_fedrec.protection.base.hosting import Hosting, Standing
-from secure_fedrec.protection.base.parts import BagChannel
+from secure_fedrec.protection.base.layer_interfaces import BagChannel
 from secure_fedrec.protection.session import Hub, Identity, Party
 from secure_fedrec.uploads import SetBlock
 

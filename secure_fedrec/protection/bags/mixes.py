@@ -9,7 +9,7 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.bag_vectors import canonical_order
-from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.base.layer_interfaces import BagShape
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Stream, Streams

@@ -11,7 +11,7 @@ from secure_fedrec.core.arrays import RingArray, WordArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.bag_vectors import canonical_order
-from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.base.layer_interfaces import BagShape
 from secure_fedrec.protection.routing.line_receipts import LineReceipts
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Step

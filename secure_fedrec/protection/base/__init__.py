@@ -1,12 +1,13 @@
 """What a layer, a collector and a stack are, whatever they do.
 
-Reading order: ``events`` (what noise released), ``parts`` (how layers meet), ``awaited`` (who is
-heard in a round), ``table`` (rows that are summed), ``dense`` and ``hidden_sum`` (uploads that show
-no row), ``hosting`` (a collector's halves, one at a time), ``record`` (what a layer says of
-itself), ``compatibility`` (what stacks), ``folding`` and ``stack`` (one round through all layers).
+Reading order: ``events`` (what noise released), ``layer_interfaces`` (how layers meet),
+``expected_senders`` (who is heard in a round), ``table`` (rows that are summed), ``dense_uploads``
+and ``hidden_sum`` (uploads that show no row), ``hosting`` (a collector's halves, one at a time),
+``record`` (what a layer says of itself), ``compatibility`` (what stacks), ``folding`` and ``stack``
+(one round through all layers).
 """
 
-from secure_fedrec.protection.base.parts import (
+from secure_fedrec.protection.base.layer_interfaces import (
     BagChannel,
     BagRound,
     BagShape,

@@ -31,7 +31,7 @@ from secure_fedrec.protection.base.hosting import (
     Standing,
     StateHidden,
 )
-from secure_fedrec.protection.base.parts import PublicStep, RoundSession, StateKeeper
+from secure_fedrec.protection.base.layer_interfaces import PublicStep, RoundSession, StateKeeper
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.base.table import ServerSum, TableCollector, TableSession
 from secure_fedrec.protection.session import (

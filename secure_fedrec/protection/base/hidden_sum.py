@@ -8,7 +8,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.base.dense import (
+from secure_fedrec.protection.base.dense_uploads import (
     HIDDEN,
     DenseLayout,
     DenseSum,

@@ -16,7 +16,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.events import Event
 from secure_fedrec.protection.base.hosting import Hosting
-from secure_fedrec.protection.base.parts import BagShape
+from secure_fedrec.protection.base.layer_interfaces import BagShape
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits

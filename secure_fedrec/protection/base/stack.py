@@ -14,7 +14,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel, LocalUpload
 from secure_fedrec.protection.base.folding import Folded, encode_block, fold, limited
 from secure_fedrec.protection.base.hosting import Hosting
-from secure_fedrec.protection.base.parts import (
+from secure_fedrec.protection.base.layer_interfaces import (
     BagChannel,
     BagRound,
     Cloak,

@@ -11,8 +11,8 @@ from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base.awaited import Heard
-from secure_fedrec.protection.base.parts import RoundSession, Withstood
+from secure_fedrec.protection.base.expected_senders import Heard
+from secure_fedrec.protection.base.layer_interfaces import RoundSession, Withstood
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
 

@@ -25,7 +25,7 @@ from secure_fedrec.core.arrays import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
-from secure_fedrec.protection.base.parts import Cloaked, Released
+from secure_fedrec.protection.base.layer_interfaces import Cloaked, Released
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.cloaks.virtual_ratings import merge_virtual
 from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig, rated_set_events

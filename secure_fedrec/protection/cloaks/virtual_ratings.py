@@ -32,7 +32,7 @@ from secure_fedrec.core.item_sets import (
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
-from secure_fedrec.protection.base.parts import Cloaked
+from secure_fedrec.protection.base.layer_interfaces import Cloaked
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings, Unit
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 from secure_fedrec.traits import Traits

@@ -26,8 +26,8 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.awaited import Heard
-from secure_fedrec.protection.base.parts import RoundSession
+from secure_fedrec.protection.base.expected_senders import Heard
+from secure_fedrec.protection.base.layer_interfaces import RoundSession
 from secure_fedrec.protection.base.picked_rows import pick, pick_segments
 from secure_fedrec.protection.base.table import (
     TableCollector,

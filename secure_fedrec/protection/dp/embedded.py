@@ -18,9 +18,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, renamed_keys
-from secure_fedrec.protection.base.dense import HIDDEN, DenseWords
+from secure_fedrec.protection.base.dense_uploads import HIDDEN, DenseWords
 from secure_fedrec.protection.base.events import explained
-from secure_fedrec.protection.base.parts import Released, Withstood
+from secure_fedrec.protection.base.layer_interfaces import Released, Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
 from secure_fedrec.protection.dp.config import (
     DP_KEYS,

@@ -2,7 +2,7 @@
 
 from typing_extensions import override
 
-from secure_fedrec.protection.base.dense import DenseWords
+from secure_fedrec.protection.base.dense_uploads import DenseWords
 from secure_fedrec.protection.base.hosting import Standing, rotation_seed
 from secure_fedrec.protection.dp.embedded import NoisedSum
 from secure_fedrec.protection.masking import MaskingServer

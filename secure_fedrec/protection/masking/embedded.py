@@ -18,14 +18,14 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.dense import DenseLayout, DenseWords, layout_hash
+from secure_fedrec.protection.base.dense_uploads import DenseLayout, DenseWords, layout_hash
 from secure_fedrec.protection.base.hidden_sum import HiddenAddition, HiddenSession, HiddenSum
-from secure_fedrec.protection.base.parts import Withstood
+from secure_fedrec.protection.base.layer_interfaces import Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
 from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
-from secure_fedrec.protection.masking.messages.metered import (
+from secure_fedrec.protection.masking.messages.protocol_traffic import (
     count_beside,
     count_counts,
     upload_bytes,

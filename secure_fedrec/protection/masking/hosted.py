@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.protection.base.dense import (
+from secure_fedrec.protection.base.dense_uploads import (
     DenseLayout,
     DenseWords,
     Gathered,

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.base.dense import DenseLayout
+from secure_fedrec.protection.base.dense_uploads import DenseLayout
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     HostedSum,
@@ -29,7 +29,7 @@ from secure_fedrec.protection.masking.config.policy import Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Kind, round_number
-from secure_fedrec.protection.masking.messages.metered import COUNTS_MAGIC
+from secure_fedrec.protection.masking.messages.protocol_traffic import COUNTS_MAGIC
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor

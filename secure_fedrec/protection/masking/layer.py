@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.base.dense import HIDDEN
+from secure_fedrec.protection.base.dense_uploads import HIDDEN
 from secure_fedrec.protection.base.hidden_sum import NO_CLOAK, require_reachable
 from secure_fedrec.protection.base.record import Claim, Layer, Option, Place, Sizes, Stand
 from secure_fedrec.protection.masking.config.parameters import COMPLETE_UP_TO

@@ -21,7 +21,7 @@ from typing import Any, Unpack
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, renamed_keys
 from secure_fedrec.protection.base.hidden_sum import HiddenSession, HiddenSum
-from secure_fedrec.protection.base.parts import PublicStep, Withstood
+from secure_fedrec.protection.base.layer_interfaces import PublicStep, Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.protection.paillier.messages.envelopes import Kind

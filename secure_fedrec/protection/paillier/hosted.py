@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.base.dense import Gathered, show_words
+from secure_fedrec.protection.base.dense_uploads import Gathered, show_words
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     Desk,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from secure_fedrec.protection.base.dense import HIDDEN
+from secure_fedrec.protection.base.dense_uploads import HIDDEN
 from secure_fedrec.protection.base.hidden_sum import NO_CLOAK, require_reachable
 from secure_fedrec.protection.base.record import Claim, Layer, Stand
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig

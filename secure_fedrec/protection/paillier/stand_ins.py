@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.protection.base.dense import DenseWords
+from secure_fedrec.protection.base.dense_uploads import DenseWords
 from secure_fedrec.protection.base.hidden_sum import HiddenSession
 from secure_fedrec.protection.mask_expander import MaskExpander
 from secure_fedrec.protection.paillier.messages.sizes import Sent

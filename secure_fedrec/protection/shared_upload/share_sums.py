@@ -6,7 +6,7 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base.awaited import Heard
+from secure_fedrec.protection.base.expected_senders import Heard
 from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step

@@ -13,7 +13,7 @@ from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.base.carried_out import WatchedStep
-from secure_fedrec.protection.base.dense import DenseLayout
+from secure_fedrec.protection.base.dense_uploads import DenseLayout
 from secure_fedrec.protection.paillier import PrivateKey, generate_key
 from secure_fedrec.protection.paillier import hosted as encrypted
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig

@@ -1,7 +1,7 @@
 """What the masking protocol sends beside the uploads: keys, shares, survivors, reveals, receipts.
 
 A real round counts its messages; a simulated one knows their sizes from the configuration that a
-real one would have (``masking.message_sizes``: the largest case, which inclusion paths of some
+real one would have (``messages.sizes``: the largest case, which inclusion paths of some
 clients stay below by a few hashes).
 """
 
