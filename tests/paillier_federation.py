@@ -18,6 +18,7 @@ from secure_fedrec.protection.paillier.client.table import TableClient, TableUpd
 from secure_fedrec.protection.paillier.client.uploading import UploadingClient
 from secure_fedrec.protection.paillier.helper import Authority
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.tables import updaters
 from secure_fedrec.protection.paillier.scheme.encryption import Decryptor, Encryptor
@@ -35,6 +36,7 @@ from secure_fedrec.protection.session import (
     run_in_memory,
 )
 from secure_fedrec.protection.session import Node as Party
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 
 
 class _Federation:
@@ -215,3 +217,11 @@ def _new_series() -> bytes:
 def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
     """The step of clients that make the first table, which is never taken."""
     raise ProtocolError(f"a table of {len(table)} words takes no step before its first round")
+
+
+def seal(identity: Identity, kind: Kind, *, round_: int, context: bytes, body: bytes) -> bytes:
+    """A message of anybody, of any round and under any agreement."""
+    keys = {SERVER: Identity.generate(SERVER).public, identity.node: identity.public}
+    roster = Roster.of(Ed25519PrivateKey.generate(), keys)
+    messages = SignedMessages(Family.PAILLIER, Kind, roster, round_, context)
+    return messages.seal(kind, body, identity)

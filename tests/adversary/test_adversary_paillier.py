@@ -35,10 +35,11 @@ from secure_fedrec.protection.paillier import (
     decrypt_vector,
     generate_key,
 )
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.scheme.pairwise import PairwiseMask
 from secure_fedrec.protection.paillier.scheme.words import read_words
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
+from tests.paillier_federation import seal
 
 OPERATOR = Ed25519PrivateKey.generate()
 CODEC = FixedPoint(bits=40, fraction_bits=20, clip=1000.0)

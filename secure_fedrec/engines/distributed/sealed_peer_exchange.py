@@ -68,10 +68,7 @@ class PeerContext:
     @property
     def context(self) -> bytes:
         """What messages are bound to."""
-        at = self.at
-        members = at.clients.astype("<u4").tobytes()
-        serial = at.serial.to_bytes(8, "little")
-        return course_context(at.series, at.roster, b"peers", serial, at.state, members)
+        return course_context(self.at, b"peers", self.at.clients)
 
     @property
     def _messages(self) -> SignedMessages:

@@ -49,11 +49,6 @@ class LocalDPConfig(Settings, section="bag_protection"):
     fraction_bits: Annotated[Bits, Within(0, 40)] = 8
     adjacency: Literal["replace", "zero-out"] = "replace"
 
-    @property
-    def _written(self) -> dict[str, object]:
-        """The settings by key, as a configuration gives them."""
-        return {f"bag_protection.{name}": value for name, value in asdict(self).items()}
-
     def mechanism(self, *, width: int, ring_bits: int) -> DirectNoiseConfig:
         """The mechanism for vectors of one width.
 
@@ -61,7 +56,8 @@ class LocalDPConfig(Settings, section="bag_protection"):
             ConfigError: a setting is out of range, or the noise needs too long a table.
             SumBudgetError: a noisy value could leave the ring.
         """
-        with renamed_keys(BAG_NOISE_KEYS, self._written):
+        written = {f"bag_protection.{name}": value for name, value in asdict(self).items()}
+        with renamed_keys(BAG_NOISE_KEYS, written):
             encoding = BoundedEncoding(
                 contribution=Contribution(parts=(Part(name=VECTOR, size=width),)),
                 clip=self.clip,

@@ -7,6 +7,7 @@ from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.routing.hosted import (
     Course,
     Kind,
+    course_context,
 )
 from secure_fedrec.protection.session import (
     SERVER,
@@ -37,13 +38,13 @@ class BagAttempt:
     @property
     def course(self) -> Course:
         """The paths of the attempt."""
-        present = self.at.present
-        return Course.of(
-            self.at,
+        at = self.at
+        return Course(
             config=self.mixes.routing,
-            domain=_DOMAIN,
-            members=present,
-            senders=present,
+            serial=at.serial,
+            context=course_context(at, _DOMAIN, at.present),
+            roster=at.roster,
+            senders=tuple(at.present.tolist()),
             recipients=(SERVER,),
         )
 

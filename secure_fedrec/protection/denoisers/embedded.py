@@ -218,6 +218,7 @@ class DenoisingSession(DirectSession):
             self._sums.add(groups, messages.payload, sign=1)
 
     def _send_sums(self, finished: tuple[IntArray, RowBlock] | None) -> None:
+        """Send the sums of finished groups; the server takes what is delivered off its own."""
         if finished is None:
             return
         groups, block = finished
@@ -225,12 +226,8 @@ class DenoisingSession(DirectSession):
         sizes = message_sizes(block, width=collector.width, codec=collector.codec)
         sent = denoiser_sums(self.round, groups, block, sizes)
         delivered = self.wire.send(sent, origins=collector.binding.denoisers[groups])
-        self._take_off(delivered)
-
-    def _take_off(self, messages: Messages) -> None:
-        """The server's side: accept delivered sums and take them off."""
-        self._denoisers.take(messages)
-        block = messages.payload
-        if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
+        self._denoisers.take(delivered)
+        came = delivered.payload
+        if not isinstance(came, RowBlock) or came.values is None or came.counts is None:
             raise ProtocolError(f"round {self.round}: denoisers send rows with counts")
-        accumulate(self._server.ring, self._server.counts, block.rows, block, sign=-1)
+        accumulate(self._server.ring, self._server.counts, came.rows, came, sign=-1)

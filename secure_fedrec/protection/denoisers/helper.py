@@ -47,9 +47,11 @@ class RoutedDenoiser(PathEnd):
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Upon cells a list of receipts; upon every client's word the sums."""
-        if self._list:
-            return [self._release(inbox)]
         course = self._course
+        if self._list:
+            # Every client has found its cells in the very lists of this attempt.
+            require_seen(course, inbox, self.node, self._list)
+            return [self._attempt.named(Named.SUMS, self._sums.block(), self._identity)]
         messages = self._messages(self._cells(inbox, course.config.layers, course.mixes[-1:]))
         due = self._attempt.due(self.node.number)
         if len(messages) != due:
@@ -73,8 +75,3 @@ class RoutedDenoiser(PathEnd):
         except ProtocolError as missing:
             raise ProtocolError(f"{missing}{why}") from None
         return found
-
-    def _release(self, inbox: Sequence[bytes]) -> Parcel:
-        """The sums, once every client has found its cells in the very lists of this attempt."""
-        require_seen(self._course, inbox, self.node, self._list)
-        return self._attempt.named(Named.SUMS, self._sums.block(), self._identity)

@@ -9,7 +9,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
-from secure_fedrec.protection.routing.hosted import Course
+from secure_fedrec.protection.routing.hosted import Course, course_context
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import RowBlock
@@ -55,12 +55,13 @@ class RoutedAttempt:
     @property
     def course(self) -> Course:
         """The paths of the attempt."""
-        return Course.of(
-            self.at,
+        at = self.at
+        return Course(
             config=self.collector.routing.routing,
-            domain=_DOMAIN,
-            members=self.at.clients,
-            senders=self.senders,
+            serial=at.serial,
+            context=course_context(at, _DOMAIN, at.clients),
+            roster=at.roster,
+            senders=tuple(self.senders.tolist()),
             recipients=tuple(Node(Role.DENOISER, number) for number in self.numbers),
         )
 

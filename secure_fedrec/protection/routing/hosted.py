@@ -78,37 +78,6 @@ class Course:
     senders: tuple[int, ...]
     recipients: tuple[Node, ...]
 
-    @classmethod
-    def of(
-        cls,
-        at: Standing,
-        *,
-        config: RoutingConfig,
-        domain: bytes,
-        members: IntArray,
-        senders: IntArray,
-        recipients: tuple[Node, ...],
-    ) -> "Course":
-        """The paths of an attempt.
-
-        Args:
-            at: the attempt.
-            config: sizes.
-            domain: of the protocol whose messages take them.
-            members: int64[k], clients that the attempt is bound to.
-            senders: int64[n], clients that send, ascending.
-            recipients: where paths end.
-        """
-        serial, bound = at.serial.to_bytes(8, "little"), members.astype("<u4").tobytes()
-        return cls(
-            config=config,
-            serial=at.serial,
-            context=course_context(at.series, at.roster, domain, serial, at.state, bound),
-            roster=at.roster,
-            senders=tuple(senders.tolist()),
-            recipients=recipients,
-        )
-
     @property
     def mixes(self) -> tuple[Node, ...]:
         """One of each layer."""
@@ -166,9 +135,17 @@ def mixes_of(config: RoutingConfig) -> tuple[Node, ...]:
     return tuple(node_of(layer, 0) for layer in range(config.layers))
 
 
-def course_context(series: bytes, roster: Roster, *parts: bytes) -> bytes:
-    """32 bytes that an attempt's messages are bound to."""
-    return sha256(_DOMAIN + series + roster.hash + labelled(*parts)).digest()
+def course_context(at: Standing, domain: bytes, members: IntArray) -> bytes:
+    """32 bytes that an attempt's messages are bound to.
+
+    Args:
+        at: the attempt.
+        domain: of the protocol whose messages they are.
+        members: int64[k], clients that the attempt is bound to.
+    """
+    serial, bound = at.serial.to_bytes(8, "little"), members.astype("<u4").tobytes()
+    parts = labelled(domain, serial, at.state, bound)
+    return sha256(_DOMAIN + at.series + at.roster.hash + parts).digest()
 
 
 def digest_of_lists(lists: Sequence[bytes]) -> bytes:

@@ -15,8 +15,6 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.identity import Identity, signed_by
 from secure_fedrec.protection.session.nodes import Node, node_of
@@ -61,78 +59,9 @@ class Envelope:
     body: bytes
 
 
-def seal(
-    family: Family,
-    kind: int,
-    body: bytes,
-    *,
-    sender: Node,
-    key: Ed25519PrivateKey,
-    round_: int,
-    context: bytes,
-) -> bytes:
-    """Sign a message.
-
-    Args:
-        family: the protocol.
-        kind: what it is for.
-        body: its content.
-        sender: who signs.
-        key: its long-term key.
-        round_: the round.
-        context: hash of the agreement, 32 bytes.
-    """
-    head = _HEAD.pack(_VERSION, family, kind, sender.role, sender.number, round_, context)
-    return head + body + key.sign(_DOMAIN + head + body)
-
-
 def is_of(data: bytes, family: Family) -> bool:
     """Whether bytes claim to be a message of a protocol."""
     return data[:2] == bytes([_VERSION, family])
-
-
-def open_envelope(
-    data: bytes,
-    *,
-    family: Family,
-    kinds: type[IntEnum],
-    roster: Roster,
-    round_: int,
-    context: bytes,
-) -> Envelope:
-    """Read one message of a round: form first, then agreement, signature and round.
-
-    Args:
-        data: exactly the bytes that ``seal`` made.
-        family: the protocol.
-        kinds: its kinds of messages.
-        roster: everybody's verification key.
-        round_: the round in progress.
-        context: hash of the agreement.
-
-    Raises:
-        WireError: the bytes are no message, or of an unknown kind.
-        ProtocolError: a message of another protocol, agreement or round, of a party that is not on
-            the roster, or not signed by its sender.
-    """
-    if len(data) < ENVELOPE_BYTES:
-        raise WireError(f"message of {len(data)} bytes is shorter than an empty one")
-    version, protocol, kind, role, number, stated, agreed = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise WireError(f"message of version {version}; this is version {_VERSION}")
-    if protocol != family:
-        raise WireError("message of another protocol")
-    sender = node_of(role, number)
-    if agreed != context:
-        raise ProtocolError(f"a message of {sender} belongs to another agreement")
-    signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-    if not signed_by(roster.key_of(sender), _DOMAIN + signed, signature):
-        raise ProtocolError(f"a message of {sender} has a bad signature")
-    if stated != round_:
-        raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
-    if kind not in set(kinds):
-        raise WireError(f"a message of an unknown kind: {kind}")
-    return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,31 +83,44 @@ class SignedMessages:
     context: bytes
 
     def seal(self, kind: int, body: bytes, by: Identity) -> bytes:
-        """Sign a message."""
-        return seal(
-            self.family,
-            kind,
-            body,
-            sender=by.node,
-            key=by.key,
-            round_=self.round,
-            context=self.context,
+        """Sign a message; ``kind`` is what it is for."""
+        node = by.node
+        head = _HEAD.pack(
+            _VERSION, self.family, kind, node.role, node.number, self.round, self.context
         )
+        return head + body + by.key.sign(_DOMAIN + head + body)
 
     def read(self, data: bytes) -> Envelope:
-        """A message of any kind (``open_envelope``).
+        """Read a message of any kind: form first, then agreement, signature and round.
+
+        Args:
+            data: exactly the bytes that ``seal`` made.
 
         Raises:
-            WireError, ProtocolError: it is refused.
+            WireError: the bytes are no message, or of an unknown kind.
+            ProtocolError: a message of another protocol, agreement or round, of a party that is not
+                on the roster, or not signed by its sender.
         """
-        return open_envelope(
-            data,
-            family=self.family,
-            kinds=self.kinds,
-            roster=self.roster,
-            round_=self.round,
-            context=self.context,
-        )
+        if len(data) < ENVELOPE_BYTES:
+            raise WireError(f"message of {len(data)} bytes is shorter than an empty one")
+        version, protocol, kind, role, number, stated, agreed = _HEAD.unpack_from(data)
+        if version != _VERSION:
+            raise WireError(f"message of version {version}; this is version {_VERSION}")
+        if protocol != self.family:
+            raise WireError("message of another protocol")
+        sender = node_of(role, number)
+        if agreed != self.context:
+            raise ProtocolError(f"a message of {sender} belongs to another agreement")
+        signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        if not signed_by(self.roster.key_of(sender), _DOMAIN + signed, signature):
+            raise ProtocolError(f"a message of {sender} has a bad signature")
+        if stated != self.round:
+            raise ProtocolError(
+                f"round {self.round}: got a message of {sender} from round {stated}"
+            )
+        if kind not in set(self.kinds):
+            raise WireError(f"a message of an unknown kind: {kind}")
+        return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])
 
     def open(self, data: bytes, kind: IntEnum) -> tuple[Node, bytes]:
         """Sender and body of a message of one kind.

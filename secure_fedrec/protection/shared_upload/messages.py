@@ -73,7 +73,7 @@ def sign(
 
 
 def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope:
-    """Check an envelope (``session.envelope.open_envelope``).
+    """Check an envelope (``session.envelope.SignedMessages``).
 
     Raises:
         WireError: the bytes are no envelope.

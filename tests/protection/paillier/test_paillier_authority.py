@@ -23,8 +23,9 @@ from secure_fedrec.protection.paillier import (
     UploadingServer,
     encrypt_vector,
 )
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
+from tests.paillier_federation import seal
 
 SERVER, AUTHORITY = Party(Role.SERVER), Party(Role.AUTHORITY)
 ROUND = 3

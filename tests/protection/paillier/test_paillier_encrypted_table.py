@@ -22,8 +22,9 @@ from secure_fedrec.protection.paillier import (
     encrypt_vector,
     updaters,
 )
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
+from tests.paillier_federation import seal
 
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 COUNTS = FixedPoint(bits=16, fraction_bits=0, clip=1.0)

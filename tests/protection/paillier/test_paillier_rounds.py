@@ -27,7 +27,7 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.sizes import (
     Sent,
     authority_messages,
@@ -36,7 +36,7 @@ from secure_fedrec.protection.paillier.messages.sizes import (
 )
 from secure_fedrec.protection.session import Parcel
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, SIGNATURE_BYTES
-from tests.paillier_federation import AuthorityFederation, TableFederation
+from tests.paillier_federation import AuthorityFederation, TableFederation, seal
 
 OPERATOR = Ed25519PrivateKey.generate()
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)

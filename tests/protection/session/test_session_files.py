@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
-from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.protection.session.journal import FileJournal
 
 OPERATOR = Ed25519PrivateKey.generate()
@@ -82,22 +82,13 @@ def test_a_journal_refuses_an_older_roster(tmp_path: Path) -> None:
 
 
 def sealed(family: Family = Family.PAILLIER, *, round_: int = 5) -> bytes:
-    return seal(
-        family,
-        3,
-        b"body",
-        sender=CLIENT.node,
-        key=CLIENT.key,
-        round_=round_,
-        context=b"c" * 32,
-    )
+    messages = SignedMessages(family, Kind, Roster.of(OPERATOR, KEYS), round_, b"c" * 32)
+    return messages.seal(3, b"body", CLIENT)
 
 
 def opened(data: bytes, *, round_: int = 5, context: bytes = b"c" * 32) -> bytes:
     roster = Roster.of(OPERATOR, KEYS)
-    found = open_envelope(
-        data, family=Family.PAILLIER, kinds=Kind, roster=roster, round_=round_, context=context
-    )
+    found = SignedMessages(Family.PAILLIER, Kind, roster, round_, context).read(data)
     assert (found.kind, found.sender) == (3, CLIENT.node)
     return found.body
 
@@ -118,9 +109,8 @@ def test_a_message_of_another_round_agreement_or_version_is_refused() -> None:
     with pytest.raises(WireError, match="shorter than an empty one"):
         opened(sealed()[:100])
     stranger = Identity.generate(9)
-    foreign = seal(
-        Family.PAILLIER, 3, b"", sender=stranger.node, key=stranger.key, round_=5, context=b"c" * 32
-    )
+    roster = Roster.of(OPERATOR, KEYS)
+    foreign = SignedMessages(Family.PAILLIER, Kind, roster, 5, b"c" * 32).seal(3, b"", stranger)
     with pytest.raises(ProtocolError, match="client 9 is not on the roster"):
         opened(foreign)
 

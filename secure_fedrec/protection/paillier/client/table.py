@@ -30,7 +30,7 @@ from enum import Enum
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plan_parties import ClientHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.tables import TableReader, updaters
@@ -243,8 +243,8 @@ class TableClient(ClientHalf):
     def _encrypt_table(self, words: RingArray, round_: int) -> bytes:
         vector = encrypt_vector(words, self._table_layout, self._encryptor)
         body = self._reader.digest(words, round_ + 1) + vector.to_bytes()
-        context = self._plan.context  # the first table is of round 0
-        return seal(self._identity, Kind.UPDATE, round_=round_, context=context, body=body)
+        # The first table is of round 0.
+        return self._plan.messages(round_).seal(Kind.UPDATE, body, self._identity)
 
     def _next_round(self) -> None:
         self._table = None

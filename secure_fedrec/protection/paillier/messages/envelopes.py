@@ -2,9 +2,6 @@
 
 from enum import IntEnum
 
-from secure_fedrec.protection.session import Identity
-from secure_fedrec.protection.session import envelope as shared
-
 
 class Kind(IntEnum):
     """What a message is for; the number is its code on the wire."""
@@ -23,16 +20,3 @@ class Kind(IntEnum):
     """Server to clients: the encrypted item table and the digest both updaters gave for it."""
     UPDATE = 7
     """Updating client to server: the next table, encrypted anew, and its digest."""
-
-
-def seal(identity: Identity, kind: Kind, *, round_: int, context: bytes, body: bytes) -> bytes:
-    """Sign a message."""
-    return shared.seal(
-        shared.Family.PAILLIER,
-        kind,
-        body,
-        sender=identity.node,
-        key=identity.key,
-        round_=round_,
-        context=context,
-    )

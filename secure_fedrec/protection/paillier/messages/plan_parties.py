@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.messages.envelopes import Kind, seal
+from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, from_server
 from secure_fedrec.protection.session.envelope import Envelope
@@ -42,8 +42,7 @@ class Half:
         return self._plan.read(data, round_=self.round, awaits=kind, sender=sender)
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
-        context = self._plan.context
-        return seal(self._identity, kind, round_=self.round, context=context, body=body)
+        return self._plan.messages(self.round).seal(kind, body, self._identity)
 
     def _parcel(self, kind: Kind, data: bytes) -> Parcel:
         return Parcel(self.node, SERVER, kind.name, data)

@@ -154,6 +154,10 @@ class Plan:
         if party.role is not role or not inside or party not in self.roster:
             raise ConfigError("paillier.identity", str(party), "has no part in this plan")
 
+    def messages(self, round_: int) -> SignedMessages:
+        """All messages of a round."""
+        return SignedMessages(Family.PAILLIER, Kind, self.roster, round_, self.context)
+
     def read(self, data: bytes, *, round_: int, awaits: Kind, sender: Role) -> Envelope:
         """Open the one kind of message that a state accepts.
 
@@ -162,8 +166,7 @@ class Plan:
             ProtocolError: a message of another agreement, round, kind or role, of a client outside
                 the cohort, or with a bad signature.
         """
-        messages = SignedMessages(Family.PAILLIER, Kind, self.roster, round_, self.context)
-        found = messages.read(data)
+        found = self.messages(round_).read(data)
         if found.kind != awaits or found.sender.role is not sender:
             raise ProtocolError(
                 f"round {round_} awaits {awaits.name} from a {sender.name.lower()}, got "

@@ -44,7 +44,10 @@ class TableReader:
         if {private.public, self._decryptor.key} != {plan.key}:
             raise ConfigError("paillier.private_key", private, "is not the key of the plan")
         derive = HKDF(algorithm=SHA256(), length=32, salt=plan.table_context, info=_DIGEST_INFO)
-        self._key = derive.derive(_primes(private))
+        size = private.public.bits // 16
+        # The secret that only the clients share, in a fixed length.
+        primes = private.p.to_bytes(size, "little") + private.q.to_bytes(size, "little")
+        self._key = derive.derive(primes)
 
     def open(self, table: bytes, round_: int) -> RingArray:
         """Ring words of the table of a round.
@@ -81,9 +84,3 @@ def split_table(table: bytes, plan: Plan) -> tuple[bytes, EncryptedVector]:
         raise WireError(f"a table of {len(table)} bytes is shorter than its digest")
     digest, data = table[:DIGEST_BYTES], table[DIGEST_BYTES:]
     return digest, EncryptedVector.from_bytes(data, key=plan.key, layout=plan.table_layout)
-
-
-def _primes(private: PrivateKey) -> bytes:
-    """The secret that only the clients share, in a fixed length."""
-    size = private.public.bits // 16
-    return private.p.to_bytes(size, "little") + private.q.to_bytes(size, "little")

@@ -64,7 +64,9 @@ class UploadingServer(ServerHalf):
             return self._ask(self._plan.clients, kind, b"")
         before, refused = self._state, refusals_of(inbox, self.receive)
         if self._state is before:
-            raise ProtocolError(f"round {self.round}: {self._missing()}{refused}")
+            uploading = before is _Server.UPLOADS
+            missing = self._sum.describe_missing() if uploading else f"{before.value} are missing"
+            raise ProtocolError(f"round {self.round}: {missing}{refused}")
         if self._state is _Server.UPLOADS:
             return self._ask(self._plan.clients, Kind.MASK_KEYS, self.mask_keys())
         if self._state is _Server.RESULT:
@@ -120,10 +122,6 @@ class UploadingServer(ServerHalf):
         if self._state is not _Server.DONE:
             raise ProtocolError(f"round {self.round} awaits {self._state.value}")
         return self._result
-
-    def _missing(self) -> str:
-        uploading = self._state is _Server.UPLOADS
-        return self._sum.describe_missing() if uploading else f"{self._state.value} are missing"
 
     def _take_key(self, data: bytes) -> None:
         found = self._read(data, Kind.MASK_KEY, Role.CLIENT)
