@@ -221,7 +221,8 @@ def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
 
 def seal(identity: Identity, kind: Kind, *, round_: int, context: bytes, body: bytes) -> bytes:
     """A message of anybody, of any round and under any agreement."""
-    keys = {SERVER: Identity.generate(SERVER).public, identity.node: identity.public}
+    others = [Identity.generate(node) for node in (SERVER, 0)]
+    keys = {other.node: other.public for other in others} | {identity.node: identity.public}
     roster = Roster.of(Ed25519PrivateKey.generate(), keys)
     messages = SignedMessages(Family.PAILLIER, Kind, roster, round_, context)
     return messages.seal(kind, body, identity)
