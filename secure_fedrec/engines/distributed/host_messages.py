@@ -279,7 +279,10 @@ def decode_state(data: bytes) -> dict[str, FloatArray]:
                 raise WireError("the arrays of a state must ascend by name")
             if not np.isfinite(values).all():
                 raise WireError(f"the array {name!r} of a state is not finite")
-            found[name] = values.astype(np.float64).reshape(shape)
+            try:
+                found[name] = values.astype(np.float64).reshape(shape)
+            except ValueError:  # more dimensions, or rows without values, than an array can have
+                raise WireError(f"the array {name!r} of a state has no possible shape") from None
         _require_end(data, at)
     return found
 

@@ -201,6 +201,8 @@ class CarriedOut(TableSession):
                 f"round {self.round}: no rows from client {int(self.order[self._submitted])}; "
                 "the round is abandoned"
             )
+        if self.beside is not None and self.exempt(self.order).all():
+            return self.beside.close()  # nobody sends anything that the halves would carry
         aggregate = self._hidden() if self._keeper is not None else self._open()
         if self.beside is None:
             return aggregate

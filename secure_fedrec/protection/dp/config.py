@@ -67,6 +67,16 @@ class SkellamLayerConfig(Settings, section="protection"):
             raise self.refusal("noise_multiplier", either)
 
 
+def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contribution:
+    """What a client adds to a round: its rows of the table, and which rows those are."""
+    return Contribution(
+        parts=(
+            Part(name="rows", size=n_items * width),
+            Part(name="counts", size=n_items, scale=clip.count_scale),
+        )
+    )
+
+
 def encoding_of(
     *, n_items: int, width: int, clip: ClipConfig, noise: SkellamLayerConfig
 ) -> BoundedEncoding:
@@ -77,12 +87,7 @@ def encoding_of(
     """
     with renamed_keys(DP_KEYS):
         return BoundedEncoding(
-            contribution=Contribution(
-                parts=(
-                    Part(name="rows", size=n_items * width),
-                    Part(name="counts", size=n_items, scale=clip.count_scale),
-                )
-            ),
+            contribution=contribution_of(n_items=n_items, width=width, clip=clip),
             clip=clip.norm,
             fraction_bits=noise.fraction_bits,
         )
