@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.messages import (
+from secure_fedrec.engines.distributed.host_messages import (
     Request,
     decode_parcels,
     decode_state,
@@ -64,3 +64,11 @@ def test_parties_that_there_are_none_of_are_refused() -> None:
         wrong = ours[:9] + bytes([role]) + number.to_bytes(4, "little") + ours[14:]
         with pytest.raises(WireError, match="no party of role"):
             decode_parcels(wrong)
+
+
+@pytest.mark.parametrize("shape", [(0,) * 65, (0, 2**32 - 1, 2**32 - 1)])
+def test_a_state_whose_arrays_cannot_have_their_shape_is_refused(shape: tuple[int, ...]) -> None:
+    sizes = b"".join(size.to_bytes(4, "little") for size in shape)
+    state = (1).to_bytes(4, "little") + b"\x01a" + bytes([len(shape)]) + sizes
+    with pytest.raises(WireError, match="no possible shape"):
+        decode_state(state)

@@ -7,7 +7,7 @@ import pytest
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import BagShape, Sizes, build_stack
+from secure_fedrec.protection import LAYERS, BagShape, Sizes, build_stack
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.base.carried_out import CarriedOut
 from secure_fedrec.protection.masking.embedded import MaskedSum
@@ -25,6 +25,10 @@ def collector_of(**settings: Any) -> Any:
     layers = {"masking": MaskingLayerConfig(**settings)}
     stack = build_stack(layers, sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(1))
     return stack.collector
+
+
+def collector_plain() -> Any:
+    return build_stack({}, sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(1)).collector
 
 
 def rows_of(clients: int) -> RowBlock:
@@ -86,3 +90,23 @@ def test_rounds_go_on_over_cohorts_and_repeat_one_that_was_given_up() -> None:
         found = session.close()
         assert found.ring.tolist() == codec.reduce(due).tolist()
         assert found.counts.tolist() == [len(clients)] * ITEMS
+
+
+@pytest.mark.parametrize("execution", ["simulated", "real"])
+def test_a_cohort_without_senders_is_an_empty_round(execution: str) -> None:
+    layers = {
+        "virtual-ratings": LAYERS["virtual-ratings"](rho=1),
+        "denoisers": LAYERS["denoisers"](count=2),
+        "routing": LAYERS["routing"](execution=execution, cell_bytes=512),
+    }
+    stack = build_stack(layers, sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(1))
+    collector: Any = stack.collector
+    session = opened(collector, np.sort(collector.binding.denoisers))
+    assert isinstance(session, CarriedOut) == (execution == "real")
+    rows = rows_of(len(session.order))
+    session.submit(session.order, rows, np.zeros(len(rows.rows), dtype=bool))
+    plain = opened(collector_plain(), session.order)
+    plain.submit(plain.order, rows, np.zeros(len(rows.rows), dtype=bool))
+    found, wanted = session.close(), plain.close()
+    np.testing.assert_array_equal(found.ring, wanted.ring)
+    np.testing.assert_array_equal(found.counts, wanted.counts)
