@@ -335,7 +335,7 @@ def test_a_real_mix_that_replaces_cells_ends_the_round(
 
 
 def test_without_receipts_a_replaced_cell_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: what tells then compares with what was sent, which no party could."""
+    """The control: only the comparison with what was sent tells then, and no party can make it."""
     monkeypatch.setattr(SentCells, "require_received", lambda *_, **__: None)
     routed("real")(Wire(meter=Meter(6)))
     let_a_mix_replace_cells("routed", monkeypatch)

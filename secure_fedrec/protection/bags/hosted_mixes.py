@@ -1,4 +1,4 @@
-"""Halves of rounds of sums beside bags behind mixes (``protection.hosting``)."""
+"""Halves of rounds of sums beside bags behind mixes (``base.hosting``)."""
 
 from hashlib import sha256
 

@@ -1,4 +1,4 @@
-"""Bags behind mixes of rounds whose parties are elsewhere (``protection.hosting``).
+"""Bags behind mixes of rounds whose parties are elsewhere (``base.hosting``).
 
 Every mix has a host of its own, and all paths end at the server. A client hands in its cells with
 its upload, so who is in the sum is in the bags. Exchanges beside those of the sum, with L mixes:

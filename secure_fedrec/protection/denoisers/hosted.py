@@ -1,4 +1,4 @@
-"""Rounds of denoisers behind mixes whose parties are elsewhere (``protection.hosting``).
+"""Rounds of denoisers behind mixes whose parties are elsewhere (``base.hosting``).
 
 A denoiser is at the host of the client that it is, a mix has a host of its own. Exchanges of an
 attempt, with L mixes:

@@ -1,4 +1,4 @@
-"""Masked rounds whose clients are elsewhere (``protection.hosting``)."""
+"""Masked rounds whose clients are elsewhere (``base.hosting``)."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""The two masked rounds of a tail floor whose clients are elsewhere (``protection.hosting``).
+"""The two masked rounds of a tail floor whose clients are elsewhere (``base.hosting``).
 
 Both are rounds of one attempt, under two numbers: counts first, then the rows at the floor. With
 the receipts of the first every client is sent the counts themselves, checks them against what the

@@ -1,4 +1,4 @@
-"""Encrypted rounds whose parties are elsewhere (``protection.hosting``).
+"""Encrypted rounds whose parties are elsewhere (``base.hosting``).
 
 Where the clients hold the key, every client's host has it, and the server's has the public state
 encrypted (``hosting.StateHidden``). A table reaches clients with what begins an attempt; round 1

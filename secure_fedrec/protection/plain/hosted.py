@@ -1,4 +1,4 @@
-"""Rounds without protection whose clients are elsewhere (``protection.hosting``).
+"""Rounds without protection whose clients are elsewhere (``base.hosting``).
 
 Every client sends its rows under its name and signature. Body of the one message, little-endian:
 u32 rows | rows x i32, ascending | the words, packed to the ring's bits, row by row.

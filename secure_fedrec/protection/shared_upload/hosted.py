@@ -1,4 +1,4 @@
-"""Rounds of shared uploads whose parties are elsewhere (``protection.hosting``).
+"""Rounds of shared uploads whose parties are elsewhere (``base.hosting``).
 
 A denoiser is at the host of the client that was recruited for it. Contexts are made alike on every
 host: a round's id is the hash of federation and attempt.
