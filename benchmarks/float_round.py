@@ -13,7 +13,8 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.local import LocalUpload
 from secure_fedrec.protection import Denoisers, Stack
-from secure_fedrec.protection.base.stack import StackSession, covers_ratings
+from secure_fedrec.protection.base.folding import covers_ratings
+from secure_fedrec.protection.base.stack import StackSession
 from secure_fedrec.protection.base.table import upload_messages
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire

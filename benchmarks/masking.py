@@ -50,8 +50,7 @@ from benchmarks.federations import Options
 from benchmarks.masked_round import config_of, masked_round
 from benchmarks.measure import progress
 from benchmarks.secagg_case import Case, Contender, Inputs, Peer, RoundCost
-from secure_fedrec.protection.keystream import faster_way
-from secure_fedrec.protection.mask_expander import KEY_BYTES, MaskExpander
+from secure_fedrec.protection.keystream import KEY_BYTES, MaskExpander, faster_way
 
 __all__ = ["TARGETS", "run"]
 

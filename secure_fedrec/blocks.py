@@ -7,9 +7,10 @@ which is all that collectors know. Where each lies is public.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from secure_fedrec.errors import ConfigError, WireError
@@ -60,7 +61,7 @@ class BlockShape:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        require_names([self.name])
+        require_name(self.name)
         for key in ("size", "width"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"blocks.{self.name}.{key}", getattr(self, key), "is below 1")
@@ -178,12 +179,12 @@ def flat_blocks(sizes: Mapping[str, int], width: int) -> tuple[BlockShape, ...]:
     )
 
 
-def require_names(named: Iterable[str]) -> None:
-    """Names that can also be column names of a recording.
+@lru_cache(1024)
+def require_name(name: str) -> None:
+    """A name that can also be a column's name of a recording.
 
     Raises:
-        WireError: one is not made of letters, digits, "-" and "_".
+        WireError: it is not made of letters, digits, "-" and "_".
     """
-    for name in named:
-        if not _NAME.fullmatch(name):
-            raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")
+    if not _NAME.fullmatch(name):
+        raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.blocks import BlockLayout, require_names
+from secure_fedrec.blocks import BlockLayout, require_name
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -137,8 +137,8 @@ class DenseBlock:
     extras: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_names(self.extras)
         for name, values in self.extras.items():
+            require_name(name)
             if type(values) is not np.ndarray or values.dtype != np.float64 or not values.ndim:
                 raise WireError(f"{name} must be a plain float64 array, one-dimensional or more")
         if self.values is None:
@@ -228,10 +228,10 @@ class Upload:
     bags: Mapping[str, SetBlock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_names([*self.blocks, *self.bags])
         if not self.blocks:
             raise WireError("an upload has at least one block")
         for name, part in (*self.blocks.items(), *self.bags.items()):
+            require_name(name)
             if len(self.clients) != len(part):
                 raise WireError(f"{name}: {len(self.clients)} clients for {len(part)} segments")
 

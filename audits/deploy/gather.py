@@ -39,7 +39,7 @@ from secure_fedrec.engines.distributed.training_plan import TABLE
 from secure_fedrec.engines.recorded_run import private_columns, table_digest
 from secure_fedrec.errors import ProtocolError, TranscriptError
 from secure_fedrec.protection.session import SERVER, Node, Role
-from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import BlockStore, Step
 from secure_fedrec.wire.recording import OWN

@@ -45,9 +45,9 @@ from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
-from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import load_operator, save_operator
+from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import Vault
 
 _EXAMPLE, _OWN = "example.", "own."

@@ -28,7 +28,8 @@ from secure_fedrec.engines.peer_exchange import PeerExchange, parts_of
 from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper, Withstood
-from secure_fedrec.protection.base.stack import Stack, refused_cloak
+from secure_fedrec.protection.base.folding import refused_cloak
+from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock

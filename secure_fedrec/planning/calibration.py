@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from secure_fedrec.core.packing import pack, unpack, word_type
-from secure_fedrec.protection.mask_expander import KEY_BYTES, MaskExpander
+from secure_fedrec.fixedpoint import pack, unpack, word_type
+from secure_fedrec.protection.keystream import KEY_BYTES, MaskExpander
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import Context
 from secure_fedrec.protection.masking.messages.hybrid import KemKey, seal_to

@@ -3,9 +3,8 @@
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.core.packing import pack, unpack
 from secure_fedrec.errors import WireError
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.fixedpoint import FixedPoint, pack, unpack
 
 
 def pack_words(words: RingArray, codec: FixedPoint) -> bytes:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.fixedpoint import unpack
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
@@ -23,12 +23,12 @@ from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
 from secure_fedrec.protection.masking.messages.keys import mask_private_key, open_box, self_key
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
 from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
     Quorum,
     Reveal,
     Survivors,
     statement_of,
 )
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
 Vector = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import Expected, Federation, Kind, MaskingClient, SitePolicy
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.client.steps import ClientRound

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import (
     ClientState,
     Federation,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import unpack
 from secure_fedrec.protection.masking import (
     LATER_STATE,
     ClientState,

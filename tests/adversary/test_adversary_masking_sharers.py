@@ -18,7 +18,7 @@ import pytest
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import (
     Kind,
     MaskingClient,
@@ -31,14 +31,15 @@ from secure_fedrec.protection.masking.messages.key_messages import Boxes
 from secure_fedrec.protection.masking.messages.keys import self_key
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
 from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
     Quorum,
     Reveal,
     Survivors,
     Upload,
     hash_of_sharers,
+    leaf_hash,
     statement_of,
 )
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
 BEACON = b"b" * 32

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.fixedpoint import FixedPoint, pack
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,

@@ -17,8 +17,12 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import SERVER, Federation, Kind
 from secure_fedrec.protection.masking.envelope import Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.messages.key_messages import Advertisement, Keys, Setup
-from secure_fedrec.protection.masking.messages.sum_messages import Quorum, Result, Survivors
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree
+from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
+    Quorum,
+    Result,
+    Survivors,
+)
 from tests.model_check.cases import CASES, search
 from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, members, tables_of

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import hops
 
-HOPS, FILES = 6_500, 58
+HOPS, FILES = 6_500, 45
 
 
 @pytest.mark.parametrize("words", [[], ["--curious"]], ids=["active", "curious"])

@@ -23,11 +23,11 @@ from benchmarks.masking import (
 )
 from benchmarks.secagg_case import Case, CpuMeter, Inputs, Peer, RoundCost
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import MaskingServer, MeanLayout
 from secure_fedrec.protection.masking import envelope as formats
 from secure_fedrec.protection.masking.messages import sum_messages
-from secure_fedrec.protection.session.identity import signed_by
+from secure_fedrec.protection.session.roster import signed_by
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)
 SPARSE = Case(clients=16, length=300, neighbours=6, threshold=3, dropped=1)

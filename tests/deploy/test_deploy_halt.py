@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.halted_client import HaltedClient
+from secure_fedrec.engines.distributed.site_state import HaltedClient
 from secure_fedrec.errors import HaltedError, ProtocolError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, SHARED, settings
@@ -78,7 +78,7 @@ def test_the_mark_is_what_halts_and_is_written_whenever_it_can_be(
 ) -> None:
     halt = HaltedClient(tmp_path)
     with monkeypatch.context() as full:
-        full.setattr("secure_fedrec.engines.distributed.halted_client.replace_file", _full)
+        full.setattr("secure_fedrec.engines.distributed.site_state.replace_file", _full)
         with pytest.raises(OSError, match="no space"), halt.on_own_data():
             raise ValueError("rated 5")
         with pytest.raises(OSError, match="no space"):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.fixedpoint import unpack
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import Expected, Federation, Kind, SumLayout
 from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
 from secure_fedrec.protection.masking.messages.key_messages import (
@@ -30,14 +30,15 @@ from secure_fedrec.protection.masking.messages.keys import (
 )
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
 from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
     Quorum,
     Reveal,
     Survivors,
     Upload,
     hash_of_sharers,
+    leaf_hash,
     statement_of,
 )
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from tests.model_check.settings import Setting, mask_of
 

@@ -20,7 +20,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings
 from secure_fedrec.protection.base import stack
-from secure_fedrec.protection.base.folding import Folded
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
@@ -194,7 +194,7 @@ def test_words_are_picked_where_they_are_kept_alone(monkeypatch: pytest.MonkeyPa
     picked: list[bool] = []
     real = stack._real
 
-    def spied(folded: Folded, words: bool) -> RowBlock:
+    def spied(folded: ClientRows, words: bool) -> RowBlock:
         picked.append(words)
         return real(folded, words)
 

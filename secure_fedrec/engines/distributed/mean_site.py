@@ -39,9 +39,9 @@ from secure_fedrec.protection.masking.envelope import Envelope
 from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import ProtectedMean, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
-from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
+from secure_fedrec.protection.session.roster import read_private
 
 BEGIN: Final = "begin"
 """Label of the exchange in which sites are asked to compute."""

@@ -18,25 +18,24 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.distributed.client_halves import ClientHalves
 from secure_fedrec.engines.distributed.host_messages import Agreement, Request
 from secure_fedrec.engines.distributed.host_recording import HostRecording
-from secure_fedrec.engines.distributed.pending_upload import PendingBags, PendingUpload
 from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerParty
-from secure_fedrec.engines.distributed.site_session import SiteSession
+from secure_fedrec.engines.distributed.site_session import ClientHalves, SiteSession
 from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
-from secure_fedrec.protection.base.stack import StackSession, hosting_of
+from secure_fedrec.protection.base.stack import hosting_of, note_own
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import FileJournal, Journal
 from secure_fedrec.uploads import PeerBlock
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Meter, Wire
+from secure_fedrec.wire import Wire
 
 log = logging.getLogger("secure-fedrec")
 
@@ -103,8 +102,6 @@ class Site:
         self._sealed = state
         self._secret = secret
         self._recording = recording
-        meter = Meter(plan.stack.n_clients)
-        self._wire = Wire(meter=meter) if recording is None else recording.wire
         self._exempt = self._hosting.exempt(self.client)
         self._attempt: _Attempt | None = None
         plan.algorithm.initialise(vault, plan.streams)
@@ -188,21 +185,19 @@ class Site:
         wire = self._recorded(public)
         invited, algorithm = self.client in at.present, self._plan.algorithm
         exchanging = isinstance(algorithm, Exchanging)
-        upload = None
+        rows = None
         if invited and not exchanging:
             with self._sealed.halted.on_own_data(*_DISK):
-                upload = self._trained(public, at)
-        desk = Desk(
-            wire=wire, journal=self._journal, own=None if upload is None else upload.rows.block
-        )
+                rows = self._trained(public, at)
+        desk = Desk(wire=wire, journal=self._journal, own=None if rows is None else rows.block)
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, helper, desk) for node, helper in self._helpers.items()
         }
         if self._recording is not None and not parties:
             self._recording.end(at.round)
-        if upload is not None:
+        if rows is not None:
             with self._sealed.halted.on_own_data(ProtocolError, *_DISK):
-                parties[self.identity.node] = self._half(at, upload)
+                parties[self.identity.node] = self._half(at, rows)
         elif invited and isinstance(algorithm, Exchanging):
             parties[self.identity.node] = self._exchanging(algorithm, public, at)
         else:
@@ -225,11 +220,11 @@ class Site:
             agreement, request, lambda at: hosting.read(at, self.identity, self._secret)
         )
 
-    def _half(self, at: Standing, upload: PendingUpload) -> Party:
+    def _half(self, at: Standing, rows: ClientRows) -> Party:
         """The client's half, loaded with what it sends."""
-        half = self._halves.begin(at, upload.rows)
+        half = self._halves.begin(at, rows)
         if self._bags is not None:
-            half = giver_of(half, at, self.identity, self._bags, upload.bags)
+            half = giver_of(half, at, self.identity, self._bags, rows.bags)
         return half
 
     def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:
@@ -265,32 +260,33 @@ class Site:
 
     def _trained(
         self, public: PublicState, at: Standing, given: PeerBlock | None = None
-    ) -> PendingUpload:
+    ) -> ClientRows:
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         plan, vault, clients = self._plan, self._vault, np.array([self.client])
         algorithm = plan.algorithm
-        upload = PendingUpload(clients, exempt=self._exempt)
-        bags = None if self._bags is None else PendingBags(upload)
         try:
             if given is not None and isinstance(algorithm, Exchanging):
                 _taken(algorithm, clients, given, vault)
             step = algorithm.client_step(clients, public, vault, plan.streams)
-            session = StackSession(plan.stack, upload, at.round, self._wire, bags)
-            session.submit(step)
+            rows = plan.stack.fold(
+                step, round_=at.round, exempt=lambda each: np.full(len(each), self._exempt)
+            )
             step.commit(vault)
             vouched = at.round if isinstance(self._hosting, StateHidden) else 0
             learnt = self._kept.begun(at.serial, vouched, vault.snapshot())
         finally:
             vault.restore(self._kept.tables)
-        if sum(session.clipped):
+        if self._recording is not None and plan.stack.protects:
+            note_own(self._recording.wire, at.round, clients, rows)
+        if rows.clipped:
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
             try:
-                self._sealed.note_clipped(at.round, at.serial, sum(session.clipped))
+                self._sealed.note_clipped(at.round, at.serial, rows.clipped)
             except OSError as lost:  # or the server would hear by a silence who clips
                 log.error("how many cannot be noted: %s", lost)
         self._sealed.keep(learnt)
         self._kept = learnt
-        return upload
+        return rows
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.

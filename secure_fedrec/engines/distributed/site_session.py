@@ -1,8 +1,14 @@
-"""A host's side of its session with the server: greetings, numbered requests, signed replies."""
+"""A client's host in its session with the server: greetings, numbered requests, signed replies.
+
+As long as the session last the client's own halves: of the attempt in progress, and of the next,
+whose keys come before it.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
@@ -13,7 +19,14 @@ from secure_fedrec.engines.distributed.host_messages import (
     encode_parcels,
 )
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import Identity, Parcel
+from secure_fedrec.protection.base.folding import ClientRows
+from secure_fedrec.protection.base.hosting import Hosting, Standing
+from secure_fedrec.protection.masking import ClientState, MaskingClient
+from secure_fedrec.protection.masking.keys_ahead import KeysAhead
+from secure_fedrec.protection.masking.pipeline import PipelinedClient
+from secure_fedrec.protection.session import Identity, Parcel, Party
+from secure_fedrec.protection.session.beacon import Beacon
+from secure_fedrec.protection.session.journal import Journal
 
 
 @dataclass(slots=True)
@@ -77,3 +90,96 @@ class SiteSession:
         completed, settled = self._begun()
         present = Present(server=server, site=own, completed=completed, settled=settled)
         return agreement.seal(Kind.PRESENT, present.encode(), by=self._identity)
+
+
+class ClientHalves:
+    """The halves of one client.
+
+    Args:
+        hosting: of the stack.
+        identity: the client's key.
+        journal: what the client has committed to.
+        beacon: where this host has public randomness from; None without any.
+    """
+
+    def __init__(
+        self, hosting: Hosting, identity: Identity, journal: Journal, beacon: Beacon | None
+    ) -> None:
+        self._hosting = hosting
+        self._identity = identity
+        self._journal = journal
+        self._beacon = beacon if hosting.takes_beacons else None
+        self._masked: list[MaskingClient] = []
+        self._ahead: tuple[Standing, MaskingClient] | None = None
+
+    def drop(self) -> None:
+        """Give up the half of the next attempt: its session has ended."""
+        self._taken(None)
+        self._masked = []
+
+    def begin(self, at: Standing, rows: ClientRows) -> Party:
+        """The half of an attempt, loaded: the one whose keys were agreed on ahead, if it fits.
+
+        Args:
+            at: the attempt.
+            rows: what the client sends.
+        """
+        hosting, half = self._hosting, self._taken(at)
+        if not isinstance(hosting, KeysAhead):
+            return hosting.half(at, self._identity, self._journal, rows)
+        if half is None:
+            half = hosting.open_client(at, self._identity, self._journal)
+        hosting.load(at, half, rows)
+        self._masked = [half]
+        return half
+
+    def begin_ahead(self, at: Standing, serial: int, current: Party | None) -> Party:
+        """Both halves as one party, that of the next attempt among them; it is made once.
+
+        Args:
+            at: the next attempt, without a public state.
+            serial: of the attempt in progress.
+            current: the half of that; None where the client has no part in it.
+
+        Raises:
+            ProtocolError: another one than was named before, or not beyond the one in progress, or
+                the stack agrees on no keys ahead.
+        """
+        hosting, node = self._hosting, self._identity.node
+        if not isinstance(hosting, KeysAhead) or at.serial <= serial:
+            raise ProtocolError(f"no keys of attempt {at.serial} are agreed on in {serial}")
+        if self._ahead is not None:
+            if at.serial != self._ahead[0].serial or current is None:
+                raise ProtocolError(f"keys of attempt {self._ahead[0].serial} are agreed on")
+            return current
+        half = hosting.open_client(at, self._identity, self._journal)
+        self._ahead = at, half
+        self._masked.append(half)
+        halves: dict[int, Party] = {at.serial: half}
+        if current is not None:
+            halves[serial] = current
+        return PipelinedClient(node, halves)
+
+    def observe(self) -> None:
+        """Tell the halves of what is public by now.
+
+        Raises:
+            ConfigError: the source of randomness holds what is not signed as it has to be.
+            ProtocolError: it contradicts itself.
+        """
+        known = {} if self._beacon is None else self._beacon.values()
+        for half in self._masked:
+            for epoch, value in known.items():
+                half.observe_beacon(epoch, value)
+
+    def _taken(self, at: Standing | None) -> MaskingClient | None:
+        """The half that was begun ahead, if it is of this attempt and has its keys."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        begun, half = ahead
+        same = at is not None and at.serial == begun.serial and half.state is ClientState.BOXES
+        if same and at is not None and np.array_equal(at.clients, begun.clients):
+            return half
+        half.abort("another attempt was begun, or its keys were not agreed on")
+        return None

@@ -11,15 +11,23 @@ Layout of the file, version 1: "SFHM" | u8 version | 32 salt | AES-256-GCM box u
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
 | u64 pending | tables | pending tables; tables: u32 count, each u8 size, name | u8 item size
 | u8 dimensions | u32 each | floats. The ticket: one or two SHA-256 of whole files.
+
+Where a client's own data decide whether it answers, it answers no more: its part is halted. A
+server may name any public state or model. Were a client silent whenever training or encoding fails
+on its data, and there again afterwards, the server would read those data from its silences, one
+question an attempt: a row so large that only who rated the item overflows, and so on. So such a
+failure ends the client's part until its owner has looked, and the server has one answer in all.
 """
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
 from pathlib import Path
+from traceback import format_exception
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -29,12 +37,68 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.checkpoint import public_columns, public_state_of
-from secure_fedrec.engines.distributed.halted_client import HaltedClient
-from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ConfigError, HaltedError, ProtocolError
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
-from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.reader import Reader
+from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import PrivateTable
+
+
+class HaltedClient:
+    """Whether a client's part is halted; a file says so, for whatever process comes next.
+
+    Args:
+        folder: the site's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._mark = folder / "halted"
+        self._unwritten: bytes | None = None
+
+    def require_active(self) -> None:
+        """Check that the part goes on.
+
+        Raises:
+            HaltedError: it does not.
+            OSError: nor can it be written down.
+        """
+        self._write()
+        if self._mark.exists():
+            raise HaltedError(
+                f"this client's part was halted, {self._mark} says why; remove it to go on"
+            )
+
+    @contextmanager
+    def on_own_data(self, *passed: type[Exception]) -> Iterator[None]:
+        """Around what is computed from the client's own data.
+
+        Args:
+            passed: exceptions that come from elsewhere, and halt nothing: of messages, of a disk;
+                where the computation itself can raise none such.
+
+        Raises:
+            HaltedError: in the place of any other exception, but for an interrupt by the owner.
+            OSError: it could not be written down why the part is halted; it is.
+        """
+        try:
+            yield
+        except BaseException as failure:  # some libraries' errors are no ``Exception``
+            if isinstance(failure, (KeyboardInterrupt, *passed)):
+                raise
+            self._unwritten = "".join(format_exception(failure)).encode()
+            self._write()
+            raise HaltedError(
+                f"{type(failure).__name__} on this client's own data: its part is halted, or the "
+                f"server would learn from every such silence; {self._mark} says why, remove it to "
+                "go on"
+            ) from failure
+
+    def _write(self) -> None:
+        """Write the mark, if there is one that could not be written yet."""
+        if self._unwritten is not None:
+            replace_file(self._mark, self._unwritten, private=True, durable=True)
+            self._unwritten = None
+
 
 KEY_BYTES = 32
 _MAGIC, _VERSION = b"SFHM", 1

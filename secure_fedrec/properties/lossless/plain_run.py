@@ -17,8 +17,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem, blocks_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
-from secure_fedrec.protection.base.folding import fold, limited
-from secure_fedrec.protection.base.stack import covers_ratings
+from secure_fedrec.protection.base.folding import covers_ratings, fold, limited
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault

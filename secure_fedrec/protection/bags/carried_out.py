@@ -18,7 +18,7 @@ from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
 from secure_fedrec.protection.bags.mixes import Mixes
 from secure_fedrec.protection.base.carried_out import MemoryHosts
-from secure_fedrec.protection.base.hosting import ClientRows
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.plain.embedded import DirectSum
 from secure_fedrec.protection.plain.hosted import HostedPlain
 from secure_fedrec.protection.session import SERVER, OverWire, Role, run_in_memory

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
-from secure_fedrec.blocks import require_names
+from secure_fedrec.blocks import require_name
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -70,7 +70,8 @@ class LayeredBags:
         noise: LocalDPConfig | None = None,
         routing: RoutingLayerConfig | None = None,
     ) -> None:
-        require_names(bags)
+        for name in bags:
+            require_name(name)
         if not 1 <= len(bags) <= _MOST_BAGS:
             raise ConfigError("bags", len(bags), f"must be between 1 and {_MOST_BAGS}")
         self.bags: Mapping[str, BagShape] = MappingProxyType(dict(bags))

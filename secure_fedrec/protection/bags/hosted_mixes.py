@@ -7,8 +7,8 @@ from typing_extensions import override
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixes import Mixes
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     Desk,
     HostedSum,
     Hosting,

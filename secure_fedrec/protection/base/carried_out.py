@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     Desk,
     DrawnByBeacon,
     Held,

@@ -126,10 +126,8 @@ class Gathered:
 
     def __init__(self, table: TableCollector, round_: int, expected: IntArray) -> None:
         self.clients = expected
-        self._width = table.width
+        self._table = table
         self._round = round_
-        self._n_items = table.n_items
-        self._codec = table.codec
         self._parts: list[tuple[RowBlock, Kept]] = []
         self._spill = Spill(_HELD_BYTES)
         self._submitted = 0
@@ -144,11 +142,7 @@ class Gathered:
         due = self.clients[self._submitted : self._submitted + len(clients)]
         if not np.array_equal(due, clients):
             raise ProtocolError(f"round {self._round}: clients submit once each, in order")
-        if block.values is None:
-            raise ProtocolError("rows without values cannot be summed")
-        inside = not len(block.rows) or 0 <= block.rows.min() <= block.rows.max() < self._n_items
-        if not inside or block.values.shape[1] != self._width:
-            raise WireError(f"rows are {self._width} wide, with numbers below {self._n_items}")
+        require_rows(self._table, block)
         self._submitted += len(clients)
 
     def keep(self, block: RowBlock) -> None:
@@ -173,42 +167,80 @@ class Gathered:
         first = 0
         for block in self._kept():
             clients = self.clients[first : first + len(block)]
-            yield from self.words_of(clients, block, layout)
+            yield from words_of(self._table, clients, block, layout)
             first += len(block)
-
-    def words_of(
-        self, clients: IntArray, block: RowBlock, layout: DenseLayout
-    ) -> Iterator[DenseWords]:
-        """The words of one batch in a layout, a few clients at a time."""
-        step = max(1, _CHUNK_BYTES // max(1, layout.length * 8))
-        for start in range(0, len(block), step):
-            stop = min(len(block), start + step)
-            yield DenseWords(
-                clients=clients[start:stop],
-                words=self._spread(block, start, stop, layout),
-                layout=layout,
-            )
 
     def _kept(self) -> Iterator[RowBlock]:
         for block, words in self._parts:
             yield replace(block, values=self._spill.get(words))
 
-    def _spread(self, block: RowBlock, start: int, stop: int, layout: DenseLayout) -> RingArray:
-        if block.values is None:
-            raise ProtocolError("rows without values cannot be summed")
-        bounds = block.indptr[start : stop + 1]
-        rows = slice(int(bounds[0]), int(bounds[-1]))
-        owners = np.repeat(np.arange(stop - start), np.diff(bounds))
-        place = np.full(self._n_items, -1, dtype=np.int64)
-        place[layout.items] = np.arange(len(layout.items))
-        places = place[block.rows[rows]]
-        sent = places >= 0
-        words = np.zeros((stop - start, layout.length), dtype=self._codec.dtype)
-        cut = len(layout.items) * layout.width
-        values = words[:, :cut].reshape(stop - start, len(layout.items), layout.width)
-        values[owners[sent], places[sent]] = block.values[rows][sent][:, : layout.width]
-        words[owners[sent], cut + places[sent]] = 1
-        return words
+
+def words_of(
+    table: TableCollector, clients: IntArray, block: RowBlock, layout: DenseLayout
+) -> Iterator[DenseWords]:
+    """The words of some clients' rows in a layout, a few clients at a time."""
+    step = max(1, _CHUNK_BYTES // max(1, layout.length * 8))
+    for start in range(0, len(block), step):
+        stop = min(len(block), start + step)
+        yield DenseWords(
+            clients=clients[start:stop],
+            words=_spread(table, block, start, stop, layout),
+            layout=layout,
+        )
+
+
+def words_of_one(
+    table: TableCollector, client: int, block: RowBlock, layout: DenseLayout
+) -> DenseWords:
+    """The words of one client.
+
+    Args:
+        table: sizes and ring.
+        client: its number.
+        block: its encoded rows, one segment.
+        layout: what the words stand for.
+
+    Raises:
+        ProtocolError: rows without values.
+        WireError: rows of another width, or that the table does not have.
+    """
+    require_rows(table, block)
+    (words,) = words_of(table, np.array([client]), block, layout)
+    return words
+
+
+def require_rows(table: TableCollector, block: RowBlock) -> None:
+    """Check that rows fit a table.
+
+    Raises:
+        ProtocolError: rows without values.
+        WireError: rows of another width, or that the table does not have.
+    """
+    if block.values is None:
+        raise ProtocolError("rows without values cannot be summed")
+    inside = not len(block.rows) or 0 <= block.rows.min() <= block.rows.max() < table.n_items
+    if not inside or block.values.shape[1] != table.width:
+        raise WireError(f"rows are {table.width} wide, with numbers below {table.n_items}")
+
+
+def _spread(
+    table: TableCollector, block: RowBlock, start: int, stop: int, layout: DenseLayout
+) -> RingArray:
+    if block.values is None:
+        raise ProtocolError("rows without values cannot be summed")
+    bounds = block.indptr[start : stop + 1]
+    rows = slice(int(bounds[0]), int(bounds[-1]))
+    owners = np.repeat(np.arange(stop - start), np.diff(bounds))
+    place = np.full(table.n_items, -1, dtype=np.int64)
+    place[layout.items] = np.arange(len(layout.items))
+    places = place[block.rows[rows]]
+    sent = places >= 0
+    words = np.zeros((stop - start, layout.length), dtype=table.codec.dtype)
+    cut = len(layout.items) * layout.width
+    values = words[:, :cut].reshape(stop - start, len(layout.items), layout.width)
+    values[owners[sent], places[sent]] = block.values[rows][sent][:, : layout.width]
+    words[owners[sent], cut + places[sent]] = 1
+    return words
 
 
 class Hider(Protocol):

@@ -5,30 +5,118 @@ layout has them. From there on a flat vector is rows like any others, so that wh
 hides it. What comes back is told apart by name (``Aggregate.of``).
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from secure_fedrec.blocks import BlockKind, BlockLayout, Place
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.core.kernels import encode_segments
-from secure_fedrec.errors import WireError
+from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.uploads import FlatBlock, RowBlock, Upload
+from secure_fedrec.local import LocalModel, LocalUpload
+from secure_fedrec.protection.base.layer_interfaces import BagChannel, Cloak, Cloaked
+from secure_fedrec.uploads import FlatBlock, RowBlock, SetBlock, Upload
+
+_CAPABILITIES = ("impute", "resample_residuals", "rows")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Folded:
-    """The blocks of some clients as rows of one table.
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRows:
+    """What some clients send before it is hidden: their blocks as rows of one table, and bags.
 
     Args:
         block: ring words, one segment per client.
         virtual: bool[N], which rows a cloak has made up.
+        bags: float64 vectors by name of the bag, one segment per client.
+        clipped: how many values were clipped (``FixedPoint.beyond``).
     """
 
     block: RowBlock
     virtual: BoolArray
+    bags: Mapping[str, SetBlock] = field(default_factory=dict)
+    clipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Folding:
+    """What a client makes of its step, before anything is hidden.
+
+    Args:
+        codec: the ring.
+        cloak: covers rated sets; None leaves uploads as they are.
+        bags: carries the vectors for bags; None where uploads have none.
+        layout: where the blocks of an upload lie in the table that is summed; None takes uploads of
+            one block of rows.
+    """
+
+    codec: FixedPoint
+    cloak: Cloak | None
+    bags: BagChannel | None = None
+    layout: BlockLayout | None = None
+
+    def fold(
+        self, local: LocalUpload, *, round_: int, exempt: Callable[[IntArray], BoolArray]
+    ) -> ClientRows:
+        """What the next clients send: covered, clipped, encoded, in one table.
+
+        Args:
+            local: of the client step.
+            round_: the round in progress.
+            exempt: bool[B], which of some clients no cloak covers.
+
+        Raises:
+            ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
+                has bags, and there is no channel for them.
+            WireError: the blocks of a client are malformed.
+            EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
+        """
+        upload, virtual = local.upload, None
+        if self.cloak is not None:
+            if not covers_ratings(local):
+                raise refused_cloak(self.cloak)
+            cloaked = self.cloak.cover(local, round_=round_, exempt=exempt(local.clients))
+            upload, virtual = _beside(local, cloaked, self.layout), cloaked.virtual
+        if upload.bags and self.bags is None:
+            raise ConfigError(
+                "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
+            )
+        upload, clipped = limited(upload, self.codec, self.layout)
+        if self.layout is not None:
+            folded = fold(upload, virtual, self.layout)
+        else:
+            block = encode_block(upload.block, self.codec)
+            none = np.zeros(len(block.rows), dtype=bool)
+            folded = ClientRows(block, none if virtual is None else virtual)
+        return replace(folded, bags=upload.bags, clipped=clipped)
+
+
+def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
+    """Whether a client step has what a cloak asks for."""
+    return all(callable(getattr(local, name, None)) for name in _CAPABILITIES)
+
+
+def refused_cloak(cloak: Cloak) -> ConfigError:
+    """The error of a cloak over an algorithm that has no ratings."""
+    name, _ = cloak.describe()
+    return ConfigError(
+        "protection",
+        name,
+        "covers rated sets, and so needs an algorithm on ratings, which has predict, and whose "
+        "client steps have " + ", ".join(_CAPABILITIES),
+    )
+
+
+def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> Upload:
+    """Covered items with the blocks that a cloak leaves as they are."""
+    covered = cloaked.upload
+    if layout is None:
+        return covered
+    others = {} if len(layout.places) == 1 else local.upload.blocks
+    (items, *_) = layout.of_kind(BlockKind.ITEMS)
+    return replace(covered, blocks={**others, items.shape.name: covered.block})
 
 
 def limited(upload: Upload, codec: FixedPoint, layout: BlockLayout | None) -> tuple[Upload, int]:
@@ -57,7 +145,7 @@ def limited(upload: Upload, codec: FixedPoint, layout: BlockLayout | None) -> tu
     return replace(upload, blocks=blocks, bags=bags), count
 
 
-def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> Folded:
+def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> ClientRows:
     """Encode all blocks and lay them out.
 
     Args:
@@ -79,7 +167,7 @@ def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> Fold
     if len(parts) == 1:
         made_up = np.zeros(len(parts[0].rows), dtype=bool) if virtual is None else virtual
         (place,) = layout.places.values()
-        return Folded(block=encode_block(parts[0], place.codec), virtual=made_up)
+        return ClientRows(encode_block(parts[0], place.codec), made_up)
     return _joined(parts, virtual, layout)
 
 
@@ -133,7 +221,7 @@ def _as_rows(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
     return given
 
 
-def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayout) -> Folded:
+def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayout) -> ClientRows:
     """One segment per client, in which its rows of the first block come first, and so on."""
     lengths: IntArray = np.stack([part.lengths for part in parts], axis=1)
     ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
@@ -164,4 +252,4 @@ def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayou
         rows=rows,
         values=layout.codec.from_integers(integers),
     )
-    return Folded(block=block, virtual=virtual)
+    return ClientRows(block, virtual)

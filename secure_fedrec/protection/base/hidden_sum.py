@@ -15,6 +15,7 @@ from secure_fedrec.protection.base.dense_uploads import (
     DenseWords,
     Gathered,
     Hider,
+    words_of,
 )
 from secure_fedrec.protection.base.table import TableCollector, TableSession, TableSizes
 from secure_fedrec.traits import Traits
@@ -96,7 +97,7 @@ class HiddenSession(TableSession):
                 self._gathered.keep(block)
                 return
             self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
-        self._sum.add(self._hidden(self._gathered.words_of(clients, block, layout)))
+        self._sum.add(self._hidden(words_of(self.collector, clients, block, layout)))
 
     def _hider(self) -> Hider | None:
         """What hides an upload before the others are there; None where nothing does."""

@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -79,19 +80,6 @@ class SharedKeys:
 
     public: bytes = b""
     private: Mapping[Node, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientRows:
-    """What one client sends.
-
-    Args:
-        block: its ring words, one segment.
-        virtual: bool[n], which of its rows a cloak has made up.
-    """
-
-    block: RowBlock
-    virtual: BoolArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,22 +3,20 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
-from secure_fedrec.blocks import BlockKind, BlockLayout
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.blocks import BlockKind
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.local import LocalModel, LocalUpload
-from secure_fedrec.protection.base.folding import Folded, encode_block, fold, limited
+from secure_fedrec.local import LocalUpload
+from secure_fedrec.protection.base.folding import ClientRows, Folding
 from secure_fedrec.protection.base.hosting import Hosting
 from secure_fedrec.protection.base.layer_interfaces import (
     BagChannel,
     BagRound,
     Cloak,
-    Cloaked,
     Collector,
     Noised,
     Released,
@@ -28,10 +26,8 @@ from secure_fedrec.protection.base.layer_interfaces import (
 )
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.traits import BARE, Traits
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Traffic, Wire
-
-_CAPABILITIES = ("impute", "resample_residuals", "rows")
 
 
 def _require_members(key: str, part: object, protocol: type) -> None:
@@ -55,17 +51,12 @@ def _named(protocol: type) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stack:
+class Stack(Folding):
     """The layers of a configuration, in the order data passes them.
 
     Args:
-        codec: the ring.
-        cloak: covers rated sets; None leaves uploads as they are.
         collector: forms the sum.
         n_clients: clients of the federation.
-        bags: carries the vectors for bags; None where uploads have none.
-        layout: where the blocks of an upload lie in the table that is summed; None takes uploads of
-            one block of rows.
         hosted: gives the halves of its rounds, for hosts that have one of them; None where its
             parties cannot be elsewhere.
 
@@ -78,12 +69,8 @@ class Stack:
             from the bags.
     """
 
-    codec: FixedPoint
-    cloak: Cloak | None
     collector: Collector
     n_clients: int
-    bags: BagChannel | None = None
-    layout: BlockLayout | None = None
     hosted: Callable[[], Hosting] | None = None
 
     def __post_init__(self) -> None:
@@ -221,26 +208,18 @@ class StackSession:
         """Protect and send the upload of the next clients in ``order``.
 
         Raises:
-            ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
-                has bags, and there is no channel for them.
-            WireError: the blocks of a client, or what it gives to the bags, are malformed.
-            EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
+            ConfigError, WireError, EncodingError: as ``Folding.fold``, or what a client gives to
+                the bags is malformed.
             ProtocolError: the collector refuses a delivered message.
         """
-        upload, virtual = self._covered(local)
-        if upload.bags and self.bags is None:
-            raise ConfigError(
-                "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
-            )
-        upload, clipped = limited(upload, self.stack.codec, self.stack.layout)
-        self.clipped.append(clipped)
-        folded, clients, bags = self._folded(upload, virtual), upload.clients, upload.bags
-        del upload  # the memory of the reals serves for what is made of the words
+        clients = local.clients
+        folded = self.stack.fold(local, round_=self.round, exempt=self.session.exempt)
+        self.clipped.append(folded.clipped)
         if self.stack.protects:
-            self.wire.note_own(self.round, clients, partial(_real, folded))
+            note_own(self.wire, self.round, clients, folded)
         self.session.submit(clients, folded.block, folded.virtual)
         if self.bags is not None:
-            self.bags.submit(clients, bags)
+            self.bags.submit(clients, folded.bags)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""
@@ -249,52 +228,13 @@ class StackSession:
             return aggregate
         return replace(aggregate, bags=self.bags.close())
 
-    def _covered(self, local: LocalUpload) -> tuple[Upload, BoolArray | None]:
-        """The upload under the cloak, and which of its rows are virtual; None without a cloak."""
-        cloak = self.stack.cloak
-        if cloak is None:
-            return local.upload, None
-        if not covers_ratings(local):
-            raise refused_cloak(cloak)
-        exempt = self.session.exempt(local.clients)
-        cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
-        return _beside(local, cloaked, self.stack.layout), cloaked.virtual
 
-    def _folded(self, upload: Upload, virtual: BoolArray | None) -> Folded:
-        if self.stack.layout is not None:
-            return fold(upload, virtual, self.stack.layout)
-        block = encode_block(upload.block, self.stack.codec)
-        none = np.zeros(len(block.rows), dtype=bool)
-        return Folded(block=block, virtual=none if virtual is None else virtual)
+def note_own(wire: Wire, round_: int, clients: IntArray, folded: ClientRows) -> None:
+    """Record what clients put into a sum, each for itself (``Wire.note_own``)."""
+    wire.note_own(round_, clients, partial(_real, folded))
 
 
-def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
-    """Whether a client step has what a cloak asks for."""
-    return all(callable(getattr(local, name, None)) for name in _CAPABILITIES)
-
-
-def refused_cloak(cloak: Cloak) -> ConfigError:
-    """The error of a cloak over an algorithm that has no ratings."""
-    name, _ = cloak.describe()
-    return ConfigError(
-        "protection",
-        name,
-        "covers rated sets, and so needs an algorithm on ratings, which has predict, and whose "
-        "client steps have " + ", ".join(_CAPABILITIES),
-    )
-
-
-def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> Upload:
-    """Covered items with the blocks that a cloak leaves as they are."""
-    covered = cloaked.upload
-    if layout is None:
-        return covered
-    others = {} if len(layout.places) == 1 else local.upload.blocks
-    (items, *_) = layout.of_kind(BlockKind.ITEMS)
-    return replace(covered, blocks={**others, items.shape.name: covered.block})
-
-
-def _real(folded: Folded, words: bool) -> RowBlock:
+def _real(folded: ClientRows, words: bool) -> RowBlock:
     """The rows that are not virtual, with their words or without."""
     block = folded.block if words else replace(folded.block, values=None)
     return pick(block, np.ones(len(block), dtype=bool), ~folded.virtual)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.hosting import ClientRows
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory

@@ -17,7 +17,8 @@ but one client's would learn nothing. The sum is of all clients of the attempt, 
 from typing_extensions import override
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.base.hosting import ClientRows, Desk, NoHelpers, Standing
+from secure_fedrec.protection.base.folding import ClientRows
+from secure_fedrec.protection.base.hosting import Desk, NoHelpers, Standing
 from secure_fedrec.protection.denoisers.client import RoutedClient
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.denoisers.helper import RoutedDenoiser

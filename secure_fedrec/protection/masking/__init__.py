@@ -13,7 +13,6 @@ Reading order: ``envelope``; ``config`` (what is agreed beforehand, and what is 
 
 from secure_fedrec.protection.masking.client.half import ClientState, MaskingClient
 from secure_fedrec.protection.masking.config.layouts import (
-    EncodedVector,
     MeanLayout,
     SumLayout,
     TableLayout,
@@ -24,7 +23,12 @@ from secure_fedrec.protection.masking.config.parameters import (
     MaskingParameters,
     find_parameters,
 )
-from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy, draw_cohort
+from secure_fedrec.protection.masking.config.policy import (
+    EncodedVector,
+    Expected,
+    SitePolicy,
+    draw_cohort,
+)
 from secure_fedrec.protection.masking.config.round_settings import KeyAgreement, MaskingConfig
 from secure_fedrec.protection.masking.envelope import SERVER, Kind
 from secure_fedrec.protection.masking.federation import Federation, RoundOutcome, run_round
@@ -32,10 +36,9 @@ from secure_fedrec.protection.masking.server.half import MaskingServer, ServerSt
 from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.steps import Outgoing
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.journal import FileJournal, Journal, MemoryJournal
 from secure_fedrec.protection.session.public_state import LATER_STATE, state_hash
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 __all__ = [
     "COMPLETE_UP_TO",

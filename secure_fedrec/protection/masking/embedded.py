@@ -22,7 +22,7 @@ from secure_fedrec.protection.base.dense_uploads import DenseLayout, DenseWords,
 from secure_fedrec.protection.base.hidden_sum import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.base.layer_interfaces import Withstood
 from secure_fedrec.protection.base.table import TableSizes, aggregate_note
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.masking.messages.protocol_traffic import (

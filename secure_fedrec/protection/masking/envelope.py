@@ -33,9 +33,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.roster import signed_by
 
 VERSION = 4
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no

@@ -13,18 +13,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.client.half import MaskingClient
-from secure_fedrec.protection.masking.config.layouts import EncodedVector
-from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.config.policy import EncodedVector, Expected, SitePolicy
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import SERVER, Kind
 from secure_fedrec.protection.masking.messages.keys import fresh_key
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.masking.server.recovery import Fault
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.journal import Journal, MemoryJournal
 from secure_fedrec.protection.session.nodes import Role
 from secure_fedrec.protection.session.parties import Carrier, MemoryChannel, Parcel, drive
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

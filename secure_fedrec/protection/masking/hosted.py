@@ -10,19 +10,18 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.protection.base.dense_uploads import (
     DenseLayout,
     DenseWords,
-    Gathered,
     layout_hash,
+    words_of_one,
 )
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     HostedSum,
     NoHelpers,
     Standing,
 )
 from secure_fedrec.protection.base.table import aggregate_note
 from secure_fedrec.protection.masking.client.half import MaskingClient
-from secure_fedrec.protection.masking.config.layouts import EncodedVector
-from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.policy import EncodedVector, Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
 from secure_fedrec.protection.masking.envelope import Kind
@@ -147,9 +146,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     def _vector(
         self, at: Standing, client: int, block: RowBlock, config: MaskingConfig
     ) -> EncodedVector:
-        own = Gathered(self._collector, at.round, np.array([client]))
-        own.accept(own.clients, block)
-        (part,) = own.words_of(own.clients, block, self._layout)
+        part = words_of_one(self._collector, client, block, self._layout)
         return EncodedVector(
             words=self._protected(part, at).words[0],
             bits=config.bits,

@@ -16,8 +16,8 @@ from typing_extensions import override
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.base.dense_uploads import DenseLayout
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     HostedSum,
     NoHelpers,
     Standing,

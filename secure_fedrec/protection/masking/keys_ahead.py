@@ -2,7 +2,8 @@
 
 from typing import Protocol, runtime_checkable
 
-from secure_fedrec.protection.base.hosting import ClientRows, HostedSum, Standing
+from secure_fedrec.protection.base.folding import ClientRows
+from secure_fedrec.protection.base.hosting import HostedSum, Standing
 from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.session import Identity

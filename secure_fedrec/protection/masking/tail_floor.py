@@ -24,8 +24,8 @@ from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.masking.client.half import MaskingClient
-from secure_fedrec.protection.masking.config.layouts import EncodedVector, SumLayout, TableLayout
-from secure_fedrec.protection.masking.config.policy import Expected
+from secure_fedrec.protection.masking.config.layouts import SumLayout, TableLayout
+from secure_fedrec.protection.masking.config.policy import EncodedVector, Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import encode_ids
 from secure_fedrec.protection.session.public_state import labelled_hash

@@ -23,9 +23,9 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
-from secure_fedrec.protection.base.dense_uploads import Gathered, show_words
+from secure_fedrec.protection.base.dense_uploads import show_words, words_of_one
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     Desk,
     Held,
     HostedSum,
@@ -156,10 +156,8 @@ class _HostedCiphertexts(NoHelpers):
 
     def _words(self, at: Standing, client: int, block: RowBlock) -> RingArray:
         """What a client uploads."""
-        own = Gathered(self._collector, at.round, np.array([client]))
-        own.accept(own.clients, block)
-        (part,) = own.words_of(own.clients, block, self._collector.layout)
-        words: RingArray = part.words[0]
+        collector = self._collector
+        words: RingArray = words_of_one(collector, client, block, collector.layout).words[0]
         return words
 
     def _require_enough(self, at: Standing) -> None:

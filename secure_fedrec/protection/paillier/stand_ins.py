@@ -7,7 +7,7 @@ import numpy as np
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.protection.base.dense_uploads import DenseWords
 from secure_fedrec.protection.base.hidden_sum import HiddenSession
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.paillier.messages.sizes import Sent
 from secure_fedrec.protection.session import Role
 from secure_fedrec.streams import Stream

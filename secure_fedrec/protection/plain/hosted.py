@@ -6,7 +6,8 @@ u32 rows | rows x i32, ascending | the words, packed to the ring's bits, row by 
 
 from typing_extensions import override
 
-from secure_fedrec.protection.base.hosting import ClientRows, NoHelpers, Standing
+from secure_fedrec.protection.base.folding import ClientRows
+from secure_fedrec.protection.base.hosting import NoHelpers, Standing
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.client import PlainClient
 from secure_fedrec.protection.plain.server import PlainServer

@@ -9,8 +9,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import WireError
+from secure_fedrec.fixedpoint import pack, packed_size, unpack
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.base.row_numbers import decode_row_numbers, encode_row_numbers
 from secure_fedrec.protection.base.table import TableCollector

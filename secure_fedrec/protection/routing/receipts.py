@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.sealing import labelled
-from secure_fedrec.protection.session.identity import signed_by
+from secure_fedrec.protection.session.roster import signed_by
 
 _VERSION = 1
 _HEAD = struct.Struct("<BBHIII32s")

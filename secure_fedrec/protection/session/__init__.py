@@ -5,7 +5,6 @@ Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their 
 between them), ``beacon`` (public randomness).
 """
 
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import AUTHORITY, SERVER, Node, Role
 from secure_fedrec.protection.session.over_wire import OverWire
 from secure_fedrec.protection.session.parties import (
@@ -22,7 +21,7 @@ from secure_fedrec.protection.session.parties import (
     replies_to,
     run_in_memory,
 )
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 __all__ = [
     "AUTHORITY",

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session.identity import signed_by
+from secure_fedrec.protection.session.roster import signed_by
 
 _BODY = struct.Struct("<4sBQ32s32s")
 _MAGIC, _VERSION = b"SFBN", 1

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.session.identity import Identity, signed_by
 from secure_fedrec.protection.session.nodes import Node, node_of
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster, signed_by
 
 _VERSION = 2
 _HEAD = struct.Struct("<BBBBIQ32s")

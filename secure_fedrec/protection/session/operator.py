@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import read_private
 
 _FILE = struct.Struct("<4sB32s")
 _MAGIC, _VERSION = b"SFOP", 1

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    ClientRows,
     Desk,
     HostedSum,
     NoHelpers,

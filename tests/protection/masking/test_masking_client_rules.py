@@ -17,13 +17,13 @@ from secure_fedrec.protection.masking.messages.key_messages import (
 )
 from secure_fedrec.protection.masking.messages.keys import open_box
 from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
     Reveal,
     Survivors,
     Upload,
     hash_of_sharers,
     sign_sharers,
 )
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree
 from secure_fedrec.protection.session.reader import encode_marks
 
 ME = 7

@@ -26,7 +26,7 @@ from secure_fedrec.protection.masking.messages.keys import (
     self_key,
     server_keys,
 )
-from secure_fedrec.protection.masking.messages.transcript import (
+from secure_fedrec.protection.masking.messages.sum_messages import (
     MerkleTree,
     leaf_hash,
     require_included,

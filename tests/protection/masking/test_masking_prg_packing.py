@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.core.packing import pack, packed_size, unpack, word_type
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.fixedpoint import pack, packed_size, unpack, word_type
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking.server.unmasking import RunningSum
 
 KEYS = [bytes([number]) * 32 for number in range(6)]

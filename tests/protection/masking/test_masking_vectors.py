@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.packing import pack
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.fixedpoint import pack
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking import (
     SERVER,
     Expected,
@@ -40,7 +40,7 @@ from secure_fedrec.protection.masking.messages.keys import (
     self_key,
 )
 from secure_fedrec.protection.masking.messages.shamir import PRIME, combine, split
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.messages.sum_messages import MerkleTree, leaf_hash
 from secure_fedrec.protection.session.public_state import labelled_hash
 
 PATH = Path(__file__).parent / "vectors" / "round.json"

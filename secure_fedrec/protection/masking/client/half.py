@@ -25,21 +25,24 @@ from itertools import pairwise
 from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import unpack
 from secure_fedrec.protection.masking.client.resumable import ResumableRound
 from secure_fedrec.protection.masking.client.sealed_state import AWAITED, Parked, park
-from secure_fedrec.protection.masking.config.layouts import EncodedVector, require_fitting
-from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.config.policy import (
+    EncodedVector,
+    Expected,
+    SitePolicy,
+    require_fitting,
+)
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import SERVER, Envelope, Kind
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, replies_to
 from secure_fedrec.protection.session.public_state import NO_STATE, sum_hash
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 
 class ClientState(Enum):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from secure_fedrec.protection.masking.client.sealed_state import NO_SHARERS, SavedState
 from secure_fedrec.protection.masking.client.steps import ClientRound
-from secure_fedrec.protection.masking.config.layouts import EncodedVector
+from secure_fedrec.protection.masking.config.policy import EncodedVector
 from secure_fedrec.protection.masking.envelope import Envelope, Kind
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
 from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers

@@ -32,14 +32,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.config.layouts import EncodedVector
+from secure_fedrec.fixedpoint import pack, packed_size, unpack
+from secure_fedrec.protection.masking.config.policy import EncodedVector
 from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.messages.keys import fresh_key, open_box, seal_box
-from secure_fedrec.protection.session.identity import read_private
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.reader import Reader, encode_marks
+from secure_fedrec.protection.session.roster import read_private
 
 _HEAD = struct.Struct("<4sB16s32s")
 _MAGIC, _VERSION = b"SFMS", 2

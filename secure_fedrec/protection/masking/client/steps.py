@@ -12,12 +12,16 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.fixedpoint import pack
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets
-from secure_fedrec.protection.masking.config.layouts import EncodedVector, require_fitting
-from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.config.policy import (
+    EncodedVector,
+    Expected,
+    SitePolicy,
+    require_fitting,
+)
 from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
     SIGNATURE_BYTES,
@@ -45,6 +49,8 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Survivors,
     Upload,
     hash_of_sharers,
+    leaf_hash,
+    require_included,
     sign_sharers,
     signed_sharers,
     statement_of,
@@ -56,9 +62,7 @@ from secure_fedrec.protection.masking.messages.topology import (
     is_quorum,
     share_due,
 )
-from secure_fedrec.protection.masking.messages.transcript import leaf_hash, require_included
-from secure_fedrec.protection.session.identity import Identity
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 
 class ClientRound:

@@ -11,8 +11,9 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
+from secure_fedrec.fixedpoint import word_type
 from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.protection.masking.config.graph import permutation
 from secure_fedrec.protection.masking.config.parameters import (
@@ -237,6 +238,52 @@ class Expected:
             exactly = "must be a hash exactly where the round begins with LATER_STATE"
             raise ConfigError("public_state", named, exactly)
         return self.public_state if named is None else named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EncodedVector:
+    """A vector that is ready to be masked.
+
+    Args:
+        words: uint32[d] (bits <= 32) or uint64[d], each below 2^bits.
+        bits: ring width b.
+        layout_hash: what the words mean.
+        clients: the most vectors whose sum cannot leave the ring.
+
+    Raises:
+        EncodingError: the words are of another type, or one is no element of the ring.
+    """
+
+    words: RingArray
+    bits: int
+    layout_hash: bytes
+    clients: int
+
+    def __post_init__(self) -> None:
+        words, dtype = self.words, np.dtype(word_type(self.bits))
+        if type(words) is not np.ndarray or words.dtype != dtype or words.ndim != 1:
+            raise EncodingError(f"a ring of {self.bits} bits is held in a plain {dtype.name}[d]")
+        if self.bits < 8 * dtype.itemsize and np.any(words >> dtype.type(self.bits)):
+            raise EncodingError(f"a word is no element of the ring of {self.bits} bits")
+
+
+def require_fitting(vector: EncodedVector, config: MaskingConfig) -> None:
+    """Check a vector against a configuration.
+
+    Raises:
+        ProtocolError: another layout, ring or length, or so many clients could leave the ring.
+    """
+    if (vector.layout_hash, vector.bits, len(vector.words)) != (
+        config.layout_hash,
+        config.bits,
+        config.length,
+    ):
+        raise ProtocolError("the vector is not of the configured layout, ring and length")
+    if vector.clients < config.clients:
+        raise ProtocolError(
+            f"the layout has room for {vector.clients} clients, the cohort has "
+            f"{config.clients}: the sum could leave the ring"
+        )
 
 
 def draw_cohort(beacon: bytes, roster: Roster, clients: int) -> IntArray:

@@ -8,7 +8,7 @@ clients stay below by a few hashes).
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.core.packing import packed_size
+from secure_fedrec.fixedpoint import packed_size
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.messages.sizes import message_sizes

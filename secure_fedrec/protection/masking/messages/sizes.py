@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secure_fedrec.core.packing import packed_size
+from secure_fedrec.fixedpoint import packed_size
 from secure_fedrec.protection.masking.config.round_settings import ENCODED_BYTES, MaskingConfig
 from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, Envelope, Kind
 from secure_fedrec.protection.masking.messages.hybrid import PAIR_SEAL_BYTES

@@ -20,18 +20,17 @@ from types import MappingProxyType
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import pack
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.steps import Outgoing, ServerRound
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, refusals_of
 from secure_fedrec.protection.session.public_state import LATER_STATE
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 
 class ServerState(Enum):

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.core.packing import unpack
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.fixedpoint import FixedPoint, unpack
 from secure_fedrec.protection.base.dense_uploads import DenseLayout, show_words
 from secure_fedrec.protection.base.hosting import read_each
 from secure_fedrec.protection.masking.envelope import Envelope, Kind, round_number

@@ -13,8 +13,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.core.packing import pack, unpack, word_type
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import pack, unpack, word_type
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import (
     MAC_PURPOSES,
@@ -41,22 +41,22 @@ from secure_fedrec.protection.masking.messages.keys import (
     server_keys,
 )
 from secure_fedrec.protection.masking.messages.sum_messages import (
+    MerkleTree,
     Quorum,
     Result,
     Reveal,
     Survivors,
     Upload,
     hash_of_sharers,
+    leaf_hash,
     signed_sharers,
     statement_of,
 )
 from secure_fedrec.protection.masking.messages.topology import NO_BEACON, PublicRound, Topology
-from secure_fedrec.protection.masking.messages.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.unmasking import RunningSum, Unmasking
-from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.reader import encode_marks
-from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.roster import Identity, Roster
 
 
 class Outgoing(NamedTuple):

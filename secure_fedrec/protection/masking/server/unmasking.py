@@ -14,7 +14,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, RingArray
 from secure_fedrec.core.compiled import add_four
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.mask_expander import MaskExpander
+from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking.messages.key_messages import (
     Advertisement,
     ShareRecord,
