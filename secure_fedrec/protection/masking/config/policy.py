@@ -2,7 +2,8 @@
 
 The server proposes a configuration; each client holds it against its own policy. A client that
 assumes a fraction of corrupt clients finds the safe parameters itself (``find_parameters``) instead
-of trusting the proposed ones.
+of trusting the proposed ones. What it hands in is held against the round as well: a vector
+(``EncodedVector``) fits layout, ring, length and the number of clients, or is not masked.
 """
 
 from dataclasses import dataclass, replace
