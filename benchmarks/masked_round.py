@@ -53,7 +53,7 @@ def masked_round(case: Case, inputs: Inputs) -> RoundCost:
     config = config_of(case)
     meter = CpuMeter()
     federation = Federation(range(case.clients), policy=_AnyGraph(corrupt=_CORRUPT))
-    expected = Expected(layout_hash=layout.hash, public_state=config.public_state)
+    expected = Expected(layout_hash=layout.hash, statement=STATEMENT)
     server = _open_server(federation, config, meter)
     clients = {
         number: _open_client(federation, number, expected, inputs, meter)
@@ -108,7 +108,7 @@ def config_of(case: Case) -> MaskingConfig:
         committee=None if drawn is None else drawn.members,
         corrupt_clients=corrupt,
         window_least=None if case.complete else 1,
-        public_state=layout.hash,  # any name: nothing is computed from a state here
+        statement=STATEMENT.digest,
     )
 
 

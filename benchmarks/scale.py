@@ -307,7 +307,7 @@ class _Halves:
         self._key = os.urandom(32)
         self._awake: dict[int, MaskingClient] = {}
         self._done: set[int] = set()
-        self._expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
+        self._expected = Expected(layout_hash=config.layout_hash, statement=STATEMENT)
 
     def step(self, number: int, message: bytes) -> list[Parcel]:
         """A client's answer to a message."""

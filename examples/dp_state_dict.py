@@ -76,7 +76,7 @@ for _ in range(2):
     seed = secrets.token_bytes(32)  # public, of the round's rotation
     words = {c: SkellamClient(noise, seed).protect({"update": updates[c]}) for c in DATA}
     vectors = {c: layout.encode(noise.codec.to_integers(words[c])) for c in DATA}
-    settings = replace(config, public_state=state_hash({"model": before}))
+    settings = replace(config, statement=about(state_hash({"model": before})).digest)
     outcome = federation.sum(settings, vectors)
     sums = SkellamServer(noise, seed).decode(outcome.words, survivors=len(outcome.survivors))
     load(before + sums["update"] / len(DATA))

@@ -57,7 +57,7 @@ for drops in ({}, {3: Kind.UPLOAD}):
     vectors = {c: layout.encode(update, weight=len(DATA[c])) for c, update in updates.items()}
     # Each device hashes the model that it trained from; it answers for one model once.
     state = state_hash({name: value.numpy() for name, value in model.state_dict().items()})
-    settings = replace(config, public_state=state)
+    settings = replace(config, statement=about(state).digest)
     outcome = federation.sum(settings, vectors, drops=drops)  # every byte through both halves
     total = layout.decode(outcome.words)
     load(total.mean)

@@ -7,6 +7,7 @@ messages and of the records in them.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from time import process_time
 from typing import TypeVar, TypeVarTuple
 
@@ -18,6 +19,7 @@ from secure_fedrec.protection.masking.config.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.federation import Federation
 from secure_fedrec.protection.masking.server.half import ServerState
+from secure_fedrec.protection.session.statement import Statement
 
 _SAMPLES = (8, 32)  # clients on a complete graph
 _SAMPLE_ROUNDS = 3
@@ -83,6 +85,10 @@ def calibrate(config: MaskingConfig) -> Calibration:
     )
 
 
+_STATEMENT = Statement(federation=sha256(b"plan").digest(), state=sha256(b"none").digest())
+"""Any one: nothing is computed from a state here."""
+
+
 def _unexplained(clients: int) -> tuple[int, float, float]:
     """Neighbours, and CPU seconds of a client and of the server per client beyond operations."""
     layout = SumLayout(bits=32, length=16, clients=clients, largest=1)
@@ -93,7 +99,7 @@ def _unexplained(clients: int) -> tuple[int, float, float]:
         layout_hash=layout.hash,
         corrupt=0.0,
         dropout=0.0,
-        public_state=layout.hash,  # any name: nothing is computed from a state here
+        statement=_STATEMENT.digest,
     )
     operations = measure_operations(config)
     rounds = [_sample_round(config, layout) for _ in range(_SAMPLE_ROUNDS)]
@@ -122,7 +128,7 @@ def _sample_round(config: MaskingConfig, layout: SumLayout) -> tuple[float, floa
     federation = Federation(range(config.clients), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     cohort = np.arange(config.clients, dtype=np.int64)
     server = federation.open_server(config, cohort)
-    expected = Expected(layout_hash=layout.hash, public_state=config.public_state)
+    expected = Expected(layout_hash=layout.hash, statement=_STATEMENT)
     clients = [federation.open_client(number, expected) for number in range(config.clients)]
     for client in clients:
         client.load(layout.encode(np.zeros(layout.length, dtype=np.int64)))

@@ -30,6 +30,7 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     statement_of,
 )
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
+from tests.statements import about
 
 Vector = npt.NDArray[np.int64]
 STATES = itertools.count(1)
@@ -60,9 +61,9 @@ class Attack:
             "quorum": n // 2 + 1,
             "corrupt_clients": 0,
         }
-        state = settings.pop("public_state", next(STATES).to_bytes(32, "little"))
+        state = settings.pop("state", next(STATES).to_bytes(32, "little"))
         self.config = MaskingConfig(
-            public_state=state,
+            statement=about(state).digest,
             clients=n,
             bits=20,
             length=length,
@@ -75,7 +76,7 @@ class Attack:
         self.core = self.server._round
         self.clients = {
             number: self.federation.open_client(
-                number, Expected(layout_hash=self.layout.hash, public_state=state)
+                number, Expected(layout_hash=self.layout.hash, statement=about(state))
             )
             for number in numbers
         }

@@ -40,6 +40,7 @@ from secure_fedrec.protection.masking.messages.keys import exchange, pair_key, s
 from secure_fedrec.protection.masking.messages.pair_seal import pair_hash, seal_info
 from secure_fedrec.protection.masking.messages.shamir import combine, decode_element
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
+from tests.statements import about
 
 VICTIM = 2
 
@@ -272,10 +273,10 @@ def test_differencing_two_rounds_is_open() -> None:
     layout = SumLayout(bits=20, length=3, clients=6, largest=100)
     config = MaskingConfig(
         clients=6, bits=20, length=3, layout_hash=layout.hash, threshold=2, min_survivors=4,
-        quorum=4, corrupt_clients=0, public_state=state_hash({"weights": np.ones(3)}),
+        quorum=4, corrupt_clients=0, statement=about(state_hash({"weights": np.ones(3)})).digest,
     )  # fmt: skip
     nearly = np.array([1.0, 1.0, np.nextafter(1.0, 2.0)])
-    again = replace(config, public_state=state_hash({"weights": nearly}))
+    again = replace(config, statement=about(state_hash({"weights": nearly})).digest)
     values = {number: np.array([number, -number, 50 + number]) for number in range(6)}
     vectors = {number: layout.encode(value) for number, value in values.items()}
     whole = federation.sum(config, vectors)

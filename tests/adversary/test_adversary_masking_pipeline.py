@@ -17,7 +17,6 @@ import pytest
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import unpack
 from secure_fedrec.protection.masking import (
-    LATER_STATE,
     ClientState,
     Expected,
     Federation,
@@ -38,14 +37,15 @@ from secure_fedrec.protection.masking.pipeline import PipelinedClient, Pipelined
 from secure_fedrec.protection.masking.server import steps as server_steps
 from secure_fedrec.protection.session.journal import MemoryJournal
 from secure_fedrec.protection.session.parties import MemoryChannel, Parcel, drive
-from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.protection.session.reader import encode_marks
+from secure_fedrec.protection.session.statement import labelled_hash
+from tests.statements import LATER
 
 VICTIM, CLIENTS = 2, range(6)
 LAYOUT = SumLayout(bits=20, length=3, clients=6, largest=100)
 CONFIG = MaskingConfig(
     clients=6, bits=20, length=3, layout_hash=LAYOUT.hash, threshold=2, min_survivors=4,
-    quorum=4, corrupt_clients=0, public_state=LATER_STATE,
+    quorum=4, corrupt_clients=0, statement=LATER.digest,
 )  # fmt: skip
 Altered = Callable[[Parcel], Sequence[Parcel]]
 
@@ -79,7 +79,7 @@ class Line:
     def begin(self) -> int:
         """Open both sides of one more round; its number."""
         server = self.federation.open_server(CONFIG, np.array(CLIENTS))
-        expected = Expected(layout_hash=LAYOUT.hash, public_state=LATER_STATE)
+        expected = Expected(layout_hash=LAYOUT.hash, statement=LATER)
         halves = {number: self.federation.open_client(number, expected) for number in CLIENTS}
         self.servers[server.round_number] = server
         self.halves[server.round_number] = halves
@@ -88,7 +88,7 @@ class Line:
     def load(self, round_: int, of: int | None = None) -> None:
         """Vectors of a round; of another one's state and values, if it is taken again."""
         of = round_ if of is None else of
-        self.servers[round_].name_state(state(of))
+        self.servers[round_].name_statement(state(of))
         for number, half in self.halves[round_].items():
             half.load(LAYOUT.encode(values(of)[number]), public_state=state(of))
 
@@ -306,7 +306,7 @@ def test_shares_that_are_withheld_from_one_client_open_nothing() -> None:
 def two_states(line: Line) -> MaskingServer:
     """A round in whose sum the victim's vector is of a state of its own, if it comes to one."""
     server, halves = line.servers[1], line.halves[1]
-    server.name_state(state(1))
+    server.name_statement(state(1))
     for number, half in halves.items():
         of = 7 if number == VICTIM else 1
         half.load(LAYOUT.encode(values(of)[number]), public_state=state(of))

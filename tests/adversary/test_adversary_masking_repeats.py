@@ -30,7 +30,8 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.session import journal
 from secure_fedrec.protection.session.journal import FileJournal, MemoryJournal
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.session.statement import NO_STATEMENT
+from tests.statements import about
 
 VICTIM = 2
 POLICY = SitePolicy(corrupt=0.0, dropout=0.4)
@@ -49,7 +50,7 @@ def config_of(state: bytes, **changes: Any) -> MaskingConfig:
         "min_survivors": 4,
         "quorum": 4,
         "corrupt_clients": 0,
-        "public_state": state,
+        "statement": state,
     }
     return MaskingConfig(**settings | changes)
 
@@ -110,14 +111,14 @@ def test_who_has_not_revealed_answers_for_the_state_again() -> None:
     values = {number: np.array([number, -number, 50 + number]) for number in range(count)}
     federation = Federation(range(count), policy=SitePolicy())
     config = MaskingConfig.for_cohort(
-        count, bits=24, length=3, layout_hash=layout.hash, public_state=state
+        count, bits=24, length=3, layout_hash=layout.hash, statement=about(state).digest
     )
     config = replace(config, threshold=config.corrupt_clients + 1)  # sites take it
     corrupt = range(config.corrupt_clients)
 
     def opened(asked: Iterable[int]) -> tuple[Any, list[int]]:
         """The sum of a round in which these alone are asked to reveal, and whose it is."""
-        told, expected = {*asked}, Expected(layout_hash=layout.hash, public_state=state)
+        told, expected = {*asked}, Expected(layout_hash=layout.hash, statement=about(state))
         clients = {number: federation.open_client(number, expected) for number in values}
         for number, client in clients.items():
             client.load(layout.encode(values[number]))
@@ -156,15 +157,15 @@ def test_another_purpose_or_layout_over_one_state_is_another_sum() -> None:
 
 def test_against_an_active_server_a_state_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     federation = Federation(range(6), policy=POLICY)
-    with pytest.raises(ConfigError, match=r"masking\.public_state"):
-        federation.open_server(config_of(NO_STATE), np.arange(6))
-    with pytest.raises(ConfigError, match=r"expected\.public_state"):
+    with pytest.raises(ConfigError, match=r"masking\.statement"):
+        federation.open_server(config_of(NO_STATEMENT), np.arange(6))
+    with pytest.raises(ConfigError, match=r"expected\.statement"):
         federation.open_client(VICTIM, Expected(layout_hash=LAYOUT.hash))
     # A curious server repeats nothing; a client that reckons with one may still be asked to believe
     # in a round against an active one.
     lenient = Federation(range(6), policy=replace(POLICY, adversary="curious"))
     client = lenient.open_client(VICTIM, Expected(layout_hash=LAYOUT.hash))
-    server = lenient.open_server(config_of(NO_STATE, adversary="curious"), np.arange(6))
+    server = lenient.open_server(config_of(NO_STATEMENT, adversary="curious"), np.arange(6))
     monkeypatch.setattr(MaskingConfig, "_check_counts", lambda _: None)
     config = replace(server._round._setup.config, adversary="active")
     object.__setattr__(server._round._setup, "config", config)
@@ -182,7 +183,7 @@ def jump(federation: Federation, number: int) -> None:
     federation.rounds = number - 1
     server = federation.open_server(config_of(model(9)), np.arange(6))
     client = federation.open_client(
-        VICTIM, Expected(layout_hash=LAYOUT.hash, public_state=model(9))
+        VICTIM, Expected(layout_hash=LAYOUT.hash, statement=about(model(9)))
     )
     client.receive(server.start()[VICTIM].data)
 

@@ -20,6 +20,7 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.envelope import SERVER, Envelope, seal
 from secure_fedrec.protection.masking.messages.sum_messages import Result
 from secure_fedrec.uploads import RowBlock
+from tests.statements import about
 
 N, ROWS, VICTIM, ALONE = 6, 4, 2, 3
 CODEC = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
@@ -59,10 +60,10 @@ def row_of_the_victim(adversary: Any) -> Any:
     marks = FLOOR.presence_layout(ROWS, clients=N)
     first = MaskingConfig.for_cohort(
         N, bits=32, length=ROWS, layout_hash=marks.hash, corrupt=0.0, dropout=0.0,
-        adversary=adversary, public_state=STATE,
+        adversary=adversary, statement=about(STATE).digest,
     )  # fmt: skip
     server = federation.open_server(first, np.arange(N))
-    expected = Expected(layout_hash=marks.hash, public_state=STATE)
+    expected = Expected(layout_hash=marks.hash, statement=about(STATE))
     clients = {number: federation.open_client(number, expected) for number in range(N)}
     for number, client in clients.items():
         client.load(FLOOR.presence(marks, rows_of(number)))
@@ -108,7 +109,7 @@ def test_a_site_that_reckons_with_an_active_server_counts_for_no_floor() -> None
     federation = Federation(range(N), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     curious = MaskingConfig.for_cohort(
         N, bits=32, length=ROWS, layout_hash=bytes(32), corrupt=0.0, dropout=0.0,
-        adversary="curious", public_state=STATE,
+        adversary="curious", statement=about(STATE).digest,
     )  # fmt: skip
     second = FLOOR.second_round(np.full(ROWS, N), np.arange(N), first=curious, codec=CODEC, width=2)
     server = federation.open_server(FLOOR.config(second, curious), np.arange(N))

@@ -41,6 +41,7 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
 )
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from tests.model_check.settings import Setting, mask_of
+from tests.statements import about
 
 __all__ = ["HostileRound", "federation_of"]
 
@@ -80,12 +81,12 @@ class HostileRound:
         self.layout = SumLayout(bits=20, length=_LENGTH, clients=n, largest=_LARGEST)
         state = fresh_key()  # no two rounds are about the same
         self.config = setting.config(
-            length=_LENGTH, layout_hash=self.layout.hash, public_state=state
+            length=_LENGTH, layout_hash=self.layout.hash, statement=about(state).digest
         )
         rng = np.random.default_rng(seed)
         self.values = {u: rng.integers(-_LARGEST, _LARGEST + 1, _LENGTH) for u in range(n)}
         epoch = max(federation.beacons, default=0) + 1 if self.config.needs_beacon else 0
-        expected = Expected(layout_hash=self.layout.hash, public_state=state)
+        expected = Expected(layout_hash=self.layout.hash, statement=about(state))
         self.clients = {u: federation.open_client(u, expected) for u in range(n)}
         for number, client in self.clients.items():
             client.load(self.layout.encode(self.values[number]))

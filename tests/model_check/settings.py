@@ -22,7 +22,7 @@ from secure_fedrec.protection.masking.messages.topology import (
     is_quorum,
     share_due,
 )
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.session.statement import NO_STATEMENT
 
 __all__ = ["RULES", "Setting", "Tables", "mask_of", "members", "settings_of", "tables_of"]
 
@@ -63,7 +63,7 @@ class Setting:
         *,
         length: int = 1,
         layout_hash: bytes = bytes(32),
-        public_state: bytes = NO_STATE,
+        statement: bytes = NO_STATEMENT,
     ) -> MaskingConfig:
         """The configuration that clients of the round are shown.
 
@@ -83,7 +83,7 @@ class Setting:
             corrupt_clients=self.corrupt,
             window_least=self.window,
             adversary="active" if self.adversary == "active" else "curious",
-            public_state=public_state,
+            statement=statement,
         )
 
     @property

@@ -20,7 +20,7 @@ from secure_fedrec.protection.masking.envelope import Envelope
 from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
 from secure_fedrec.protection.masking.messages.topology import Topology
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.session.statement import NO_STATEMENT
 
 __all__ = ["switched_off"]
 
@@ -64,7 +64,7 @@ def _take_anybody(
     self: ClientRound, envelope: Envelope, take: Any = ClientRound.take_survivors
 ) -> None:
     self._shared, own = np.ones_like(self._shared), self._shared_hash
-    self._shared_hash = hash_of_sharers(self._shared, NO_STATE)  # in the statement
+    self._shared_hash = hash_of_sharers(self._shared, NO_STATEMENT)  # in the statement
     take(self, envelope)
     self._shared_hash = own
 

@@ -81,8 +81,13 @@ class Agreement:
 
     @cached_property
     def series(self) -> bytes:
-        """16 bytes that other federations do not have."""
+        """16 bytes that other federations do not have, nor this one under another roster."""
         return self.context[:16]
+
+    @cached_property
+    def federation(self) -> bytes:
+        """32 bytes that other federations do not have; the same under every version of a roster."""
+        return sha256(_DOMAIN + b"federation" + self.digest + self.roster.operator).digest()
 
     def session(self, server: bytes, site: bytes, node: Node) -> bytes:
         """What requests and replies of one session with one site are bound to."""

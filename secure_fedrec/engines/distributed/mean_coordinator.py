@@ -105,7 +105,7 @@ class MeanCoordinator:
             )
         self._serial += 1
         self._save()  # no number is given out twice, whatever happens
-        at = standing(self._agreement, serial=self._serial, clients=cohort, state=task.state)
+        at = standing(self._agreement, serial=self._serial, clients=cohort, task=task)
         hub = MaskingServer(
             identity=self._identity,
             roster=self.roster,

@@ -35,13 +35,14 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
 from secure_fedrec.protection.masking import envelope as masking
-from secure_fedrec.protection.masking.envelope import Envelope
+from secure_fedrec.protection.masking.envelope import Envelope, encode_ids
 from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import ProtectedMean, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 from secure_fedrec.protection.session.roster import read_private
+from secure_fedrec.protection.session.statement import Statement, labelled_hash, software
 
 BEGIN: Final = "begin"
 """Label of the exchange in which sites are asked to compute."""
@@ -178,15 +179,16 @@ class MeanSite:
             agreement,
             serial=int.from_bytes(envelope.context.round_id[:8], "little"),
             clients=Setup.decode(envelope.head).cohort,
-            state=task.state,
+            task=task,
         )
         named = self._terms.config(at, task.length).layout_hash
-        client = self._client(Expected(layout_hash=named, public_state=task.state))
+        statement = at.known
+        client = self._client(Expected(layout_hash=named, statement=statement))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
         with self._halted.on_own_data():
             vector = self._terms.encode(task.compute(), at)
         client.load(vector)
-        replace_file(self._expected, named + task.state, private=True, durable=True)
+        replace_file(self._expected, named + statement.encoded, private=True, durable=True)
         return self._kept(client, answers)
 
     def _continued(self, data: bytes) -> bytes:
@@ -194,8 +196,8 @@ class MeanSite:
         if not self._expected.exists():
             raise ProtocolError("no round is in progress")
         found = read_private(self._expected, "site.half")
-        named, state = found[:_HASH_BYTES], found[_HASH_BYTES:]
-        client = self._client(Expected(layout_hash=named, public_state=state))
+        named, statement = found[:_HASH_BYTES], Statement.decode(found[_HASH_BYTES:])
+        client = self._client(Expected(layout_hash=named, statement=statement))
         if self._half.exists():
             client.resume(self._half, self._key)
         try:
@@ -221,14 +223,22 @@ class MeanSite:
         return b"".join(answers)
 
 
-def standing(agreement: Agreement, *, serial: int, clients: IntArray, state: bytes) -> Standing:
+def standing(agreement: Agreement, *, serial: int, clients: IntArray, task: Task) -> Standing:
     """An attempt at a mean; its round and its serial are one."""
     return Standing(
         round=serial,
         serial=serial,
         clients=clients,
         present=clients,
-        state=state,
+        statement=Statement(
+            federation=agreement.federation,
+            state=task.state,
+            round=serial,
+            cohort=labelled_hash("invited", encode_ids(clients)),
+            instructions=task.digest,
+            settings=agreement.digest,
+            code=software(),
+        ),
         series=agreement.series,
         roster=agreement.roster,
     )

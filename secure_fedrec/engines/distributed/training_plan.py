@@ -21,7 +21,14 @@ from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.base.hosting import Held, Standing, require_recorded
 from secure_fedrec.protection.base.stack import Stack, hosting_of
-from secure_fedrec.protection.masking import state_hash
+from secure_fedrec.protection.masking.envelope import encode_ids
+from secure_fedrec.protection.session.statement import (
+    Later,
+    Statement,
+    labelled_hash,
+    software,
+    state_hash,
+)
 from secure_fedrec.streams import Streams
 
 TABLE = ""
@@ -49,6 +56,13 @@ class TrainingPlan:
     streams: Streams
     cohort: CohortConfig
     n_rows: int
+
+    @property
+    def code(self) -> str:
+        """Names and revisions of what computes: equal on all hosts of a round."""
+        algorithm = type(self.algorithm)
+        revision = getattr(algorithm, "revision", "")
+        return f"{software()} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
 
     def initial(self) -> PublicState:
         """The public state before round 1."""
@@ -99,24 +113,36 @@ class TrainingPlan:
                 (``hosting.Held``); None where it is not known yet.
             clients: int64[k], who takes part; None for all who are invited.
         """
-        state, held, known = b"", None, {}
+        state, held = b"", None
         if isinstance(public, bytes):
             held = Held(len(self._begun(1).words), public)
             state = sha256(_HELD_DOMAIN + public).digest()
         elif public is not None:
             known = {"table": public.table, **self.common(public)}
-        if known and isinstance(self.algorithm, Exchanging):
-            # All that is summed is who took part, so states repeat, and no sum tells anything else.
-            known["round"] = np.array([float(round_)])
+            if isinstance(self.algorithm, Exchanging):
+                # All that is summed is who took part, so states repeat; no sum tells anything else.
+                known["round"] = np.array([float(round_)])
+            state = state_hash(known)
         invited = clients
         if invited is None or hosting_of(self.stack).drops:
             invited = self.invited(round_)
+        present = invited if clients is None else clients
+        federation = agreement.federation
         return Standing(
             round=round_,
             serial=serial,
             clients=invited,
-            present=invited if clients is None else clients,
-            state=state_hash(known) if known else state,
+            present=present,
+            statement=Statement(
+                federation=federation,
+                state=state,
+                round=round_,
+                cohort=labelled_hash("invited", encode_ids(invited), encode_ids(present)),
+                settings=agreement.digest,
+                code=self.code,
+            )
+            if state
+            else Later(federation=federation),
             series=agreement.series,
             roster=agreement.roster,
             keys=agreement.keys,

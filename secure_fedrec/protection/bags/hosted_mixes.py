@@ -78,7 +78,7 @@ class HostedMixedBags(NoHelpers):
             return self._sums.helper(at, identity, desk)
         _require_others(at)
         half = HostedMix(BagAttempt(self._mixes, at).course, identity)
-        batch = at.state + at.present.astype("<u4").tobytes()
+        batch = at.stated + at.present.astype("<u4").tobytes()
         same = sha256(_DOMAIN + batch).digest()[:8]
         forwards = Kind.CELLS.name
         number = at.round

@@ -30,7 +30,7 @@ class BagKind(IntEnum):
 
 def messages_of(at: Standing) -> SignedMessages:
     """All messages of an attempt, and what they are bound to."""
-    context = sha256(_DOMAIN + at.series + at.roster.hash + at.state).digest()
+    context = sha256(_DOMAIN + at.series + at.roster.hash + at.stated).digest()
     return SignedMessages(Family.BAGS, BagKind, at.roster, at.serial, context)
 
 

@@ -45,7 +45,7 @@ from secure_fedrec.protection.session import (
     run_in_memory,
 )
 from secure_fedrec.protection.session.journal import MemoryJournal
-from secure_fedrec.protection.session.public_state import state_hash
+from secure_fedrec.protection.session.statement import Statement, state_hash
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 
@@ -74,7 +74,7 @@ class MemoryHosts:
     n_clients: int
     identities: Mapping[Node, Identity] = field(init=False)
     roster: Roster = field(init=False)
-    series: bytes = field(init=False)
+    federation: bytes = field(init=False)
     keys: SharedKeys = field(init=False)
     attempts: int = field(init=False, default=0)
     kept: _Kept | None = field(init=False, default=None)
@@ -85,7 +85,7 @@ class MemoryHosts:
         self.identities = {node: Identity.generate(node) for node in parties}
         public = {node: identity.public for node, identity in self.identities.items()}
         self.roster = Roster.of(Ed25519PrivateKey.generate(), public)
-        self.series, self.keys = secrets.token_bytes(16), self.halves.shared_keys()
+        self.federation, self.keys = secrets.token_bytes(32), self.halves.shared_keys()
 
     def attempt(self, round_: int, clients: IntArray, state: bytes, held: Held | None) -> Standing:
         """The next attempt at a round."""
@@ -95,8 +95,8 @@ class MemoryHosts:
             serial=self.attempts,
             clients=clients,
             present=clients,
-            state=state,
-            series=self.series,
+            statement=Statement(federation=self.federation, state=state, round=round_),
+            series=self.federation[:16],
             roster=self.roster,
             keys=self.keys.public,
             epoch=_EPOCH,

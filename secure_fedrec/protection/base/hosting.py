@@ -18,6 +18,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.statement import Later, Statement
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
@@ -46,8 +47,8 @@ class Standing:
         round: the round, from 1.
         serial: number of the attempt: greater than that of every earlier one.
         clients: int64[P], ascending: who is invited.
-        state: 32 bytes, hash of the public state that uploads are computed from, as this host
-            makes it (``masking.state_hash``); b"" where it is not known yet.
+        statement: what uploads are computed from, as this host makes it; ``Later`` where keys are
+            agreed on before it is known.
         series: 16 bytes, by which two federations of the same roster differ.
         roster: keys of all parties.
         keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
@@ -61,12 +62,33 @@ class Standing:
     serial: int
     clients: IntArray
     present: IntArray
-    state: bytes
+    statement: Statement | Later
     series: bytes
     roster: Roster
     keys: bytes = b""
     epoch: int = 0
     held: Held | None = None
+
+    @property
+    def stated(self) -> bytes:
+        """32 bytes that everything in the attempt is bound to."""
+        return self.statement.digest
+
+    @property
+    def known(self) -> Statement:
+        """The statement.
+
+        Raises:
+            ProtocolError: it is not known yet.
+        """
+        if isinstance(self.statement, Later):
+            raise ProtocolError(f"what attempt {self.serial} is computed from is not known yet")
+        return self.statement
+
+    @property
+    def later(self) -> Later:
+        """What stands for the statement while it is not known."""
+        return self.statement if isinstance(self.statement, Later) else self.statement.later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -336,5 +358,5 @@ def joined_clients(numbers: Sequence[int]) -> IntArray:
 
 def rotation_seed(at: Standing) -> bytes:
     """32 bytes: public seed of an attempt's rotation, unknown before its public state is."""
-    attempt = at.series + at.serial.to_bytes(8, "little") + at.state
+    attempt = at.series + at.serial.to_bytes(8, "little") + at.stated
     return sha256(b"secure-fedrec|v1|hosted-rotation|" + attempt).digest()

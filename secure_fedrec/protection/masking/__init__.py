@@ -37,12 +37,11 @@ from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.steps import Outgoing
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session.journal import FileJournal, Journal, MemoryJournal
-from secure_fedrec.protection.session.public_state import LATER_STATE, state_hash
 from secure_fedrec.protection.session.roster import Identity, Roster
+from secure_fedrec.protection.session.statement import Later, Purpose, Statement, state_hash
 
 __all__ = [
     "COMPLETE_UP_TO",
-    "LATER_STATE",
     "SERVER",
     "ClientState",
     "EncodedVector",
@@ -54,6 +53,7 @@ __all__ = [
     "Journal",
     "KeyAgreement",
     "Kind",
+    "Later",
     "MaskingClient",
     "MaskingConfig",
     "MaskingParameters",
@@ -61,11 +61,13 @@ __all__ = [
     "MeanLayout",
     "MemoryJournal",
     "Outgoing",
+    "Purpose",
     "Roster",
     "RoundOutcome",
     "SecondRound",
     "ServerState",
     "SitePolicy",
+    "Statement",
     "SumLayout",
     "TableLayout",
     "TailFloor",

@@ -31,7 +31,7 @@ from secure_fedrec.protection.masking.messages.protocol_traffic import (
     upload_bytes,
 )
 from secure_fedrec.protection.masking.tail_floor import TailFloor
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.session.statement import NO_STATEMENT
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Traffic, Wire
@@ -66,7 +66,7 @@ class MaskedSum(HiddenSum):
         )
 
     def masking_config(
-        self, clients: int, length: int, named: bytes, state: bytes
+        self, clients: int, length: int, named: bytes, stated: bytes
     ) -> MaskingConfig:
         """The protocol's settings for a round.
 
@@ -74,7 +74,7 @@ class MaskedSum(HiddenSum):
             clients: of the round.
             length: ring words of each.
             named: hash of what the words stand for.
-            state: hash of the public state that they are computed from.
+            stated: digest of the round's statement.
 
         Raises:
             ConfigError: no safe parameters for so few clients.
@@ -89,7 +89,7 @@ class MaskedSum(HiddenSum):
             dropout=policy.dropout,
             adversary=policy.adversary,
             roster=self.n_clients if self.n_clients > clients else None,
-            public_state=state,
+            statement=stated,
         )
         return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
@@ -170,7 +170,12 @@ class MaskedSession(HiddenSession):
         if len(items):  # else nothing is asked for
             count_counts(self.wire.meter, collector.n_items, codec.bits, self.order)
             second = floor.second_round(
-                known, self.order, first=first, codec=codec, width=collector.width
+                known,
+                self.order,
+                first=first,
+                statement=None,
+                codec=codec,
+                width=collector.width,
             )
             layout = replace(collector.layout, items=items)
             found = self._padded_sum(Step.UPLOAD, layout, floor.config(second, first))
@@ -179,7 +184,7 @@ class MaskedSession(HiddenSession):
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
         # Sizes alone count where nothing is run.
-        return self.collector.masking_config(len(self.order), length, named, NO_STATE)
+        return self.collector.masking_config(len(self.order), length, named, NO_STATEMENT)
 
     def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:
         """Send and add words under simulated pads."""

@@ -1,4 +1,4 @@
-"""The envelope of every message, version 4.
+"""The envelope of every message, version 5.
 
 All numbers are little-endian:
 
@@ -34,13 +34,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
-from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.protection.session.roster import signed_by
+from secure_fedrec.protection.session.statement import labelled_hash
 
-VERSION = 4
+VERSION = 5
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
 generation of the journal in ADVERTISE; version 2 had no committee in its configuration; in version
-3 the public state was not signed with the sharers, and a curious server asked for CONFIRM."""
+3 the public state was not signed with the sharers, and a curious server asked for CONFIRM; in
+version 4 signatures covered the public state alone of the statement, and masks nothing of it."""
 
 SERVER = SERVER_NUMBER
 """Sender number of the server; no client may have it."""

@@ -5,7 +5,7 @@ a drop pattern says, as a crash there would look to the server.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +23,7 @@ from secure_fedrec.protection.session.journal import Journal, MemoryJournal
 from secure_fedrec.protection.session.nodes import Role
 from secure_fedrec.protection.session.parties import Carrier, MemoryChannel, Parcel, drive
 from secure_fedrec.protection.session.roster import Identity, Roster
+from secure_fedrec.protection.session.statement import NO_STATEMENT, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,13 +84,23 @@ class Federation:
         config: MaskingConfig,
         vectors: Mapping[int, EncodedVector],
         *,
+        statement: Statement | None = None,
         drops: Mapping[int, Kind] | None = None,
     ) -> RoundOutcome:
-        """Sum the vectors of a cohort; a sparse graph gets the next beacon (``run_round``)."""
+        """Sum the vectors of a cohort; a sparse graph gets the next beacon (``run_round``).
+
+        Args:
+            config: settings of the sum; what it says of a statement gives way to ``statement``.
+            vectors: by client.
+            statement: what they were computed from; against an active server there must be one.
+            drops: as ``run_round``.
+        """
+        stated = NO_STATEMENT if statement is None else statement.digest
+        config = replace(config, statement=stated)
         epoch = max(self.beacons, default=0) + 1 if config.needs_beacon else 0
         cohort = np.array(sorted(vectors), dtype=np.int64)
         server = self.open_server(config, cohort, epoch=epoch)
-        expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
+        expected = Expected(layout_hash=config.layout_hash, statement=statement)
         clients = {number: self.open_client(number, expected) for number in vectors}
         beacon = None
         if epoch:

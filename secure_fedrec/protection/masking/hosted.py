@@ -30,7 +30,7 @@ from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.protection.session.public_state import LATER_STATE
+from secure_fedrec.protection.session.statement import Later
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
@@ -112,7 +112,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        config = self._config(len(at.clients))
+        config = self._config(len(at.clients), at.later)
         return MaskingServer(
             identity=identity,
             roster=at.roster,
@@ -121,27 +121,31 @@ class HostedMasks(NoHelpers, KeysAhead):
             round_number=at.serial,
             epoch=at.epoch if config.needs_beacon else 0,
             generations=generations,
+            later=at.later,
         )
 
     @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
-        server.name_state(at.state)
+        server.name_statement(at.known)
         return HostedMaskedSum(self._collector, server, at, self._layout)
 
     @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
+        config = self._config(len(at.clients), at.later)
         return MaskingClient(
             identity=identity,
             roster=at.roster,
             policy=self._policy,
             journal=journal,
-            expected=Expected.of(self._config(len(at.clients)), at.clients, at.roster),
+            expected=Expected.of(config, at.clients, at.roster, at.later),
         )
 
     @override
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
-        vector = self._vector(at, client.number, rows.block, self._config(len(at.clients)))
-        client.load(vector, public_state=at.state)
+        vector = self._vector(
+            at, client.number, rows.block, self._config(len(at.clients), at.later)
+        )
+        client.load(vector, statement=at.known)
 
     def _vector(
         self, at: Standing, client: int, block: RowBlock, config: MaskingConfig
@@ -158,8 +162,8 @@ class HostedMasks(NoHelpers, KeysAhead):
         """What a client makes of its words before they are masked."""
         return part
 
-    def _config_of(self, clients: int) -> MaskingConfig:
+    def _config_of(self, clients: int, later: Later) -> MaskingConfig:
         """The protocol's settings, which are the same for every cohort of so many clients."""
         collector, layout = self._collector, self._layout
         named = layout_hash(layout, collector.codec)
-        return collector.masking_config(clients, layout.length, named, LATER_STATE)
+        return collector.masking_config(clients, layout.length, named, later.digest)

@@ -36,6 +36,7 @@ from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 from secure_fedrec.protection.session import SERVER, Identity, Parcel, from_server
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.nodes import named
+from secure_fedrec.protection.session.statement import Purpose, Statement
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
 
@@ -65,11 +66,16 @@ class FloorAttempt:
         )
 
     @cached_property
+    def counted(self) -> Statement:
+        """Statement of the first round."""
+        return replace(self.at.known, purpose=Purpose.COUNTS)
+
+    @cached_property
     def first(self) -> MaskingConfig:
         """Configuration of the first round."""
         marks = self.marks
         return self.collector.masking_config(
-            len(self.at.clients), marks.words, marks.hash, self.at.state
+            len(self.at.clients), marks.words, marks.hash, self.counted.digest
         )
 
     @property
@@ -132,6 +138,7 @@ class FloorHub(HostedSum):
             self._known,
             first.survivors,
             first=attempt.first,
+            statement=attempt.counted,
             codec=collector.codec,
             width=collector.width,
         )
@@ -213,7 +220,7 @@ class FloorClient:
         self._journal = journal
         self._rows = rows
         at = attempt.at
-        self._first = self._half(Expected.of(attempt.first, at.clients, at.roster))
+        self._first = self._half(Expected.of(attempt.first, at.clients, at.roster, attempt.counted))
         self._first.load(attempt.floor.presence(attempt.marks, rows))
         self._second: MaskingClient | None = None
 
@@ -247,7 +254,12 @@ class FloorClient:
             raise ProtocolError(f"{self.node} has the counts")
         attempt, collector = self._attempt, self._attempt.collector
         second = attempt.floor.second_round_of(
-            self._first, packed, first=attempt.marks, codec=collector.codec, width=collector.width
+            self._first,
+            packed,
+            first=attempt.marks,
+            statement=attempt.counted,
+            codec=collector.codec,
+            width=collector.width,
         )
         corrupt = attempt.first.corrupt_clients
         self._second = self._half(second.expected(corrupt_clients=corrupt))

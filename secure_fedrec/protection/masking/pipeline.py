@@ -9,7 +9,7 @@ curious one:
 
 The first round has two exchanges more before it. Only exchanges are shared: every round has keys,
 shares, context and beacon of its own, so what is revealed in one opens nothing in another. The
-halves are those of single rounds (``client``, ``server``), begun with ``LATER_STATE``.
+halves are those of single rounds (``client``, ``server``), begun with ``Later``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

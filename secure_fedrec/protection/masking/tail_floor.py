@@ -14,7 +14,7 @@ row that one client has, and be sent that row: so a configuration against one is
 holds against a curious server and against all who see the published sums.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -28,7 +28,12 @@ from secure_fedrec.protection.masking.config.layouts import SumLayout, TableLayo
 from secure_fedrec.protection.masking.config.policy import EncodedVector, Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import encode_ids
-from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.statement import (
+    NO_STATEMENT,
+    Purpose,
+    Statement,
+    labelled_hash,
+)
 from secure_fedrec.settings import Natural, Settings, Within
 from secure_fedrec.uploads import RowBlock
 
@@ -40,13 +45,14 @@ class SecondRound:
     Args:
         layout: the rows that are summed.
         cohort: int64[n], the survivors of the first round.
-        public_state: hash of the first round's state, counts and cohort, for the configuration.
+        statement: of the second round: the first one's, with the counts and their cohort;
+            None where nothing is stated.
         min_survivors: fewest survivors of the second round.
     """
 
     layout: TableLayout
     cohort: IntArray
-    public_state: bytes
+    statement: Statement | None
     min_survivors: int
 
     def expected(self, *, corrupt_clients: int) -> Expected:
@@ -58,7 +64,7 @@ class SecondRound:
         """
         return Expected(
             layout_hash=self.layout.hash,
-            public_state=self.public_state,
+            statement=self.statement,
             cohort=self.cohort,
             min_survivors=self.min_survivors,
             corrupt_clients=corrupt_clients,
@@ -138,6 +144,7 @@ class TailFloor(Settings, section="tail_floor"):
         cohort: IntArray,
         *,
         first: MaskingConfig,
+        statement: Statement | None,
         codec: FixedPoint,
         width: int,
         max_count: int = 1,
@@ -148,6 +155,7 @@ class TailFloor(Settings, section="tail_floor"):
             counts: int64[rows], how many survivors have each row.
             cohort: int64[n], those survivors.
             first: configuration of the first round.
+            statement: of the first round; None where nothing is stated.
             codec: ring of the second round.
             width: values per row.
             max_count: largest count of one client's row.
@@ -168,12 +176,7 @@ class TailFloor(Settings, section="tail_floor"):
         return SecondRound(
             layout=layout,
             cohort=cohort,
-            public_state=labelled_hash(
-                "tail-floor",
-                first.public_state,
-                counts.astype("<i8").tobytes(),
-                encode_ids(cohort),
-            ),
+            statement=statement and _second(statement, counts, cohort),
             min_survivors=max(2, len(cohort) - self.slack),
         )
 
@@ -183,6 +186,7 @@ class TailFloor(Settings, section="tail_floor"):
         packed: bytes,
         *,
         first: SumLayout,
+        statement: Statement | None,
         codec: FixedPoint,
         width: int,
         max_count: int = 1,
@@ -193,6 +197,7 @@ class TailFloor(Settings, section="tail_floor"):
             client: its half of the finished first round.
             packed: the published sum.
             first: layout of the first round.
+            statement: of the first round; None where nothing is stated.
             codec: ring of the second round.
             width: values per row.
             max_count: largest count of one client's row.
@@ -206,6 +211,7 @@ class TailFloor(Settings, section="tail_floor"):
             counts,
             client.survivors,
             first=client.config,
+            statement=statement,
             codec=codec,
             width=width,
             max_count=max_count,
@@ -246,5 +252,10 @@ class TailFloor(Settings, section="tail_floor"):
             corrupt_clients=first.corrupt_clients,
             adversary=first.adversary,
             key_agreement=first.key_agreement,
-            public_state=second.public_state,
+            statement=NO_STATEMENT if second.statement is None else second.statement.digest,
         )
+
+
+def _second(first: Statement, counts: IntArray, cohort: IntArray) -> Statement:
+    told = labelled_hash("tail-floor", counts.astype("<i8").tobytes(), encode_ids(cohort))
+    return replace(first, purpose=Purpose.UPDATE, instructions=first.instructions + told)

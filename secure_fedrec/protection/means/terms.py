@@ -44,7 +44,7 @@ from secure_fedrec.settings import Bits, Count, Positive, Settings, Share, Withi
 
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
-"""In the place of a model's hash, where settings are tried and no round is run."""
+"""In the place of a statement's digest, where settings are tried and no round is run."""
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "ring": "protection",
@@ -145,14 +145,14 @@ class _UnderMasks(Settings, section="protection"):
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
         """
-        return self._config(len(at.clients), at.state, length)
+        return self._config(len(at.clients), at.stated, length)
 
     @abstractmethod
-    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
-        """Settings of a sum of so many clients, in a round that goes on from ``state``."""
+    def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
+        """Settings of a sum of so many clients, in a round of a statement's digest."""
 
     def _masks(
-        self, clients: int, state: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
+        self, clients: int, stated: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
     ) -> MaskingConfig:
         """The masking of a round, bound to everything that was settled."""
         with renamed_keys(_KEYS):
@@ -164,7 +164,7 @@ class _UnderMasks(Settings, section="protection"):
                 corrupt=self.corrupt,
                 dropout=self.dropout,
                 adversary=self.adversary,
-                public_state=state,
+                statement=stated,
             )
             found = replace(found, min_survivors=max(found.min_survivors, self.min_survivors))
         if found.needs_beacon:
@@ -246,9 +246,9 @@ class MaskedMean(_UnderMasks):
             raise EncodingError(f"metric {name} is missing, NaN or beyond protection.metrics")
         return value * self.clip / self.metrics[name]
 
-    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
+    def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
         layout = self._layout(clients, length)
-        return self._masks(clients, state, layout, layout.codec.bits, layout.words)
+        return self._masks(clients, stated, layout, layout.codec.bits, layout.words)
 
     def _layout(self, clients: int, length: int) -> MeanLayout:
         """What the words are: a weight, then values and metrics times the weight.
@@ -338,8 +338,8 @@ class NoisedMean(_UnderMasks):
         """What so many rounds release, for an accountant (``secure_fedrec.accounting``)."""
         return self._noise(clients, length).events(rounds=rounds)
 
-    def _config(self, clients: int, state: bytes, length: int) -> MaskingConfig:
-        return self._masks(clients, state, self._layout(clients, length), self.ring_bits, length)
+    def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
+        return self._masks(clients, stated, self._layout(clients, length), self.ring_bits, length)
 
     def _noise(self, clients: int, length: int) -> SkellamConfig:
         # What the masks reckon with depends on no layout.

@@ -352,7 +352,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
 
 def _attempt(at: Standing) -> bytes:
-    return at.serial.to_bytes(8, "little") + at.state
+    return at.serial.to_bytes(8, "little") + at.stated
 
 
 def _held(at: Standing) -> Held:

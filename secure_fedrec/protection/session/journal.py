@@ -61,7 +61,8 @@ class MemoryJournal:
         roster_version: int,
         epoch: int,
         round_floor: int = 0,
-        sum_hash: bytes = b"",
+        once: bytes = b"",
+        federation: bytes = b"",
         owner: int = SERVER,
     ) -> int:
         """Record that keys of a round are about to be advertised.
@@ -71,8 +72,9 @@ class MemoryJournal:
             roster_version: version of the roster.
             epoch: epoch of the beacon, 0 for a round without one.
             round_floor: round number that the roster's operator signed.
-            sum_hash: what would be revealed for (``public_state.sum_hash``), so that a round which
-                must fail is not begun; empty without a state, or where it is not known yet.
+            once: what would be revealed for (``Statement.once``), so that a round which must fail
+                is not begun; empty where nothing is stated, or not known yet.
+            federation: whose round it is (``Statement.federation``); empty where nothing is stated.
             owner: number of the client whose journal it is.
 
         Returns:
@@ -81,12 +83,17 @@ class MemoryJournal:
         Raises:
             ProtocolError: the round's number, or the epoch, is not beyond the last; the number is
                 too far beyond it; the roster is older than the last; something was revealed for
-                the same state, purpose and layout; or it is another client's journal. Nothing was
-                stored.
+                the same state and purpose; or it is another client's journal, or of another
+                federation. Nothing was stored.
         """
         held = self._held
         if held.owner not in (SERVER, owner):
             raise ProtocolError(f"this is the journal of client {held.owner}")
+        if b"" not in (held.federation, federation) and held.federation != federation:
+            raise ProtocolError(
+                "this journal is of another federation: of another operator, or other settings. A "
+                "new federation takes a folder of its own"
+            )
         _require_next(number_of(round_id), held.last, round_floor)
         if roster_version < held.roster_version:
             raise ProtocolError(
@@ -94,10 +101,11 @@ class MemoryJournal:
             )
         if epoch and epoch <= held.epoch:
             raise ProtocolError(f"epoch {epoch} allows no second attempt")
-        self._require_unrevealed(sum_hash)
+        self._require_unrevealed(once)
         begun = replace(
             held,
             owner=owner,
+            federation=federation or held.federation,
             roster_version=roster_version,
             epoch=epoch or held.epoch,
             generation=held.generation + 1,
@@ -133,27 +141,27 @@ class MemoryJournal:
             )
         self._save(replace(held, peers={**held.peers, **dict(peers.values())}))
 
-    def upload(self, round_id: bytes, sum_hash: bytes = b"") -> None:
+    def upload(self, round_id: bytes, once: bytes = b"") -> None:
         """Record that the vector of a round is about to be sent; rounds before it are over.
 
         Args:
             round_id: 16 bytes.
-            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+            once: what would be revealed for (``Statement.once``); empty where nothing is stated.
 
         Raises:
             ProtocolError: the round is not the last one begun, or was uploaded in; or something was
-                revealed for the same state, purpose and layout. Nothing was stored.
+                revealed for the same state and purpose. Nothing was stored.
         """
         held = self._held
         if round_id != held.ready or round_id == NO_ROUND:
             raise ProtocolError("a vector is sent once, in the last round begun")
-        self._require_unrevealed(sum_hash)
+        self._require_unrevealed(once)
         self._save(
             replace(
                 held,
                 ready=NO_ROUND,
                 sent=round_id,
-                sum_id=sum_hash[:SUM_BYTES],
+                sum_id=once[:SUM_BYTES],
                 message=b"",
                 ready_ticket=b"",
                 sent_ticket=b"",
@@ -213,11 +221,11 @@ class MemoryJournal:
         self.require_ticket(round_id, ticket, owner=owner)
         self._save(self._with(self._held.open(round_id), b""))
 
-    def _require_unrevealed(self, sum_hash: bytes) -> None:
-        if sum_hash[:SUM_BYTES] in self._held.revealed:
+    def _require_unrevealed(self, once: bytes) -> None:
+        if once[:SUM_BYTES] in self._held.revealed:
             raise ProtocolError(
-                "this client has revealed for this public state, purpose and layout already; the "
-                "model must move on before it does again"
+                "this client has answered for this public state already: the model must move on "
+                "before it does again"
             )
 
     def _with(self, place: str, ticket: bytes) -> Entries:

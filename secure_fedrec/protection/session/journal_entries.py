@@ -1,9 +1,9 @@
 """All that a client's journal holds, and its bytes (``journal.FileJournal`` adds a hash).
 
-Layout, version 4: "SFMJ" | u8 version | u32 owner | u32 roster version | u64 epoch | u64 generation
-| 16 id of the round that is ready | 16 of the one sent | 16 its sum, zeros for none | u32 size of
-the message | u32 sums | u32 peers | 2 x 32 ticket of a saved state, of either round; zeros for none
-| message | sums x 16 | peers x (32 key | u64 generation). Numbers are little-endian.
+Layout, version 5: "SFMJ" | u8 version | u32 owner | u32 roster version | u64 epoch | u64 generation
+| 16 id of the round that is ready | 16 of the one sent | 16 its sum | u32 size of the message
+| u32 sums | u32 peers | 2 x 32 ticket of a saved state, of either round | 32 federation | message
+| sums x 16 | peers x (32 key | u64 generation). Zeros stand for none; numbers are little-endian.
 """
 
 import struct
@@ -13,8 +13,8 @@ from typing import Final
 
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
 
-_MAGIC = b"SFMJ\x04"
-_STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s")
+_MAGIC = b"SFMJ\x05"
+_STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s32s")
 SUM_BYTES: Final = 16
 _PEER = struct.Struct("<32sQ")
 NO_ROUND: Final = bytes(16)
@@ -31,12 +31,13 @@ class Entries:
         generation: rounds begun.
         ready: the round that was begun and not uploaded in; zeros for none.
         sent: the last round that was uploaded in; zeros for none.
-        sum_id: first bytes of that round's sum hash; empty without a state. Another sum with the
-            same ones would be refused for nothing, none is let through.
+        sum_id: first bytes of what is revealed in it for once; empty where nothing is stated.
+            Another sum with the same ones would be refused for nothing, none is let through.
         message: its REVEAL, empty as long as there is none.
         revealed: ``sum_id`` of every sum that something was revealed for.
         peers: highest generation by signing key.
         ready_ticket, sent_ticket: of the state of either round that was saved; empty for none.
+        federation: whose rounds it holds; empty before one that names it.
     """
 
     owner: int = SERVER
@@ -51,6 +52,7 @@ class Entries:
     peers: Mapping[bytes, int] = field(default_factory=dict)
     ready_ticket: bytes = b""
     sent_ticket: bytes = b""
+    federation: bytes = b""
 
     @property
     def last(self) -> int:
@@ -81,6 +83,7 @@ class Entries:
             len(self.peers),
             self.ready_ticket,
             self.sent_ticket,
+            self.federation,
         )
         peers = [_PEER.pack(key, generation) for key, generation in self.peers.items()]
         return b"".join((state, self.message, *sorted(self.revealed), *peers))
@@ -93,7 +96,7 @@ class Entries:
         magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
         ready, sent, sum_id, *counts = rest
         size, sums, peers, *tickets = counts
-        ready_ticket, sent_ticket = (each if any(each) else b"" for each in tickets)
+        ready_ticket, sent_ticket, federation = (each if any(each) else b"" for each in tickets)
         start = _STATE.size + size
         end = start + sums * SUM_BYTES
         if magic != _MAGIC or len(body) != end + peers * _PEER.size:
@@ -111,6 +114,7 @@ class Entries:
             peers=dict(_PEER.iter_unpack(body[end:])),
             ready_ticket=ready_ticket,
             sent_ticket=sent_ticket,
+            federation=federation,
         )
 
 

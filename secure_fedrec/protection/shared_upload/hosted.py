@@ -197,7 +197,7 @@ class HostedShares(NoHelpers):
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector
-        attempt = at.series + at.state + at.serial.to_bytes(8, "little")
+        attempt = at.series + at.stated + at.serial.to_bytes(8, "little")
         return RoundContext(
             codec=collector.codec,
             n_items=collector.n_items,

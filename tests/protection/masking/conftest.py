@@ -26,6 +26,7 @@ from secure_fedrec.protection.masking.envelope import (
     seal,
     seal_for_server,
 )
+from tests.statements import about
 
 NUMBERS = (3, 7, 20, 21, 40)
 STATES = itertools.count(1)
@@ -57,9 +58,9 @@ class Scene:
             "quorum": n // 2 + 1,
             "corrupt_clients": 0,
         }
-        self.state = settings.pop("public_state", next(STATES).to_bytes(32, "little"))
+        self.state = settings.pop("state", next(STATES).to_bytes(32, "little"))
         self.config = MaskingConfig(
-            public_state=self.state,
+            statement=about(self.state).digest,
             clients=n,
             bits=bits,
             length=length,
@@ -70,7 +71,7 @@ class Scene:
         self.values = {number: rng.integers(-100, 101, length) for number in numbers}
         cohort = np.array(sorted(numbers), dtype=np.int64)
         self.server: MaskingServer = self.federation.open_server(self.config, cohort, epoch=epoch)
-        self.expected = Expected(layout_hash=self.layout.hash, public_state=self.state)
+        self.expected = Expected(layout_hash=self.layout.hash, statement=about(self.state))
         self.clients: dict[int, MaskingClient] = {}
         for number in numbers:
             client = self.federation.open_client(number, self.expected)

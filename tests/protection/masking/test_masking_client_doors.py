@@ -13,6 +13,7 @@ from secure_fedrec.protection.masking.envelope import Context, Envelope, cohort_
 from secure_fedrec.protection.masking.messages.key_messages import Keys, Setup
 from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
 from secure_fedrec.protection.masking.messages.topology import PublicRound
+from tests.statements import about
 
 ME = 7
 
@@ -90,7 +91,9 @@ def test_a_cohort_that_the_host_names_is_taken_and_no_other(scene: Any) -> None:
     for named, taken in ((range(5), True), (range(1, 6), False)):
         federation = Federation(range(8), policy=site)
         s = scene(numbers=range(5), federation=federation, adversary="curious")
-        expected = Expected(layout_hash=s.layout.hash, public_state=s.state, cohort=np.array(named))
+        expected = Expected(
+            layout_hash=s.layout.hash, statement=about(s.state), cohort=np.array(named)
+        )
         client = federation.open_client(3, expected)
         s.until_clients_get(Kind.SETUP)
         if taken:
@@ -110,7 +113,7 @@ def test_the_hash_of_sharers_is_of_who_they_are_and_of_the_state() -> None:
 def test_a_sparse_graph_against_an_active_server_needs_a_beacon() -> None:
     config = MaskingConfig.for_cohort(
         200, bits=32, length=1, layout_hash=bytes(32), corrupt=0.05, dropout=0.05,
-        public_state=b"s" * 32,
+        statement=about(b"s" * 32).digest,
     )  # fmt: skip
     assert config.degree is not None
     cohort = np.arange(200)

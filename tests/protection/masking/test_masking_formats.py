@@ -31,8 +31,8 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     leaf_hash,
     require_included,
 )
-from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.protection.session.reader import Reader, encode_marks, encode_records
+from secure_fedrec.protection.session.statement import labelled_hash
 
 CONTEXT = Context(
     round_id=bytes(16), config_hash=b"c" * 32, roster_hash=b"r" * 32, cohort_hash=b"h" * 32
@@ -296,7 +296,7 @@ GOOD: dict[str, Any] = {
         ("bits", [0, 65]),
         ("length", [0, 2**31]),
         ("layout_hash", [b"", bytes(31)]),
-        ("public_state", [b"x"]),
+        ("statement", [b"x"]),
         ("degree", [0, 1, 7, 20, 19]),
         ("threshold", [1, 2, 15, 20]),
         ("min_survivors", [5, 3, 21, 11]),
@@ -321,7 +321,7 @@ def test_every_setting_is_in_the_hash_and_comes_back() -> None:
         {"bits": 33},
         {"length": 11},
         {"layout_hash": b"l" * 32},
-        {"public_state": b"p" * 32},
+        {"statement": b"p" * 32},
         {"threshold": 6},
         {"min_survivors": 16},
         {"quorum": 13},

@@ -22,6 +22,7 @@ from secure_fedrec.protection.masking import (
     TableLayout,
 )
 from secure_fedrec.uploads import RowBlock
+from tests.statements import about
 
 DROPS = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
 STATE = b"s" * 32
@@ -71,7 +72,7 @@ def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.Da
         bits=bits,
         length=length,
         layout_hash=layout.hash,
-        public_state=STATE,
+        statement=about(STATE).digest,
         threshold=threshold,
         min_survivors=survivors_least,
         quorum=n // 2 + 1,
@@ -106,7 +107,7 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
     """Exhaustive: each of two clients may fall silent at each step, or stay."""
     layout = SumLayout(bits=16, length=2, clients=5, largest=1000)
     config = MaskingConfig(
-        clients=5, bits=16, length=2, layout_hash=layout.hash, public_state=STATE, threshold=2,
+        clients=5, bits=16, length=2, layout_hash=layout.hash, statement=about(STATE).digest, threshold=2,
         min_survivors=3, quorum=3, corrupt_clients=0,
     )  # fmt: skip
     numbers, states = [1, 4, 6, 8, 9], count(1)
@@ -118,7 +119,7 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
             drops = {n: kind for n, kind in zip(pair, (first, second), strict=True) if kind}
             holds, survivors = expected_outcome(numbers, drops, config)
             assert holds
-            config = replace(config, public_state=next(states).to_bytes(32, "little"))
+            config = replace(config, statement=about(next(states).to_bytes(32, "little")).digest)
             outcome = federation.sum(config, vectors, drops=drops)
             assert outcome.survivors.tolist() == survivors
             expected = sum(values[number] for number in survivors)
@@ -139,7 +140,7 @@ def test_weighted_means_of_any_dtype_come_out_exact(data: st.DataObject) -> None
         bits=codec.bits,
         length=layout.words,
         layout_hash=layout.hash,
-        public_state=STATE,
+        statement=about(STATE).digest,
         corrupt=0.0,
         dropout=0.25,
     )
@@ -170,7 +171,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
-            public_state=STATE,
+            statement=about(STATE).digest,
             corrupt=0.02,
             dropout=0.05,
             adversary=adversary,
@@ -183,7 +184,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
-            public_state=STATE,
+            statement=about(STATE).digest,
             threshold=9,
             min_survivors=19,
             quorum=13,
@@ -214,7 +215,7 @@ def test_the_hybrid_agreement_recovers_both_sides_of_every_pair() -> None:
         bits=32,
         length=3,
         layout_hash=layout.hash,
-        public_state=STATE,
+        statement=about(STATE).digest,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -254,7 +255,7 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
         bits=32,
         length=layout.words,
         layout_hash=layout.hash,
-        public_state=STATE,
+        statement=about(STATE).digest,
         corrupt=0.0,
         dropout=0.0,
     )

@@ -16,6 +16,7 @@ from secure_fedrec.protection.masking.client.sealed_state import park
 from secure_fedrec.protection.masking.messages.hybrid import PUBLIC_BYTES
 from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.session.journal import FileJournal, MemoryJournal
+from tests.statements import about
 
 KEY, ME = bytes(range(32)), 7
 STAGES = (Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM)
@@ -194,7 +195,7 @@ def other_half(s: Any, what: str, journal: MemoryJournal) -> MaskingClient:
         journal=journal,
         expected=Expected(
             layout_hash=b"\7" * 32 if what == "layout" else s.layout.hash,
-            public_state=b"\7" * 32 if what == "state" else s.state,
+            statement=about(b"\7" * 32 if what == "state" else s.state),
             min_survivors=5 if what == "survivors" else 0,
         ),
     )

@@ -14,7 +14,7 @@ from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.envelope import Envelope, seal_for_server
 from secure_fedrec.protection.masking.messages.key_messages import Setup, Shares, share_hashes
 from secure_fedrec.protection.masking.messages.sum_messages import Upload
-from secure_fedrec.protection.session.public_state import NO_STATE
+from secure_fedrec.protection.session.statement import NO_STATEMENT
 
 ME = 7
 
@@ -74,7 +74,7 @@ def test_a_message_of_another_round_is_refused(scene: Any) -> None:
         ({"cohort": np.array([3, 7, 20, 21])}, "server.cohort"),
         ({"cohort": np.array([7, 3, 20, 21, 40])}, "server.cohort"),
         ({"cohort": np.array([3, 7, 20, 21, 41])}, "server.cohort"),
-        ({"config": {"public_state": NO_STATE}}, "masking.public_state"),
+        ({"config": {"statement": NO_STATEMENT}}, "masking.statement"),
         ({"round_number": 0}, "server.round_number"),
         ({"round_number": 2**64}, "server.round_number"),
         ({"epoch": -1}, "server.epoch"),

@@ -18,6 +18,7 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.envelope import Context, Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.messages.key_messages import Setup
+from tests.statements import about
 
 ME = 7
 
@@ -56,7 +57,7 @@ def config_with(s: Any, **changes: Any) -> Any:
     [
         ({"min_survivors": 4, "quorum": 4}, None),
         ({"layout_hash": bytes(32)}, "another layout"),
-        ({"public_state": b"x" * 32}, "another public state"),
+        ({"statement": b"x" * 32}, "another statement"),
         ({"adversary": "curious"}, "only against an active server"),
         ({"min_survivors": 3, "quorum": 3}, "asks for 4"),
         ({"bits": 21}, "configured layout, ring"),
@@ -205,7 +206,7 @@ def test_a_named_cohort_may_hold_all_corrupt_clients_of_the_roster(
         corrupt_clients=config,
     )  # fmt: skip
     named = Expected(
-        layout_hash=s.layout.hash, public_state=s.state, cohort=np.arange(8), **expected
+        layout_hash=s.layout.hash, statement=about(s.state), cohort=np.arange(8), **expected
     )
     s.clients[ME] = federation.open_client(ME, named)
     s.until_clients_get(Kind.SETUP)
@@ -238,7 +239,7 @@ def test_an_old_setup_is_refused_and_the_next_one_taken(scene: Any) -> None:
     first.until_clients_get(Kind.SETUP)
     old = first.message_for(ME)
     first.clients[ME].receive(old)
-    s = scene(federation=first.federation, public_state=first.state)
+    s = scene(federation=first.federation, state=first.state)
     s.until_clients_get(Kind.SETUP)
     with pytest.raises(ProtocolError, match="not beyond round 1"):
         s.clients[ME].receive(old)
@@ -273,7 +274,7 @@ def test_a_client_is_bound_to_its_own_key(scene: Any) -> None:
             roster=s.federation.roster,
             policy=SitePolicy(),
             journal=s.federation.journals[7],
-            expected=Expected(layout_hash=bytes(32), public_state=b"s" * 32),
+            expected=Expected(layout_hash=bytes(32), statement=about(b"s" * 32)),
         )
 
 

@@ -17,6 +17,7 @@ from secure_fedrec.protection.masking import (
     run_round,
 )
 from secure_fedrec.uploads import RowBlock
+from tests.statements import about
 
 STATE = b"s" * 32
 
@@ -42,14 +43,14 @@ def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themse
         bits=32,
         length=rows,
         layout_hash=first.hash,
-        public_state=STATE,
+        statement=about(STATE).digest,
         corrupt=0.0,
         dropout=0.25,
         adversary="curious",
     )
     server = federation.open_server(config, np.arange(n))
     clients = {
-        i: federation.open_client(i, Expected(layout_hash=first.hash, public_state=STATE))
+        i: federation.open_client(i, Expected(layout_hash=first.hash, statement=about(STATE)))
         for i in range(n)
     }
     marks = {number: floor.presence(first, block) for number, block in blocks.items()}
@@ -176,7 +177,12 @@ def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
     codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     curious, active = (
         MaskingConfig.for_cohort(
-            10, bits=32, length=1, layout_hash=bytes(32), adversary=adversary, public_state=STATE
+            10,
+            bits=32,
+            length=1,
+            layout_hash=bytes(32),
+            adversary=adversary,
+            statement=about(STATE).digest,
         )
         for adversary in ("curious", "active")
     )
@@ -199,7 +205,12 @@ def test_two_rounds_with_the_same_counts_are_of_two_states() -> None:
     states = set()
     for state in (b"1" * 32, b"2" * 32):
         first = MaskingConfig.for_cohort(
-            10, bits=32, length=1, layout_hash=bytes(32), adversary="curious", public_state=state
+            10,
+            bits=32,
+            length=1,
+            layout_hash=bytes(32),
+            adversary="curious",
+            statement=about(state).digest,
         )
         second = TailFloor(floor=2).second_round(
             np.array([9]), np.arange(9), first=first, codec=codec, width=1

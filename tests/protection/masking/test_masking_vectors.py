@@ -41,7 +41,8 @@ from secure_fedrec.protection.masking.messages.keys import (
 )
 from secure_fedrec.protection.masking.messages.shamir import PRIME, combine, split
 from secure_fedrec.protection.masking.messages.sum_messages import MerkleTree, leaf_hash
-from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.statement import labelled_hash
+from tests.statements import about
 
 PATH = Path(__file__).parent / "vectors" / "round.json"
 NUMBERS = (2, 5, 9, 4_000_000_000)
@@ -92,7 +93,7 @@ def replay_round(tape: Tape) -> dict[str, Any]:
         bits=20,
         length=3,
         layout_hash=layout.hash,
-        public_state=bytes(range(32)),
+        statement=about(bytes(range(1, 33))).digest,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -102,7 +103,7 @@ def replay_round(tape: Tape) -> dict[str, Any]:
     values = {number: [place - 1, 10 * place, -1000] for place, number in enumerate(NUMBERS)}
     clients = {
         number: made.open_client(
-            number, Expected(layout_hash=layout.hash, public_state=config.public_state)
+            number, Expected(layout_hash=layout.hash, statement=about(bytes(range(1, 33))))
         )
         for number in NUMBERS
     }

@@ -23,6 +23,7 @@ from secure_fedrec.protection.masking.envelope import Context, Kind, seal
 from secure_fedrec.protection.masking.federation import Federation
 from secure_fedrec.protection.masking.messages.sizes import message_sizes
 from secure_fedrec.protection.masking.messages.sum_messages import Survivors
+from tests.statements import about
 
 FREE = Calibration(**{field.name: 0.0 for field in fields(Calibration)})
 
@@ -212,7 +213,7 @@ def test_a_real_round_moves_as_many_bytes_as_planned(n: int, hybrid: bool) -> No
         corrupt=0.0,
         dropout=0.0,
         key_agreement="x25519+mlkem768" if hybrid else "x25519",
-        public_state=b"s" * 32,
+        statement=about(b"s" * 32).digest,
     )
     policy = SitePolicy(corrupt=0.0, dropout=0.0)
     vectors = {number: layout.encode(np.full(30, number)) for number in range(n)}

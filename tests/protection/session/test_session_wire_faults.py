@@ -45,6 +45,7 @@ from secure_fedrec.wire import (
     Repeat,
     Wire,
 )
+from tests.statements import about
 
 pytestmark = pytest.mark.usefixtures("one_paillier_key")
 
@@ -220,7 +221,7 @@ def test_masked_halves_end_in_the_exact_sum_of_the_survivors(stage: str, kind: s
         quorum=4,
         corrupt_clients=0,
         adversary=adversary,
-        public_state=bytes(range(32)),
+        statement=about(bytes(range(1, 33))).digest,
     )
     federation = Federation(range(6), policy=SitePolicy(adversary=adversary, corrupt=0.0))
     values = {n: np.arange(4) + 10 * n for n in range(6)}
@@ -229,7 +230,7 @@ def test_masked_halves_end_in_the_exact_sum_of_the_survivors(stage: str, kind: s
     wire = Wire(meter=Meter(6), faults=(fault(stage=stage, chooser=chooser),))
     line = OverWire(wire, round=1, rows=lambda *_: None)
     server = federation.open_server(config, np.arange(6))
-    expected = Expected(layout_hash=layout.hash, public_state=config.public_state)
+    expected = Expected(layout_hash=layout.hash, statement=about(bytes(range(1, 33))))
     clients = {n: federation.open_client(n, expected) for n in range(6)}
     try:
         outcome = run_round(

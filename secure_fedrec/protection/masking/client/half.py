@@ -41,8 +41,8 @@ from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, replies_to
-from secure_fedrec.protection.session.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.session.roster import Identity, Roster
+from secure_fedrec.protection.session.statement import NO_STATEMENT, Agreed, Statement
 
 
 class ClientState(Enum):
@@ -73,7 +73,7 @@ class MaskingClient:
 
     Raises:
         ConfigError: the roster lists another key for this client, or the site takes part against
-            an active server and ``expected`` names no public state.
+            an active server and ``expected`` names no statement.
     """
 
     def __init__(
@@ -87,12 +87,11 @@ class MaskingClient:
     ) -> None:
         if roster.key_of(identity.number) != identity.public:
             raise ConfigError("identity", identity.number, "the roster lists another key")
-        if policy.adversary == "active" and expected.public_state == NO_STATE:
+        if policy.adversary == "active" and expected.statement is None:
             raise ConfigError(
-                "expected.public_state",
+                "expected.statement",
                 "(none)",
-                "against an active server must be the hash of the state that the vector is "
-                "computed from (state_hash)",
+                "against an active server must say what the vector is computed from (Statement)",
             )
         self.number = identity.number
         self.node = node_of(Role.CLIENT, identity.number)
@@ -106,7 +105,7 @@ class MaskingClient:
         self._expected = expected
         self._beacons: dict[int, bytes] = {}
         self._vector: EncodedVector | None = None
-        self._public_state = NO_STATE
+        self._agreed: Agreed | None = None
         self._round: ResumableRound | None = None
         self._told: dict[Kind, bytes] = {}
 
@@ -124,26 +123,26 @@ class MaskingClient:
             raise ProtocolError(f"the beacon of epoch {epoch} is malformed or contradicts itself")
         self._beacons[epoch] = value
 
-    def load(self, vector: EncodedVector, *, public_state: bytes | None = None) -> None:
+    def load(self, vector: EncodedVector, *, statement: Statement | None = None) -> None:
         """Hand over the vector; it must be here before BOXES.
 
         Args:
             vector: the vector.
-            public_state: hash of what it was computed from, as this host makes it (``state_hash``):
-                exactly in a round that began with ``LATER_STATE``.
+            statement: what it was computed from, as this host makes it: exactly in a round that
+                began with one that comes later (``Later``).
 
         Raises:
-            ConfigError: a state is missing, or it is one too many.
+            ConfigError: a statement is missing, or it is one too many, or of another federation.
             ProtocolError: too late, or it is not of the expected layout.
         """
-        state = self._expected.state_of(public_state)
+        agreed = self._expected.agreed(statement)
         if self.state not in (ClientState.SETUP, ClientState.KEYS, ClientState.BOXES):
             raise ProtocolError(f"client {self.number} takes no vector in state {self.state.name}")
         if vector.layout_hash != self._expected.layout_hash:
             raise ProtocolError("the vector is not of the expected layout")
         if self._round is not None:
             require_fitting(vector, self._round.config)
-        self._vector, self._public_state = vector, state
+        self._vector, self._agreed = vector, agreed
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Handle the messages that came, those that are refused left out (``Party.step``).
@@ -204,7 +203,7 @@ class MaskingClient:
             told=self._told,
             beacons=self._beacons,
             vector=self._vector,
-            public_state=self._public_state,
+            agreed=self._agreed,
         )
         round_id = current.public.context.round_id
         try:
@@ -247,7 +246,7 @@ class MaskingClient:
             raise
         self._round, self._vector = current, state.vector
         self._told, self._beacons = dict(state.told), beacons
-        self._public_state = state.public_state
+        self._agreed = state.agreed
         self.state = ClientState(state.awaits)
 
     def abort(self, reason: str) -> None:
@@ -348,9 +347,11 @@ class MaskingClient:
                 return [message]
             case Kind.BOXES:
                 vector, self._vector = self._vector, None
-                message = current.upload(envelope, vector, self._public_state)
-                owed = sum_hash(self._public_state, current.config.layout_hash)
-                self._journal.upload(envelope.context.round_id, owed)
+                agreed = self._agreed
+                stated = NO_STATEMENT if agreed is None else agreed.digest
+                message = current.upload(envelope, vector, stated)
+                once = b"" if agreed is None else agreed.once
+                self._journal.upload(envelope.context.round_id, once)
                 return [message]
             case Kind.SURVIVORS:
                 current.take_survivors(envelope)
@@ -394,7 +395,8 @@ class MaskingClient:
                 roster_version=self._roster.version,
                 round_floor=self._roster.round_floor,
                 epoch=current.public.epoch,
-                sum_hash=self._expected.sum_hash,
+                once=self._expected.once,
+                federation=self._expected.federation,
                 owner=self.number,
             )
         except Exception:

@@ -8,6 +8,7 @@ from secure_fedrec.protection.masking.config.policy import EncodedVector
 from secure_fedrec.protection.masking.envelope import Envelope, Kind
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
 from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
+from secure_fedrec.protection.session.statement import NO_STATEMENT, Agreed
 
 
 class ResumableRound(ClientRound):
@@ -20,7 +21,7 @@ class ResumableRound(ClientRound):
         told: Mapping[Kind, bytes],
         beacons: Mapping[int, bytes],
         vector: EncodedVector | None,
-        public_state: bytes,
+        agreed: Agreed | None,
     ) -> SavedState:
         """All that ``resumed`` needs."""
         uploaded = awaits in (Kind.SURVIVORS, Kind.QUORUM)
@@ -34,7 +35,7 @@ class ResumableRound(ClientRound):
             shares={number: b"".join(shares) for number, shares in held.items()},
             beacons=beacons,
             vector=vector,
-            public_state=public_state,
+            agreed=agreed,
         )
 
     def resume(self, state: SavedState) -> None:
@@ -48,7 +49,8 @@ class ResumableRound(ClientRound):
             self._take_keys(Envelope.decode(state.told[Kind.KEYS]), beacon)
         if state.awaits in (Kind.SURVIVORS, Kind.QUORUM):
             self._shared, self._upload_leaf = state.shared, state.leaf
-            self._shared_hash = hash_of_sharers(state.shared, state.public_state)
+            stated = NO_STATEMENT if state.agreed is None else state.agreed.digest
+            self._shared_hash = hash_of_sharers(state.shared, stated)
             for number, both in state.shares.items():
                 self._neighbours[number].shares = both[:ELEMENT_BYTES], both[ELEMENT_BYTES:]
         if Kind.SURVIVORS in state.told:

@@ -10,13 +10,14 @@ which is what a crash without a saved state does.
 
 Nothing of it is a message, and it must not travel: whoever has file, key and journal is the client.
 
-Layout of a file, version 2: "SFMS" | u8 version | 16 round id | 32 salt | AES-256-GCM box of the
+Layout of a file, version 3: "SFMS" | u8 version | 16 round id | 32 salt | AES-256-GCM box of the
 state under a key that HKDF-SHA256 derives from the client's own key, salt and round id; the bytes
 before it are authenticated. The ticket is SHA-256 of the whole file. State, little-endian: u8 kind
 awaited | 4 x 32 secrets | records u32 size, bytes: SETUP, KEYS, SURVIVORS as they came (empty where
 they have not) | 32 leaf of the upload | sharers (u32 size, bitmap) | records (u32 count, each
-u32 client, 64 shares) | u32 beacons x (u64 epoch, 32) | 32 public state, zeros for none | vector
-(u32 bits, u32 clients, 32 layout, u32 size, packed words; size 0 for none).
+u32 client, 64 shares) | u32 beacons x (u64 epoch, 32) | 2 x 32 digest of the statement and what is
+revealed for once, zeros for none | vector (u32 bits, u32 clients, 32 layout, u32 size, packed
+words; size 0 for none).
 """
 
 import os
@@ -40,9 +41,10 @@ from secure_fedrec.protection.masking.messages.keys import fresh_key, open_box, 
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.reader import Reader, encode_marks
 from secure_fedrec.protection.session.roster import read_private
+from secure_fedrec.protection.session.statement import Agreed
 
 _HEAD = struct.Struct("<4sB16s32s")
-_MAGIC, _VERSION = b"SFMS", 2
+_MAGIC, _VERSION = b"SFMS", 3
 _TOLD = (Kind.SETUP, Kind.KEYS, Kind.SURVIVORS)
 AWAITED = frozenset({Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM})
 """Kinds before which a state can be saved; after its reveal a client has nothing left to guard."""
@@ -66,7 +68,7 @@ class SavedState:
         shares: what it holds of its neighbours, 64 bytes by number.
         beacons: observed so far.
         vector: what is to be uploaded; None afterwards, or if it was not loaded.
-        public_state: hash of what it was computed from; zeros for none, or not known yet.
+        agreed: what it was computed from; None if nothing is stated, or not known yet.
     """
 
     awaits: Kind
@@ -77,7 +79,7 @@ class SavedState:
     shares: Mapping[int, bytes]
     beacons: Mapping[int, bytes]
     vector: EncodedVector | None
-    public_state: bytes
+    agreed: Agreed | None
 
     def beacons_with(self, observed: Mapping[int, bytes]) -> dict[int, bytes]:
         """The beacons, and those that were observed since.
@@ -99,7 +101,7 @@ class SavedState:
         parts += [n.to_bytes(4, "little") + both for n, both in sorted(self.shares.items())]
         parts.append(len(self.beacons).to_bytes(4, "little"))
         parts += [epoch.to_bytes(8, "little") + value for epoch, value in self.beacons.items()]
-        parts.append(self.public_state)
+        parts += self.agreed or (bytes(32), bytes(32))
         if self.vector is None:
             parts.append(bytes(44))
         else:
@@ -125,7 +127,7 @@ class SavedState:
             leaf, shared = reader.take(32), reader.marks(reader.number(4))
             shares = reader.records(64)
             beacons = {reader.number(8): reader.take(32) for _ in range(reader.number(4))}
-            public_state = reader.take(32)
+            agreed = Agreed(reader.take(32), reader.take(32))
             bits, clients, layout = reader.number(4), reader.number(4), reader.take(32)
             length, vector = reader.number(4), None
             if length:
@@ -142,7 +144,7 @@ class SavedState:
             shares=shares,
             beacons=beacons,
             vector=vector,
-            public_state=public_state,
+            agreed=agreed if any(agreed.digest) else None,
         )
 
 

@@ -200,13 +200,14 @@ class Neighbour:
         seal = hybrid.seal_to(self.keys.mask_kem, secret, info)
         return seal + pair_hash(self.context, self.owner, self.number, secret)
 
-    def mask_key(self, secrets: RoundSecrets, pair_seal: bytes) -> bytes:
+    def mask_key(self, secrets: RoundSecrets, pair_seal: bytes, stated: bytes) -> bytes:
         """Key of the mask shared with the neighbour.
 
         Args:
             secrets: this client's secrets.
             pair_seal: what the neighbour sealed, if the agreement is hybrid and its number is the
                 lower one; ``open_shares`` has taken it.
+            stated: digest of the round's statement.
 
         Raises:
             ProtocolError: the seal does not open or hides another secret than that of its hash, or
@@ -219,7 +220,7 @@ class Neighbour:
             else:
                 kem = secrets.mask_kem
                 shared += open_pair_seal(kem.open, self.context, self.number, self.owner, pair_seal)
-        return pair_key(shared, self.context, self.owner, self.number)
+        return pair_key(shared, self.context, self.owner, self.number, stated)
 
     def _header(
         self, sender: int, receiver: int, mask_hash: bytes, self_hash: bytes, pair_seal: bytes

@@ -48,12 +48,12 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Reveal,
     Survivors,
     Upload,
+    confirmed_hash,
     hash_of_sharers,
     leaf_hash,
     require_included,
     sign_sharers,
     signed_sharers,
-    statement_of,
 )
 from secure_fedrec.protection.masking.messages.topology import (
     PublicRound,
@@ -122,7 +122,7 @@ class ClientRound:
         self._shared_hash: bytes
         self._shared_signatures: Mapping[int, bytes]
         self._upload_leaf: bytes
-        self._statement: bytes
+        self._confirmed: bytes
         self.survivors: BoolArray
         self.result: Result
 
@@ -162,13 +162,13 @@ class ClientRound:
             for number, neighbour in self._neighbours.items()
         }
 
-    def upload(self, envelope: Envelope, vector: EncodedVector | None, state: bytes) -> bytes:
+    def upload(self, envelope: Envelope, vector: EncodedVector | None, stated: bytes) -> bytes:
         """R3: the vector under the self mask and one mask per neighbour that shared.
 
         Args:
             envelope: BOXES.
             vector: what is to be sent.
-            state: hash of the public state that it was computed from.
+            stated: digest of the statement that it was computed from.
         """
         boxes = Boxes.decode(envelope.head, envelope.payload, self._number, self.config)
         shared = boxes.shared
@@ -186,8 +186,8 @@ class ClientRound:
             raise ProtocolError("BOXES: no vector was loaded")
         require_fitting(vector, self.config)
         disputed = self._open_shares(boxes)
-        packed = self._masked(vector, boxes)
-        self._shared_hash = hash_of_sharers(shared, state)
+        packed = self._masked(vector, boxes, stated)
+        self._shared_hash = hash_of_sharers(shared, stated)
         head = Upload(
             shared_hash=self._shared_hash,
             shared_signature=sign_sharers(self._identity, self.public.context, self._shared_hash),
@@ -203,7 +203,7 @@ class ClientRound:
         """R4: a signature on the survivors; none of a client that is not on the committee."""
         if not self._topology.signers(self.survivors)[self._place]:
             return []
-        return [self._sign(Kind.CONFIRM, self._statement)]
+        return [self._sign(Kind.CONFIRM, self._confirmed)]
 
     def take_survivors(self, envelope: Envelope) -> None:
         """Check the survivors: the only set that this client will ever help to unmask."""
@@ -226,7 +226,9 @@ class ClientRound:
         )
         self.survivors = survivors
         self._shared_signatures = told.shared_signatures
-        self._statement = statement_of(survivors, self._shared_hash, told.root, self._topology.seed)
+        self._confirmed = confirmed_hash(
+            survivors, self._shared_hash, told.root, self._topology.seed
+        )
 
     def take_quorum(self, envelope: Envelope) -> None:
         """Check that a quorum has signed the same survivors."""
@@ -242,7 +244,7 @@ class ClientRound:
             if number not in places or not signers[places[number]]:
                 raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
             key, context = self._roster.key_of(number), self.public.context
-            verify(key, context, Kind.CONFIRM, number, self._statement, signature)
+            verify(key, context, Kind.CONFIRM, number, self._confirmed, signature)
 
     def reveal(self) -> bytes:
         """R5: the own self-mask seed, and at most one share per neighbour: never both."""
@@ -282,8 +284,8 @@ class ClientRound:
         config, public = self.config, self.public
         if config.layout_hash != expected.layout_hash:
             raise ProtocolError("SETUP: another layout than expected")
-        if config.public_state != expected.public_state:
-            raise ProtocolError("SETUP: another public state than expected")
+        if config.statement != expected.stated:
+            raise ProtocolError("SETUP: another statement than expected")
         if config.min_survivors < expected.min_survivors:
             raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
         if expected.cohort is None:
@@ -367,13 +369,14 @@ class ClientRound:
                 disputed.append(number)
         return np.array(disputed, dtype=np.int64)
 
-    def _masked(self, vector: EncodedVector, boxes: Boxes) -> memoryview:
+    def _masked(self, vector: EncodedVector, boxes: Boxes, stated: bytes) -> memoryview:
         words = vector.words.copy()
         context = self.public.context
-        add = [self_key(self._secrets.self_element, context, self._number)]
+        add = [self_key(self._secrets.self_element, context, self._number, stated)]
         subtract: list[bytes] = []
         for number in boxes.records:
-            key = self._neighbours[number].mask_key(self._secrets, boxes.seals.get(number, b""))
+            seal = boxes.seals.get(number, b"")
+            key = self._neighbours[number].mask_key(self._secrets, seal, stated)
             (add if self._number < number else subtract).append(key)
         expander = MaskExpander()
         expander.apply(words, add=add, subtract=subtract)

@@ -29,7 +29,7 @@ from secure_fedrec.protection.masking.config.hypergeometric import (
     log2_upper_tails,
     upper_tail,
 )
-from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.statement import labelled_hash
 
 _MARGIN_BITS: Final = 0.01  # the floating-point filter's error is below 2^-20
 

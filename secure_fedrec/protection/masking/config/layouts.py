@@ -23,7 +23,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking.config.policy import EncodedVector
-from secure_fedrec.protection.session.public_state import labelled_hash
+from secure_fedrec.protection.session.statement import labelled_hash
 from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import Aggregate, RowBlock
 

@@ -24,13 +24,14 @@ from secure_fedrec.protection.masking.config.parameters import (
     share_of,
 )
 from secure_fedrec.protection.masking.config.round_settings import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.session.public_state import (
-    LATER_STATE,
-    NO_STATE,
-    labelled_hash,
-    sum_hash,
-)
 from secure_fedrec.protection.session.roster import Roster
+from secure_fedrec.protection.session.statement import (
+    NO_STATEMENT,
+    Agreed,
+    Later,
+    Statement,
+    labelled_hash,
+)
 from secure_fedrec.settings import Settings, Share, Within
 
 CohortRule: TypeAlias = Literal["roster", "beacon", "server"]
@@ -184,10 +185,9 @@ class Expected:
 
     Args:
         layout_hash: layout of the vector it is going to upload.
-        public_state: hash of the state (the model) it computes the vector from, as this host
-            makes it (``state_hash``), never as the server gives it; ``LATER_STATE`` where keys are
-            agreed on before it is known. A site that takes part against an active server must name
-            one.
+        statement: what the vector is going to be computed from, as this host makes it; ``Later``
+            where keys are agreed on before it is known. A site that takes part against an active
+            server must name one.
         cohort: int64[n], the clients that must take part, in place of those of the policy's rule;
             None leaves it to that rule.
         min_survivors: fewest vectors that may be summed, if more than the policy asks for.
@@ -200,45 +200,63 @@ class Expected:
     """
 
     layout_hash: bytes
-    public_state: bytes = NO_STATE
+    statement: Statement | Later | None = None
     cohort: IntArray | None = None
     min_survivors: int = 0
     corrupt_clients: int | None = None
     config: MaskingConfig | None = None
 
     @classmethod
-    def of(cls, config: MaskingConfig, cohort: IntArray, roster: Roster) -> "Expected":
+    def of(
+        cls, config: MaskingConfig, cohort: IntArray, roster: Roster, statement: Statement | Later
+    ) -> "Expected":
         """A round of a configuration that this host has made.
 
         Args:
             config: the configuration.
             cohort: int64[n], its clients; those of the policy's rule if they are all there are.
             roster: the roster.
+            statement: what it agrees on.
         """
         return cls(
             layout_hash=config.layout_hash,
-            public_state=config.public_state,
+            statement=statement,
             cohort=None if np.array_equal(cohort, roster.numbers) else cohort,
             config=config,
         )
 
     @property
-    def sum_hash(self) -> bytes:
-        """What a client reveals for once: state, purpose and layout; empty if not known yet."""
-        known = NO_STATE if self.public_state == LATER_STATE else self.public_state
-        return sum_hash(known, self.layout_hash)
+    def stated(self) -> bytes:
+        """Digest of the statement, or what stands in its place."""
+        return NO_STATEMENT if self.statement is None else self.statement.digest
 
-    def state_of(self, named: bytes | None) -> bytes:
-        """The state that a vector was computed from: the expected one, or the one named with it.
+    @property
+    def federation(self) -> bytes:
+        """Whose round it is; b"" where nothing is stated."""
+        return b"" if self.statement is None else self.statement.federation
+
+    @property
+    def once(self) -> bytes:
+        """What a client reveals for once; empty if it is not known yet, or nothing is stated."""
+        return self.statement.once if isinstance(self.statement, Statement) else b""
+
+    def agreed(self, named: Statement | None = None) -> Agreed | None:
+        """What a vector is computed from: the statement, or the one that is named with it.
+
+        Returns:
+            None where nothing is stated.
 
         Raises:
-            ConfigError: a state is missing, or it is one too many.
+            ConfigError: a statement is missing, or it is one too many, or of another federation.
         """
-        later = self.public_state == LATER_STATE
-        if later != (named is not None) or named in (NO_STATE, LATER_STATE):
-            exactly = "must be a hash exactly where the round begins with LATER_STATE"
-            raise ConfigError("public_state", named, exactly)
-        return self.public_state if named is None else named
+        due = self.statement
+        if isinstance(due, Later) != (named is not None):
+            exactly = "must be named exactly where the round begins with one that comes later"
+            raise ConfigError("statement", named, exactly)
+        if named is not None and named.federation != self.federation:
+            raise ConfigError("statement.federation", named.federation.hex(), "is another one")
+        stated = due if named is None else named
+        return stated.agreed if isinstance(stated, Statement) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

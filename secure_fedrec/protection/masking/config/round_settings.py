@@ -3,7 +3,7 @@
 Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u32 clients
 | u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 committee
 (0: everybody) | u32 corrupt clients | u32 window (0: none) | u32 length | 32 layout hash
-| 32 hash of the public state.
+| 32 digest of the statement.
 """
 
 import struct
@@ -14,7 +14,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.config.committee import overlap_of
 from secure_fedrec.protection.masking.config.degrees import Adversary
 from secure_fedrec.protection.masking.config.parameters import MaskingParameters, find_parameters
-from secure_fedrec.protection.session.public_state import NO_STATE, labelled_hash
+from secure_fedrec.protection.session.statement import NO_STATEMENT, labelled_hash
 from secure_fedrec.settings import Settings, Within
 
 KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
@@ -58,8 +58,8 @@ class MaskingConfig(Settings, section="masking"):
             exactly when the server is active and the graph is not complete.
         adversary: the server that is withstood: "curious" follows the protocol, "active" deviates.
         key_agreement: "x25519", or "x25519+mlkem768" against later quantum computers as well.
-        public_state: hash of what the vectors were computed from (``state_hash``), or
-            ``LATER_STATE``. A plan can do without; a round against an active server cannot.
+        statement: digest of what the round agrees on (``Statement.digest``, ``Later.digest``). A
+            plan can do without; a round against an active server cannot.
 
     Raises:
         ConfigError: a setting is out of range, or they do not fit together.
@@ -78,10 +78,10 @@ class MaskingConfig(Settings, section="masking"):
     window_least: int | None = None
     adversary: Adversary = "active"
     key_agreement: KeyAgreement = "x25519"
-    public_state: bytes = NO_STATE
+    statement: bytes = NO_STATEMENT
 
     def _agree(self) -> None:
-        for key in ("layout_hash", "public_state"):
+        for key in ("layout_hash", "statement"):
             if len(getattr(self, key)) != 32:
                 raise self.refusal(key, "must have 32 bytes")
         self._check_graph()
@@ -100,7 +100,7 @@ class MaskingConfig(Settings, section="masking"):
         adversary: Adversary = "active",
         roster: int | None = None,
         key_agreement: KeyAgreement = "x25519",
-        public_state: bytes = NO_STATE,
+        statement: bytes = NO_STATEMENT,
     ) -> "MaskingConfig":
         """Settings from exact tail bounds (``find_parameters``): complete graph up to 128 clients.
 
@@ -114,7 +114,7 @@ class MaskingConfig(Settings, section="masking"):
             adversary: the server that is withstood.
             roster: clients from which the cohort is drawn; None if the roster is the cohort.
             key_agreement: "x25519" or "x25519+mlkem768".
-            public_state: hash of what the vectors are computed from.
+            statement: digest of what the round agrees on.
 
         Raises:
             ConfigError: no graph meets the bounds; the message says what to change.
@@ -128,7 +128,7 @@ class MaskingConfig(Settings, section="masking"):
             length=length,
             layout_hash=layout_hash,
             key_agreement=key_agreement,
-            public_state=public_state,
+            statement=statement,
         )
 
     @classmethod
@@ -183,9 +183,9 @@ class MaskingConfig(Settings, section="masking"):
         return self.adversary == "active"
 
     @cached_property
-    def lacks_state(self) -> bool:
-        """Whether no round may be run: the server is active, and no public state is named."""
-        return self.adversary == "active" and self.public_state == NO_STATE
+    def lacks_statement(self) -> bool:
+        """Whether no round may be run: the server is active, and nothing is stated."""
+        return self.adversary == "active" and self.statement == NO_STATEMENT
 
     @cached_property
     def hash(self) -> bytes:
@@ -197,7 +197,7 @@ class MaskingConfig(Settings, section="masking"):
         """The fixed layout of the module's description."""
         words = _ADVERSARIES.index(self.adversary), _AGREEMENTS.index(self.key_agreement)
         numbers = [getattr(self, name) or 0 for name in _NUMBERS]
-        return _LAYOUT.pack(self.bits, *words, *numbers, self.layout_hash, self.public_state)
+        return _LAYOUT.pack(self.bits, *words, *numbers, self.layout_hash, self.statement)
 
     @classmethod
     def decode(cls, data: bytes) -> "MaskingConfig":
@@ -206,7 +206,7 @@ class MaskingConfig(Settings, section="masking"):
         Raises:
             ProtocolError: no configuration has these bytes, or its settings do not fit together.
         """
-        bits, adversary, agreement, *given, layout_hash, public_state = _LAYOUT.unpack(data)
+        bits, adversary, agreement, *given, layout_hash, statement = _LAYOUT.unpack(data)
         numbers: dict[str, Any] = dict(zip(_NUMBERS, given, strict=True))
         for name in ("degree", "committee", "window_least"):
             numbers[name] = numbers[name] or None
@@ -218,7 +218,7 @@ class MaskingConfig(Settings, section="masking"):
                 layout_hash=layout_hash,
                 adversary=_ADVERSARIES[adversary],
                 key_agreement=_AGREEMENTS[agreement],
-                public_state=public_state,
+                statement=statement,
                 **numbers,
             )
         except ConfigError as error:

@@ -38,7 +38,6 @@ from secure_fedrec.protection.masking.messages.shamir import (
     encode_element,
     require_elements,
 )
-from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.protection.session.reader import (
     encode_marks,
     encode_records,
@@ -47,6 +46,7 @@ from secure_fedrec.protection.session.reader import (
     read_marks,
     read_records,
 )
+from secure_fedrec.protection.session.statement import labelled_hash
 
 _HASH = 32
 

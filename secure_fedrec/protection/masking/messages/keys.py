@@ -135,14 +135,23 @@ def server_keys(
     }
 
 
-def pair_key(shared: bytes, context: Context, one: int, other: int) -> bytes:
-    """Key of the mask that two clients share; the order of the two does not matter."""
-    return derive(shared, "pair-mask", context, _number(min(one, other)), _number(max(one, other)))
+def pair_key(shared: bytes, context: Context, one: int, other: int, stated: bytes) -> bytes:
+    """Key of the mask that two clients share.
+
+    Args:
+        shared: X25519 secret of their mask keys, and what was sealed beside it.
+        context: the round.
+        one: one of the two.
+        other: the other one; which is which does not matter.
+        stated: digest of the round's statement: masks of two statements do not cancel.
+    """
+    numbers = _number(min(one, other)), _number(max(one, other))
+    return derive(shared, "pair-mask", context, *numbers, stated)
 
 
-def self_key(element: int, context: Context, owner: int) -> bytes:
-    """Key of the mask that a client puts on its own vector."""
-    return derive(encode_element(element), "self-mask", context, _number(owner))
+def self_key(element: int, context: Context, owner: int, stated: bytes) -> bytes:
+    """Key of the mask that a client puts on its own vector (arguments: ``pair_key``)."""
+    return derive(encode_element(element), "self-mask", context, _number(owner), stated)
 
 
 def seal_box(key: bytes, message: bytes, header: bytes | memoryview) -> bytes:

@@ -2,12 +2,12 @@
 
 Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``messages``):
 
-    UPLOAD     32 hash of who shared and of the public state | 64 signature over it | 32 digest
+    UPLOAD     32 hash of who shared and of the statement | 64 signature over it | 32 digest
                | u32 count | count x u32 disputed | payload: the packed masked vector
     SURVIVORS  n/8 survivors | 32 root over their uploads
                | payload: records (64 signature of a surviving neighbour over who shared)
                | inclusion path (count x 32)
-    CONFIRM    32 statement (of members of the committee, where there is one)
+    CONFIRM    32 hash of what is confirmed (of members of the committee, where there is one)
     QUORUM     records (64 signature of its CONFIRM)
     REVEAL     box of (32 own self-mask seed | records (32 share))
     RESULT     32 digest of the sum | 32 root of the transcript | u32 leaves
@@ -16,9 +16,9 @@ Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``me
 A client puts on a mask for each neighbour that it was told had shared. A server that tells clients
 of different sharers decides with whom each of them masks, so a client signs the set that it masked
 by (UPLOAD), its neighbours get that signature (SURVIVORS), and they help to take off its self mask
-only if it is over their own set (``topology.share_due``). With the set it signs the public state
-that its vector was computed from, so that no sum holds vectors of two states. Signed: a label of
-its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
+only if it is over their own set (``topology.share_due``). With the set it signs what
+the round agrees on (``session.statement``), so that no sum holds vectors of two statements. Signed:
+a label of its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
 
 Merkle trees over the messages of a round have the tree hash of RFC 9162, section 2.1. The server
 commits to the uploads before anything is unmasked, and to the whole round with the result. A client
@@ -37,7 +37,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.envelope import SIGNATURE_BYTES, Context, Kind, encode_ids
 from secure_fedrec.protection.masking.messages.shamir import ELEMENT_BYTES
-from secure_fedrec.protection.session.public_state import labelled_hash
 from secure_fedrec.protection.session.reader import (
     encode_marks,
     encode_records,
@@ -47,6 +46,7 @@ from secure_fedrec.protection.session.reader import (
     read_records,
 )
 from secure_fedrec.protection.session.roster import Identity, signed_by
+from secure_fedrec.protection.session.statement import labelled_hash
 
 
 def leaf_hash(proven: bytes) -> bytes:
@@ -254,14 +254,14 @@ class Result:
         return cls(digest=digest, root=root, leaves=leaves, index=index, path=path)
 
 
-def hash_of_sharers(shared: BoolArray, public_state: bytes) -> bytes:
+def hash_of_sharers(shared: BoolArray, stated: bytes) -> bytes:
     """What a client signs with its upload.
 
     Args:
         shared: bool[n], the clients of the cohort that shared: all of them, not neighbours alone.
-        public_state: hash of the state that the vector was computed from.
+        stated: digest of the statement that the vector was computed from.
     """
-    return labelled_hash("shared", encode_marks(shared), public_state)
+    return labelled_hash("shared", encode_marks(shared), stated)
 
 
 def sign_sharers(identity: Identity, context: Context, shared_hash: bytes) -> bytes:
@@ -288,7 +288,7 @@ def _signed_sharers(context: Context, client: int, shared_hash: bytes) -> bytes:
     return _SHARERS + context.prefix(Kind.UPLOAD, client, shared_hash)
 
 
-def statement_of(survivors: BoolArray, shared_hash: bytes, root: bytes, seed: bytes) -> bytes:
+def confirmed_hash(survivors: BoolArray, shared_hash: bytes, root: bytes, seed: bytes) -> bytes:
     """What clients sign in R4: H(survivors | sharers' hash | root over uploads | graph seed)."""
     return labelled_hash("survivors", encode_marks(survivors), shared_hash, root, seed)
 

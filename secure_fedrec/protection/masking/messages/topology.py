@@ -104,7 +104,7 @@ class PublicRound:
             raise ProtocolError("SETUP: the configuration is not that of the header")
         if cohort_hash(setup.cohort) != context.cohort_hash:
             raise ProtocolError("SETUP: the cohort is not that of the header")
-        if setup.config.lacks_state:
+        if setup.config.lacks_statement:
             raise ProtocolError("SETUP: against an active server a public state must be named")
         if setup.config.needs_beacon and not setup.epoch:
             raise ProtocolError(

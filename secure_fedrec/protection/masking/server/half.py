@@ -29,8 +29,8 @@ from secure_fedrec.protection.masking.server.steps import Outgoing, ServerRound
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Role, node_of
 from secure_fedrec.protection.session.parties import Parcel, refusals_of
-from secure_fedrec.protection.session.public_state import LATER_STATE
 from secure_fedrec.protection.session.roster import Identity, Roster
+from secure_fedrec.protection.session.statement import Later, Statement
 
 
 class ServerState(Enum):
@@ -72,6 +72,8 @@ class MaskingServer:
             host keeps it from round to round, and it is brought up to date in place. A client that
             comes back with an old copy of its journal is dropped here, before its peers would have
             to leave the round.
+        later: whose statement is named with the vectors (``name_statement``), where keys are agreed
+            on before; None where the configuration's is the round's.
 
     Attributes:
         beacon: the epoch's public randomness, for ``step`` to close advertisements with.
@@ -92,8 +94,9 @@ class MaskingServer:
         round_number: int,
         epoch: int = 0,
         generations: dict[bytes, int] | None = None,
+        later: Later | None = None,
     ) -> None:
-        _require_fitting(identity, roster, config, cohort, round_number, epoch)
+        _require_fitting(identity, roster, config, cohort, round_number, epoch, later)
         self.state = ServerState.CREATED
         self.abort_reason: str | None = None
         self.beacon: bytes | None = None
@@ -105,6 +108,7 @@ class MaskingServer:
             round_number=round_number,
             epoch=epoch,
             generations={} if generations is None else generations,
+            later=later,
         )
         self._dropped: dict[int, str] = {}
         self._awaiting: set[int] = set()
@@ -196,18 +200,16 @@ class MaskingServer:
         """Whether there is a result."""
         return self.state is ServerState.DONE
 
-    def name_state(self, public_state: bytes) -> None:
-        """Say what vectors are computed from, in a round that began with ``LATER_STATE``.
-
-        Args:
-            public_state: 32 bytes (``state_hash``).
+    def name_statement(self, statement: Statement) -> None:
+        """Say what vectors are computed from, in a round that began with ``Later``.
 
         Raises:
-            ProtocolError: it was named before, or has another size.
+            ProtocolError: it was named before, or is of another federation.
         """
-        if self._round.public_state != LATER_STATE or len(public_state) != 32:
-            raise ProtocolError("the public state of this round is named already, or malformed")
-        self._round.public_state = public_state
+        later = self._round.later
+        if later is None or later != statement.later:
+            raise ProtocolError("this round's statement is named already, or not of its federation")
+        self._round.stated, self._round.later = statement.digest, None
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin; or take what clients answered, and go on with them (``Party.step``).
@@ -288,7 +290,7 @@ class MaskingServer:
         if self.state is ServerState.ADVERTISE:
             self._round.take_beacon(beacon)
         if self.state is ServerState.SHARES:
-            self._require_state()
+            self._require_statement()
         _, close = _STEPS[self.state]
         try:
             outgoing = close(self._round)
@@ -314,9 +316,9 @@ class MaskingServer:
         if state is ServerState.CONFIRM:
             self._awaiting &= self._round.signers
 
-    def _require_state(self) -> None:
-        if self._round.public_state == LATER_STATE:
-            raise ProtocolError("the public state that vectors are computed from is not named yet")
+    def _require_statement(self) -> None:
+        if self._round.later is not None:
+            raise ProtocolError("the statement that vectors are computed from is not named yet")
 
     def _done(self) -> ServerRound:
         if self.state is not ServerState.DONE:
@@ -331,6 +333,7 @@ def _require_fitting(
     cohort: IntArray,
     round_number: int,
     epoch: int,
+    later: Later | None,
 ) -> None:
     if identity.number != SERVER or identity.public != roster.server:
         raise ConfigError("server.identity", identity.number, "is not the server of the roster")
@@ -341,12 +344,14 @@ def _require_fitting(
     strangers = cohort[~np.isin(cohort, roster.numbers)]
     if len(strangers):
         raise ConfigError("server.cohort", strangers[:3].tolist(), "is not on the roster")
-    if config.lacks_state:
+    if config.lacks_statement:
         raise ConfigError(
-            "masking.public_state",
+            "masking.statement",
             "(none)",
-            "against an active server must be the hash of the state that vectors are computed from",
+            "against an active server must say what vectors are computed from (Statement.digest)",
         )
+    if later is not None and later.digest != config.statement:
+        raise ConfigError("masking.statement", config.statement.hex(), "is not what comes later")
     for key, value, low in (("round_number", round_number, 1), ("epoch", epoch, 0)):
         if not low <= value < 2**64:
             raise ConfigError(f"server.{key}", value, f"must be between {low} and 2^64 - 1")

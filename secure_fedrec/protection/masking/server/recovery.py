@@ -140,6 +140,7 @@ def pair_keys_of(
     context: Context,
     owner: int,
     *,
+    stated: bytes,
     partners: Mapping[int, Advertisement],
     seals: Mapping[int, bytes],
     blame: Callable[[Fault], None] = lambda _: None,
@@ -150,6 +151,7 @@ def pair_keys_of(
         element: its mask seed.
         context: the round.
         owner: the client.
+        stated: digest of the round's statement.
         partners: advertisements of the neighbours whose masks are wanted, by number.
         seals: the sealed pair secret of each partner and the owner, by partner, whichever of the
             two sealed it (hybrid agreement only).
@@ -175,7 +177,7 @@ def pair_keys_of(
                 lower, higher = min(owner, number), max(owner, number)
                 blame(Fault(kind="bad sharer", client=lower, about=higher))
                 raise
-        keys[number] = pair_key(shared, context, owner, number)
+        keys[number] = pair_key(shared, context, owner, number, stated)
     return keys
 
 

@@ -47,16 +47,17 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Reveal,
     Survivors,
     Upload,
+    confirmed_hash,
     hash_of_sharers,
     leaf_hash,
     signed_sharers,
-    statement_of,
 )
 from secure_fedrec.protection.masking.messages.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.server.recovery import Fault
 from secure_fedrec.protection.masking.server.unmasking import RunningSum, Unmasking
 from secure_fedrec.protection.session.reader import encode_marks
 from secure_fedrec.protection.session.roster import Identity, Roster
+from secure_fedrec.protection.session.statement import Later
 
 
 class Outgoing(NamedTuple):
@@ -79,6 +80,7 @@ class ServerRound:
         round_number: int,
         epoch: int,
         generations: dict[bytes, int],
+        later: Later | None,
     ) -> None:
         self._faults: dict[Fault, None] = {}
         self.survivors: BoolArray
@@ -116,12 +118,12 @@ class ServerRound:
         self._key_records: dict[int, bytes] = {}
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
-        self.public_state = config.public_state
+        self.later, self.stated = later, config.statement
         self._shared_hash: bytes
         self._shared_signatures: dict[int, bytes] = {}
         self._sum = RunningSum(config.length, word_type(config.bits))
         self._upload_leaves: dict[int, bytes] = {}
-        self._statement: bytes
+        self._confirmed: bytes
         self._confirmations: dict[int, bytes] = {}
         self._reveals: dict[int, Reveal] = {}
         self._transcript: list[bytes] = []
@@ -219,7 +221,7 @@ class ServerRound:
         """R2 to the clients."""
         self._require_enough(self.shared, "shared their secrets")
         self._find_live(self.shared)
-        self._shared_hash = hash_of_sharers(self.shared, self.public_state)
+        self._shared_hash = hash_of_sharers(self.shared, self.stated)
         signed = self._sign(Kind.BOXES, encode_marks(self.shared))
         outgoing = []
         for place, client in self._marked(self.shared):
@@ -269,7 +271,9 @@ class ServerRound:
         self.survivors = survivors
         clients = [client for _, client in self._marked(survivors)]
         tree = MerkleTree([self._upload_leaves[client] for client in clients])
-        self._statement = statement_of(survivors, self._shared_hash, tree.root, self._topology.seed)
+        self._confirmed = confirmed_hash(
+            survivors, self._shared_hash, tree.root, self._topology.seed
+        )
         signed = self._sign(Kind.SURVIVORS, encode_marks(survivors) + tree.root)
         outgoing = []
         for index, (place, client) in enumerate(self._marked(survivors)):
@@ -285,7 +289,7 @@ class ServerRound:
 
     def accept_confirmation(self, envelope: Envelope) -> None:
         """R4 of a client."""
-        if envelope.head != self._statement:
+        if envelope.head != self._confirmed:
             raise ProtocolError(f"CONFIRM: client {envelope.sender} agreed to something else")
         self._confirmations[envelope.sender] = envelope.proof
         self._transcript.append(leaf_hash(envelope.proven))
@@ -314,6 +318,7 @@ class ServerRound:
         total = self._sum.total()
         Unmasking(
             public=self.public,
+            stated=self.stated,
             topology=self._topology,
             shared=self.shared,
             survivors=self.survivors,

@@ -79,6 +79,7 @@ class Unmasking:
 
     Args:
         public: what SETUP settled.
+        stated: digest of the round's statement.
         topology: who masked with whom.
         shared: bool[n], who shared secrets: each uploader masked with its neighbours among them.
         survivors: bool[n], whose vectors are in the sum.
@@ -89,6 +90,7 @@ class Unmasking:
     """
 
     public: PublicRound
+    stated: bytes
     topology: Topology
     shared: BoolArray
     survivors: BoolArray
@@ -108,7 +110,8 @@ class Unmasking:
         subtract: list[bytes] = []
         for place in np.flatnonzero(self.survivors).tolist():
             client = int(cohort[place])
-            subtract.append(self_key(self._self_seed(place, client), self.public.context, client))
+            seed = self._self_seed(place, client)
+            subtract.append(self_key(seed, self.public.context, client, self.stated))
         for place in np.flatnonzero(self.shared & ~self.survivors).tolist():
             client = int(cohort[place])
             for partner, key in self._pair_keys(place, client).items():
@@ -137,6 +140,7 @@ class Unmasking:
             self._restore(place, client, mask=True),
             self.public.context,
             client,
+            stated=self.stated,
             partners={partner: self.keys[partner] for partner in partners},
             seals={
                 partner: self.shares[min(client, partner)].seals[max(client, partner)]

@@ -1,0 +1,281 @@
+"""What a round agrees on: all that an honest client's upload follows from, beside its own data.
+
+A client computes from the public state, but also by the round's number (where step sizes decay), by
+instructions (a learning rate) and by the version of its code. A server that told two clients of
+different ones would know what the others' uploads come to, zeros perhaps, and hold the upload of
+the last in the sum. So every host makes the round's *statement* itself (``Statement``), of what it
+is going to compute from, and what its protocol hides by is bound to the statement's digest: clients
+of two statements have no sum together. The server's word for any of it would be worth nothing.
+
+Two sums over one state whose cohorts differ by one client give that client's vector away. So a
+client reveals once for one federation, state and purpose (``Statement.once``, ``journal``): the
+round, the cohort and the ring do not count there, since a server could vary them. That does not
+stop a second sum: other clients' reveals open the vector of one that was not asked to reveal, which
+then takes the state again; and a state that differs in the last digit of one parameter is another
+state. What the sums differ by is the vectors of a few. Only noise bounds that.
+
+Encoding, version 1: u8 version, then each field in the order of the class: u8 size of its name, the
+name, u8 type, u32 size, the value. Types: 0 bytes, 1 text in UTF-8, 2 an integer of 8 bytes, 3 a
+float64. Numbers are little-endian.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cache, cached_property
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+
+_VERSION: Final = 1
+_HASH_BYTES: Final = 32
+
+
+def labelled_hash(label: str, *parts: bytes) -> bytes:
+    """SHA-256 over a label and length-prefixed parts, so that no two inputs share an encoding."""
+    digest = sha256(f"secure-fedrec|v1|masking|{label}|".encode())
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+@cache
+def software() -> str:
+    """Name and version of this package, which ``Statement.code`` begins with."""
+    from importlib.metadata import version  # noqa: PLC0415, TID251 - takes long, imports no module
+
+    return f"secure-fedrec {version('secure-fedrec')}"
+
+
+NO_STATEMENT: Final = bytes(_HASH_BYTES)
+"""In the place of a digest: nothing is stated. Refused against an active server."""
+
+
+class Purpose(IntEnum):
+    """What is summed. Sums that are owed for one state under two purposes are two sums."""
+
+    UPDATE = 1
+    """What a model moves by."""
+    COUNTS = 2
+    """How many clients have each row."""
+    METRICS = 3
+    """Figures of an evaluation."""
+
+
+class Agreed(NamedTuple):
+    """What a half keeps of a statement, 32 bytes each."""
+
+    digest: bytes
+    once: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Later:
+    """A statement that is not known yet, since keys are agreed on a round ahead.
+
+    Each side names it before UPLOAD (``MaskingClient.load``, ``MaskingServer.name_statement``).
+
+    Args:
+        federation: 32 bytes, as in ``Statement``.
+    """
+
+    federation: bytes
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes, in the place of the statement's."""
+        return labelled_hash("statement-named-with-the-vector", self.federation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a client's upload in one round follows from, beside its own data.
+
+    Args:
+        federation: 32 bytes, by which federations differ; the same under every version of a roster.
+        state: 32 bytes, hash of the public state, such as the model (``state_hash``), as this host
+            makes it, never as the server gives it.
+        purpose: what is summed.
+        round: the round's number, where the algorithm reads one.
+        cohort: hash of who is invited; b"" where the protocol's messages are bound to it.
+        instructions: hash of what else a client is told, such as a learning rate.
+        settings: hash of what was settled before.
+        code: names and revisions of protocol and algorithm.
+        price: epsilon that the rounds up to this one are to have spent; 0 where nothing is counted.
+
+    Raises:
+        ConfigError: federation or state are no hashes.
+    """
+
+    federation: bytes
+    state: bytes
+    purpose: Purpose = Purpose.UPDATE
+    round: int = 0
+    cohort: bytes = b""
+    instructions: bytes = b""
+    settings: bytes = b""
+    code: str = ""
+    price: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("federation", "state"):
+            value = getattr(self, name)
+            if len(value) != _HASH_BYTES or not any(value):
+                size = f"({len(value)} bytes)"
+                raise ConfigError(f"statement.{name}", size, f"must be a hash of {_HASH_BYTES}")
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The encoding of the module's description: of every field that there is."""
+        parts = [bytes([_VERSION])]
+        for field in fields(self):
+            name, (kind, value) = field.name.encode(), _value(getattr(self, field.name))
+            parts += [bytes([len(name)]) + name, struct.pack("<BI", kind, len(value)), value]
+        return b"".join(parts)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that everything is bound to."""
+        return labelled_hash("statement", self.encoded)
+
+    @cached_property
+    def once(self) -> bytes:
+        """32 bytes: what a client reveals for once."""
+        purpose = self.purpose.to_bytes(2, "little")
+        return labelled_hash("once", self.federation, self.state, purpose)
+
+    @cached_property
+    def later(self) -> Later:
+        """In the place of this statement before it is known."""
+        return Later(federation=self.federation)
+
+    @property
+    def agreed(self) -> Agreed:
+        """What a half keeps of it."""
+        return Agreed(self.digest, self.once)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Statement":
+        """Inverse of ``encoded``.
+
+        Raises:
+            ProtocolError: a field is unknown, missing or of another type, or it is no statement.
+        """
+        found = _read(data)
+        names = [field.name for field in fields(cls)]
+        if list(found) != names:
+            unknown = sorted(set(found) ^ set(names)) or ["their order"]
+            raise ProtocolError(f"a statement of other fields: {', '.join(unknown)}")
+        values = {name: _taken(*found[name]) for name in names}
+        try:
+            made = cls(**{**values, "purpose": Purpose(values["purpose"])})
+            same = made.encoded == data
+        except (ConfigError, ValueError, TypeError, struct.error, AttributeError):
+            same = False
+        if not same:
+            raise ProtocolError("a statement has a field that cannot be")
+        return made
+
+    def require_same(self, told: bytes) -> None:
+        """Check what another host states.
+
+        Args:
+            told: its encoding.
+
+        Raises:
+            ProtocolError: it differs; names the fields, and says what both state of each.
+        """
+        if told == self.encoded:
+            return
+        others, own = _read(told), _read(self.encoded)
+        differ = [name for name in {**own, **others} if own.get(name) != others.get(name)]
+        both = (f"{name} ({_text(others, name)}, here {_text(own, name)})" for name in differ)
+        raise ProtocolError(f"the server states another round than this host: {', '.join(both)}")
+
+
+def _value(value: object) -> tuple[int, bytes]:
+    match value:
+        case bytes():
+            return 0, value
+        case str():
+            return 1, value.encode()
+        case int():
+            return 2, value.to_bytes(8, "little", signed=True)
+        case float():
+            return 3, struct.pack("<d", value)
+    raise TypeError(f"a statement holds bytes, text and numbers, not {type(value).__name__}")
+
+
+def _taken(kind: int, value: bytes) -> Any:
+    """Inverse of ``_value``; of what is none, anything that is encoded otherwise."""
+    match kind:
+        case 1:
+            return value.decode(errors="replace")
+        case 2:
+            return int.from_bytes(value, "little", signed=True)
+        case 3 if len(value) == 8:
+            return struct.unpack("<d", value)[0]
+    return value
+
+
+def _read(data: bytes) -> dict[str, tuple[int, bytes]]:
+    """The fields of an encoding, in order.
+
+    Raises:
+        ProtocolError: it is no statement of this version.
+    """
+    found: dict[str, tuple[int, bytes]] = {}
+    if data[:1] != bytes([_VERSION]):
+        raise ProtocolError(f"no statement of version {_VERSION}")
+    at = 1
+    try:
+        while at < len(data):
+            (length,) = struct.unpack_from("B", data, at)
+            name, kind, size = struct.unpack_from(f"<{length}sBI", data, at + 1)
+            start = at + 1 + length + 5
+            at = start + size
+            found[name.decode("ascii")] = kind, data[start:at]
+    except (struct.error, UnicodeDecodeError):
+        at = len(data) + 1
+    if at != len(data):
+        raise ProtocolError("a statement is malformed")
+    return found
+
+
+def _text(found: Mapping[str, tuple[int, bytes]], name: str) -> str:
+    if name not in found:
+        return "missing"
+    value = _taken(*found[name])
+    return value.hex()[:16] or "empty" if isinstance(value, bytes) else repr(value)
+
+
+def state_hash(state: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Hash of a public state (``Statement.state``).
+
+    Args:
+        state: arrays by name (a model's parameters), of numbers or booleans; the order of names
+            does not count, names, types, shapes and every bit do.
+
+    Returns:
+        32 bytes.
+
+    Raises:
+        ConfigError: nothing is in it, or an array holds objects.
+    """
+    if not state:
+        raise ConfigError("state", "(empty)", "must name at least one array")
+    parts: list[bytes] = []
+    for name in sorted(state):
+        array = np.asarray(state[name])
+        if array.dtype.kind not in "biufc":
+            raise ConfigError(f"state.{name}", array.dtype, "must hold numbers")
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        described = f"{little.dtype.str}{array.shape}"
+        parts += [name.encode(), described.encode(), little.tobytes()]
+    return labelled_hash("public-state", *parts)
