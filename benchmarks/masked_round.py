@@ -25,6 +25,7 @@ from secure_fedrec.protection.masking import (
     Roster,
     RoundOutcome,
     SitePolicy,
+    Statement,
     run_round,
 )
 from secure_fedrec.protection.masking.config.committee import overlap_of, smallest_committee
@@ -38,6 +39,8 @@ _CODEC: Final = FixedPoint(bits=32, fraction_bits=18, clip=CLIP)
 _CORRUPT = 0.1
 _RARE, _SELDOM = Fraction(1, 2**41), Fraction(1, 2**21)
 _EPOCH = 1
+STATEMENT: Final = Statement(federation=b"f" * 32, state=b"s" * 32)
+"""Any one: nothing is computed from a state here."""
 
 
 def masked_round(case: Case, inputs: Inputs) -> RoundCost:

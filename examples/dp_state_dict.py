@@ -6,7 +6,7 @@ server never sees a number without the noise of all. Five clients are few: see h
 
 import copy
 import secrets
-from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from secure_fedrec.protection.masking import (
     Federation,
     MaskingConfig,
     SitePolicy,
+    Statement,
     SumLayout,
     state_hash,
 )
@@ -69,15 +70,22 @@ config = MaskingConfig.for_cohort(
     len(DATA), bits=32, length=SIZE, layout_hash=layout.hash, corrupt=0.2, dropout=0.2
 )
 federation = Federation(range(len(DATA)), policy=SitePolicy(corrupt=0.2, dropout=0.2))
+# What tells this federation from others; every device makes it of what it was set up with.
+NAME = sha256(b"linear model, five devices" + federation.roster.operator).digest()
 
-for _ in range(2):
+for number in (1, 2):
     before = np.concatenate([value.numpy().ravel() for value in model.state_dict().values()])
     updates = {client: train(client) - before for client in DATA}
     seed = secrets.token_bytes(32)  # public, of the round's rotation
     words = {c: SkellamClient(noise, seed).protect({"update": updates[c]}) for c in DATA}
     vectors = {c: layout.encode(noise.codec.to_integers(words[c])) for c in DATA}
-    settings = replace(config, statement=about(state_hash({"model": before})).digest)
-    outcome = federation.sum(settings, vectors)
+    statement = Statement(  # what each device's upload follows from, as the device has it
+        federation=NAME,
+        state=state_hash({"model": before}),
+        round=number,
+        instructions=sha256(seed).digest(),
+    )
+    outcome = federation.sum(config, vectors, statement=statement)
     sums = SkellamServer(noise, seed).decode(outcome.words, survivors=len(outcome.survivors))
     load(before + sums["update"] / len(DATA))
     # --- end of the protection ---

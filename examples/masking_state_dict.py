@@ -5,7 +5,7 @@ its keys; the others restore what its masks left behind, and the mean is that of
 """
 
 import copy
-from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     MeanLayout,
     SitePolicy,
+    Statement,
     state_hash,
 )
 
@@ -51,14 +52,17 @@ config = MaskingConfig.for_cohort(
     len(DATA), bits=48, length=layout.words, layout_hash=layout.hash, corrupt=0.2, dropout=0.2
 )
 federation = Federation(range(len(DATA)), policy=SitePolicy(corrupt=0.2, dropout=0.2))
+# What tells this federation from others; every device makes it of what it was set up with.
+NAME = sha256(b"linear model, five devices" + federation.roster.operator).digest()
 
-for drops in ({}, {3: Kind.UPLOAD}):
+for number, drops in enumerate(({}, {3: Kind.UPLOAD}), start=1):
     updates = {client: train(client) for client in DATA}
     vectors = {c: layout.encode(update, weight=len(DATA[c])) for c, update in updates.items()}
-    # Each device hashes the model that it trained from; it answers for one model once.
+    # Each device states what it trained from. Vectors of other models or rounds add up to noise,
+    # and no device answers for a model twice.
     state = state_hash({name: value.numpy() for name, value in model.state_dict().items()})
-    settings = replace(config, statement=about(state).digest)
-    outcome = federation.sum(settings, vectors, drops=drops)  # every byte through both halves
+    statement = Statement(federation=NAME, state=state, round=number)
+    outcome = federation.sum(config, vectors, statement=statement, drops=drops)  # real messages
     total = layout.decode(outcome.words)
     load(total.mean)
     # --- end of the protection ---

@@ -292,7 +292,9 @@ def open_coordinator(
 
 def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
     """What the operator has published, in a host's own folder."""
-    return SignedBeacon(own / "beacons", operator=agreed.roster.operator, digest=agreed.digest)
+    return SignedBeacon(
+        own / "beacons", operator=agreed.roster.operator, federation=agreed.federation
+    )
 
 
 class OwnOperator:
@@ -321,7 +323,9 @@ class OwnOperator:
     def ask(self, epoch: int) -> None:
         """Publish up to an epoch, and bring it to every host (``Asked``)."""
         for each in range(max(self.values(), default=0) + 1, epoch + 1):
-            path = publish(self._published, self._key, digest=self._agreed.digest, epoch=each)
+            path = publish(
+                self._published, self._key, federation=self._agreed.federation, epoch=each
+            )
             for host in self._hosts:
                 (host / "beacons").mkdir(exist_ok=True)
                 replace_file(host / "beacons" / path.name, path.read_bytes())

@@ -121,9 +121,12 @@ def _beacon(arguments: argparse.Namespace) -> str:
     key = load_operator(arguments.operator)
     if key.public_key().public_bytes_raw() != agreed.roster.operator:
         raise ConfigError("--operator", str(arguments.operator), "is not that of the roster")
-    source = SignedBeacon(arguments.out, operator=agreed.roster.operator, digest=agreed.digest)
+    source = SignedBeacon(
+        arguments.out, operator=agreed.roster.operator, federation=agreed.federation
+    )
     epoch = max(source.values(), default=0) + 1
-    return str(publish(arguments.out, key, digest=agreed.digest, epoch=epoch))
+    path = publish(arguments.out, key, federation=agreed.federation, epoch=epoch)
+    return str(path)
 
 
 def _show(arguments: argparse.Namespace) -> str:

@@ -8,6 +8,7 @@ that takes a weighted mean of updates comes to that mean.
 
 import logging
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -33,9 +34,10 @@ log = logging.getLogger("secure-fedrec")
 
 def task_of(model: Arrays, compute: Any = None) -> Task:
     """What both sides hold to be computed from a model."""
+    state = state_hash(model)
     return Task(
-        digest=state_hash(model, purpose="nvflare-task"),
-        state=state_hash(model),
+        digest=sha256(b"nvflare-task|" + state).digest(),
+        state=state,
         length=sum(each.size for each in model.values()),
         compute=compute,
     )

@@ -27,7 +27,7 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Quorum,
     Reveal,
     Survivors,
-    statement_of,
+    confirmed_hash,
 )
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from tests.statements import about
@@ -114,7 +114,7 @@ class Attack:
         return seal(key, self.core.public.context, kind, SERVER, head, payload)
 
     def survivors_for(self, number: int, survivors: set[int]) -> tuple[bytes, bytes]:
-        """SURVIVORS for a client, and the statement it would sign."""
+        """SURVIVORS for a client, and what it would sign."""
         chosen = sorted(survivors)
         tree = MerkleTree([self.core._upload_leaves[each] for each in chosen])
         marks = np.isin(self.core.public.cohort, chosen)
@@ -123,13 +123,13 @@ class Attack:
         near = self.core.public.cohort[live].tolist()
         signatures = {other: self.core._shared_signatures[other] for other in near}
         told = Survivors(survivors=marks, root=tree.root, shared_signatures=signatures, path=path)
-        statement = statement_of(
+        confirmed = confirmed_hash(
             survivors=marks,
             shared_hash=self.core._shared_hash,
             root=tree.root,
             seed=self.core._topology.seed,
         )
-        return self.says(Kind.SURVIVORS, told.head(), told.payload()), statement
+        return self.says(Kind.SURVIVORS, told.head(), told.payload()), confirmed
 
     def unmask_story(self, survivors: set[int], listeners: set[int]) -> dict[int, Reveal]:
         """R4 and R5 with some clients and one story; what they reveal (refusals give nothing)."""
@@ -178,11 +178,14 @@ class Attack:
     ) -> Vector | None:
         """The clear vector of a client whose seeds are known; a guess where one is missing."""
         words, context = self.uploads[owner].copy(), self.core.public.context
-        subtract = [] if self_seed is None else [self_key(self_seed, context, owner)]
+        stated = self.core.stated
+        subtract = [] if self_seed is None else [self_key(self_seed, context, owner, stated)]
         add: list[bytes] = []
         if mask_seed is not None:
             partners = {n: keys for n, keys in self.core._keys.items() if n != owner}
-            keys = pair_keys_of(mask_seed, context, owner, partners=partners, seals={})
+            keys = pair_keys_of(
+                mask_seed, context, owner, stated=stated, partners=partners, seals={}
+            )
             for partner, key in keys.items():
                 (subtract if owner < partner else add).append(key)
         MaskExpander().apply(words, add=add, subtract=subtract)

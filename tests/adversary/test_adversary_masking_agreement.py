@@ -187,7 +187,7 @@ def isolate_two(attack: Any) -> Any:
     context = attack.core.public.context
     total = sum((attack.uploads[number] for number in pair), np.zeros(6, np.uint32))
     subtract = [
-        self_key(decode_element(reveal.self_seed), context, number)
+        self_key(decode_element(reveal.self_seed), context, number, attack.core.stated)
         for number, reveal in reveals.items()
     ]
     add: list[bytes] = []
@@ -195,7 +195,9 @@ def isolate_two(attack: Any) -> Any:
         element = attack.mask_seed(reveals, gone)
         assert element is not None
         partners = {number: attack.core._keys[number] for number in pair}
-        keys = pair_keys_of(element, context, gone, partners=partners, seals={})
+        keys = pair_keys_of(
+            element, context, gone, stated=attack.core.stated, partners=partners, seals={}
+        )
         for number, key in keys.items():
             (subtract if number < gone else add).append(key)
     MaskExpander().apply(total, add=add, subtract=subtract)
@@ -230,7 +232,8 @@ def cut_the_graph(attack: Any, beacon: bytes) -> tuple[set[int], Any]:
     context, core = attack.core.public.context, attack.core
     total = sum((attack.uploads[number] for number in arc), np.zeros(6, np.uint32))
     subtract = [
-        self_key(decode_element(reveals[number].self_seed), context, number) for number in arc
+        self_key(decode_element(reveals[number].self_seed), context, number, core.stated)
+        for number in arc
     ]
     add: list[bytes] = []
     for gone in dropped:
@@ -239,7 +242,7 @@ def cut_the_graph(attack: Any, beacon: bytes) -> tuple[set[int], Any]:
         assert element is not None
         partners = {number: core._keys[number] for number in near & arc}
         for number, key in pair_keys_of(
-            element, context, gone, partners=partners, seals={}
+            element, context, gone, stated=core.stated, partners=partners, seals={}
         ).items():
             (subtract if number < gone else add).append(key)
     MaskExpander().apply(total, add=add, subtract=subtract)

@@ -82,12 +82,14 @@ def substitute_keys(attack: Any) -> Any:
     words, t = attack.words(upload), attack.config.threshold
     mask_seed = combine(dict(list(mask_shares.items())[:t]))
     self_seed = combine(dict(list(self_shares.items())[:t]))
-    pairs = pair_keys_of(mask_seed, context, VICTIM, partners=advertised, seals={})
+    pairs = pair_keys_of(
+        mask_seed, context, VICTIM, stated=core.stated, partners=advertised, seals={}
+    )
     MaskExpander().apply(
         words,
         add=[key for number, key in pairs.items() if number < VICTIM],
         subtract=[
-            self_key(self_seed, context, VICTIM),
+            self_key(self_seed, context, VICTIM, core.stated),
             *(key for number, key in pairs.items() if number > VICTIM),
         ],
     )
@@ -137,12 +139,19 @@ def substitute_pair_secrets(attack: Any) -> Any:
     reveals = attack.unmask_story(set(attack.clients), set(attack.clients))
     words = attack.uploads[victim]
     masks = [
-        pair_key(exchange(broken, core._keys[lower].mask_public) + own, context, lower, victim)
+        pair_key(
+            exchange(broken, core._keys[lower].mask_public) + own,
+            context,
+            lower,
+            victim,
+            core.stated,
+        )
         for lower in attack.clients
         if lower != victim
     ]
     self_seed = decode_element(reveals[victim].self_seed)
-    MaskExpander().apply(words, add=masks, subtract=[self_key(self_seed, context, victim)])
+    own_mask = self_key(self_seed, context, victim, core.stated)
+    MaskExpander().apply(words, add=masks, subtract=[own_mask])
     return attack.layout.decode(words & np.uint32(2**20 - 1))
 
 
@@ -183,8 +192,9 @@ def guess_masks(attack: Any) -> Any:
     accomplice = attack.clients[corrupt]._round
     assert victims is not None
     assert accomplice is not None
-    shared = accomplice._neighbours[VICTIM].mask_key(accomplice._secrets, b"")
-    own = self_key(victims._secrets.self_element, context, VICTIM)  # revealed to the server in R5
+    shared = accomplice._neighbours[VICTIM].mask_key(accomplice._secrets, b"", attack.core.stated)
+    revealed = victims._secrets.self_element  # to the server, in R5
+    own = self_key(revealed, context, VICTIM, attack.core.stated)
     MaskExpander().apply(words, add=[shared], subtract=[own])
     assert other < VICTIM  # so the victim took the honest pair's mask off
     streams = (
@@ -207,8 +217,8 @@ def test_mask_seed_brute_force(attacked: Any, monkeypatch: pytest.MonkeyPatch) -
     # Weakened copy: pair seeds of 16 bits.
     strong = Neighbour.mask_key
 
-    def folded(self: Neighbour, secrets: RoundSecrets, pair_seal: bytes) -> bytes:
-        key = strong(self, secrets, pair_seal)
+    def folded(self: Neighbour, secrets: RoundSecrets, pair_seal: bytes, stated: bytes) -> bytes:
+        key = strong(self, secrets, pair_seal, stated)
         return weak_pair_key(int.from_bytes(key[:2], "little"))
 
     monkeypatch.setattr(Neighbour, "mask_key", folded)
@@ -273,14 +283,15 @@ def test_differencing_two_rounds_is_open() -> None:
     layout = SumLayout(bits=20, length=3, clients=6, largest=100)
     config = MaskingConfig(
         clients=6, bits=20, length=3, layout_hash=layout.hash, threshold=2, min_survivors=4,
-        quorum=4, corrupt_clients=0, statement=about(state_hash({"weights": np.ones(3)})).digest,
+        quorum=4, corrupt_clients=0,
     )  # fmt: skip
     nearly = np.array([1.0, 1.0, np.nextafter(1.0, 2.0)])
-    again = replace(config, statement=about(state_hash({"weights": nearly})).digest)
+    one, other = (about(state_hash({"weights": weights})) for weights in (np.ones(3), nearly))
     values = {number: np.array([number, -number, 50 + number]) for number in range(6)}
     vectors = {number: layout.encode(value) for number, value in values.items()}
-    whole = federation.sum(config, vectors)
-    without = federation.sum(again, vectors, drops={VICTIM: Kind.UPLOAD})
+    whole = federation.sum(config, vectors, statement=one)
+    dropped = {VICTIM: Kind.UPLOAD}
+    without = federation.sum(config, vectors, statement=other, drops=dropped)
     difference = layout.decode(whole.words) - layout.decode(without.words)
     assert np.array_equal(difference, values[VICTIM])
 

@@ -31,15 +31,21 @@ from secure_fedrec.protection.masking.client import secrets as pairs
 from secure_fedrec.protection.masking.client import steps as client_steps
 from secure_fedrec.protection.masking.envelope import SERVER, Envelope, round_number, seal
 from secure_fedrec.protection.masking.messages.key_messages import Keys
-from secure_fedrec.protection.masking.messages.keys import fresh_element, fresh_key
+from secure_fedrec.protection.masking.messages.keys import (
+    fresh_element,
+    fresh_key,
+    pair_key,
+    self_key,
+)
 from secure_fedrec.protection.masking.messages.shamir import decode_element, encode_element
 from secure_fedrec.protection.masking.pipeline import PipelinedClient, PipelinedServer
+from secure_fedrec.protection.masking.server import recovery, unmasking
 from secure_fedrec.protection.masking.server import steps as server_steps
 from secure_fedrec.protection.session.journal import MemoryJournal
 from secure_fedrec.protection.session.parties import MemoryChannel, Parcel, drive
 from secure_fedrec.protection.session.reader import encode_marks
-from secure_fedrec.protection.session.statement import labelled_hash
-from tests.statements import LATER
+from secure_fedrec.protection.session.statement import NO_STATEMENT, Statement, labelled_hash
+from tests.statements import LATER, about
 
 VICTIM, CLIENTS = 2, range(6)
 LAYOUT = SumLayout(bits=20, length=3, clients=6, largest=100)
@@ -54,8 +60,8 @@ def values(round_: int) -> dict[int, Any]:
     return {number: np.array([number, -round_, 10 * round_ + number]) for number in CLIENTS}
 
 
-def state(round_: int) -> bytes:
-    return round_.to_bytes(32, "big")
+def stated(round_: int) -> Statement:
+    return about(round_.to_bytes(32, "big"))
 
 
 class Line:
@@ -88,9 +94,9 @@ class Line:
     def load(self, round_: int, of: int | None = None) -> None:
         """Vectors of a round; of another one's state and values, if it is taken again."""
         of = round_ if of is None else of
-        self.servers[round_].name_statement(state(of))
+        self.servers[round_].name_statement(stated(of))
         for number, half in self.halves[round_].items():
-            half.load(LAYOUT.encode(values(of)[number]), public_state=state(of))
+            half.load(LAYOUT.encode(values(of)[number]), statement=stated(of))
 
     def run(
         self, *, altered: Altered = lambda parcel: [parcel], of: int | None = None
@@ -306,10 +312,10 @@ def test_shares_that_are_withheld_from_one_client_open_nothing() -> None:
 def two_states(line: Line) -> MaskingServer:
     """A round in whose sum the victim's vector is of a state of its own, if it comes to one."""
     server, halves = line.servers[1], line.halves[1]
-    server.name_statement(state(1))
+    server.name_statement(stated(1))
     for number, half in halves.items():
         of = 7 if number == VICTIM else 1
-        half.load(LAYOUT.encode(values(of)[number]), public_state=state(of))
+        half.load(LAYOUT.encode(values(of)[number]), statement=stated(of))
     outgoing = server.start()
     while not server.finished:
         for number, data in outgoing:
@@ -317,6 +323,11 @@ def two_states(line: Line) -> MaskingServer:
                 server.receive(reply)
         outgoing = server.close_step()
     return server
+
+
+def of_no_statement(derive: Callable[..., bytes]) -> Callable[..., bytes]:
+    """A key that is derived whatever the round is about."""
+    return lambda *given: derive(*given[:-1], NO_STATEMENT)
 
 
 def test_no_sum_holds_vectors_of_two_states(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,15 +351,22 @@ def test_no_sum_holds_vectors_of_two_states(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(ProtocolError):
             two_states(mixed)
     assert len(core._confirmations) < len(CLIENTS)
-    # Weakened copy: clients do not sign the state with the sharers.
+    # Weakened copy: clients do not sign the statement with the sharers.
     for module in (client_steps, server_steps):
         monkeypatch.setattr(
             module,
             "hash_of_sharers",
-            lambda shared, state: labelled_hash("shared", encode_marks(shared)),
+            lambda shared, stated: labelled_hash("shared", encode_marks(shared)),
         )
-    found = LAYOUT.decode(two_states(Line()).result)
     others = sum(values(1)[number] for number in CLIENTS if number != VICTIM)
+    noise = LAYOUT.decode(two_states(Line()).result) - others
+    assert np.abs(noise - values(7)[VICTIM]).min() > 100  # masks of two statements do not cancel
+    # Weaker still: masks are of no statement.
+    for module in (pairs, recovery):
+        monkeypatch.setattr(module, "pair_key", of_no_statement(pair_key))
+    for module in (client_steps, unmasking):
+        monkeypatch.setattr(module, "self_key", of_no_statement(self_key))
+    found = LAYOUT.decode(two_states(Line()).result)
     assert np.array_equal(found - others, values(7)[VICTIM])
 
 
@@ -410,7 +428,7 @@ def test_keys_of_a_round_that_was_given_up_serve_no_vector(
         uploads(Line())
 
     # Weakened copy: the journal does not know.
-    def blind(self: MemoryJournal, round_id: bytes, sum_hash: bytes = b"") -> None:
+    def blind(self: MemoryJournal, round_id: bytes, once: bytes = b"") -> None:
         self._held = replace(self._held, sent=round_id, message=b"")
 
     monkeypatch.setattr(MemoryJournal, "upload", blind)

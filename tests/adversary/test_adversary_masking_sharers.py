@@ -36,9 +36,9 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Reveal,
     Survivors,
     Upload,
+    confirmed_hash,
     hash_of_sharers,
     leaf_hash,
-    statement_of,
 )
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 
@@ -132,9 +132,9 @@ class SplitViews:
         """All but those that were told otherwise sign one set of survivors."""
         tree = MerkleTree([self.leaves[number] for number in self.survivors])
         marks = self._marks(self.survivors)
-        self.statement = statement_of(
+        self.confirmed = confirmed_hash(
             survivors=marks,
-            shared_hash=hash_of_sharers(self._marks(range(len(marks))), self.core.public_state),
+            shared_hash=hash_of_sharers(self._marks(range(len(marks))), self.core.stated),
             root=tree.root,
             seed=self.core._topology.seed,
         )
@@ -155,7 +155,7 @@ class SplitViews:
                 self.attack.says(Kind.SURVIVORS, told.head(), told.payload())
             ):
                 envelope = Envelope.decode(reply)
-                assert envelope.head == self.statement
+                assert envelope.head == self.confirmed
                 confirmed[number] = envelope.proof
         quorum = dict(sorted(confirmed.items())[: self.attack.config.quorum])
         self.signers = list(confirmed)
@@ -199,7 +199,7 @@ class SplitViews:
             own = self.seed(reveals, number, mask=False)
             if own is None:
                 return None
-            subtract.append(self_key(own, context, number))
+            subtract.append(self_key(own, context, number, core.stated))
             for other in self.near(number, self.views[number] - set(group)):
                 partners.setdefault(other, []).append(number)
         for owner, members in partners.items():
@@ -209,6 +209,7 @@ class SplitViews:
                 element,
                 context,
                 owner,
+                stated=core.stated,
                 partners={number: core._keys[number] for number in members},
                 seals={
                     number: core._shares[min(number, owner)].seals[max(number, owner)]

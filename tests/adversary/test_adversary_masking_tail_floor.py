@@ -1,5 +1,6 @@
 """A server that signs a false count, to be sent a row that one client alone has."""
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +14,7 @@ from secure_fedrec.protection.masking import (
     Federation,
     Kind,
     MaskingConfig,
+    Purpose,
     SitePolicy,
     TailFloor,
     run_round,
@@ -24,7 +26,7 @@ from tests.statements import about
 
 N, ROWS, VICTIM, ALONE = 6, 4, 2, 3
 CODEC = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-STATE = b"s" * 32
+COUNTED = replace(about(b"s" * 32), purpose=Purpose.COUNTS)
 FLOOR = TailFloor(floor=3)
 
 
@@ -60,10 +62,10 @@ def row_of_the_victim(adversary: Any) -> Any:
     marks = FLOOR.presence_layout(ROWS, clients=N)
     first = MaskingConfig.for_cohort(
         N, bits=32, length=ROWS, layout_hash=marks.hash, corrupt=0.0, dropout=0.0,
-        adversary=adversary, statement=about(STATE).digest,
+        adversary=adversary, statement=COUNTED.digest,
     )  # fmt: skip
     server = federation.open_server(first, np.arange(N))
-    expected = Expected(layout_hash=marks.hash, statement=about(STATE))
+    expected = Expected(layout_hash=marks.hash, statement=COUNTED)
     clients = {number: federation.open_client(number, expected) for number in range(N)}
     for number, client in clients.items():
         client.load(FLOOR.presence(marks, rows_of(number)))
@@ -80,10 +82,14 @@ def row_of_the_victim(adversary: Any) -> Any:
         message, packed = lying_about(false, federation, data)
         clients[number].receive(message)
     own = {
-        number: FLOOR.second_round_of(client, packed, first=marks, codec=CODEC, width=2)
+        number: FLOOR.second_round_of(
+            client, packed, first=marks, statement=COUNTED, codec=CODEC, width=2
+        )
         for number, client in clients.items()
     }
-    second = FLOOR.second_round(false, np.arange(N), first=first, codec=CODEC, width=2)
+    second = FLOOR.second_round(
+        false, np.arange(N), first=first, statement=COUNTED, codec=CODEC, width=2
+    )
     outcome = run_round(
         federation.open_server(FLOOR.config(second, first), np.arange(N)),
         {
@@ -109,9 +115,11 @@ def test_a_site_that_reckons_with_an_active_server_counts_for_no_floor() -> None
     federation = Federation(range(N), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     curious = MaskingConfig.for_cohort(
         N, bits=32, length=ROWS, layout_hash=bytes(32), corrupt=0.0, dropout=0.0,
-        adversary="curious", statement=about(STATE).digest,
+        adversary="curious", statement=COUNTED.digest,
     )  # fmt: skip
-    second = FLOOR.second_round(np.full(ROWS, N), np.arange(N), first=curious, codec=CODEC, width=2)
+    second = FLOOR.second_round(
+        np.full(ROWS, N), np.arange(N), first=curious, statement=COUNTED, codec=CODEC, width=2
+    )
     server = federation.open_server(FLOOR.config(second, curious), np.arange(N))
     client = federation.open_client(VICTIM, second.expected(corrupt_clients=0))
     with pytest.raises(ProtocolError, match="only against an active server"):

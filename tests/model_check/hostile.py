@@ -35,9 +35,9 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     Reveal,
     Survivors,
     Upload,
+    confirmed_hash,
     hash_of_sharers,
     leaf_hash,
-    statement_of,
 )
 from secure_fedrec.protection.masking.server.recovery import pair_keys_of
 from tests.model_check.settings import Setting, mask_of
@@ -218,32 +218,32 @@ class HostileRound:
         """Whose signatures a client counts that is told of these survivors."""
         return set(np.flatnonzero(self.core._topology.signers(self.marks(told))).tolist())
 
-    def statement(self, story: Iterable[int], view: Iterable[int]) -> bytes:
+    def confirmed(self, story: Iterable[int], view: Iterable[int]) -> bytes:
         """What a client signs that was told of these survivors and sharers."""
         told = sorted(set(story))
         tree = MerkleTree([self.leaves.get(each, bytes(32)) for each in told])
-        return statement_of(
+        return confirmed_hash(
             survivors=self.marks(told),
-            shared_hash=hash_of_sharers(self.marks(view), self.core.public_state),
+            shared_hash=hash_of_sharers(self.marks(view), self.core.stated),
             root=tree.root,
             seed=self.core._topology.seed,
         )
 
-    def forged(self, statement: bytes) -> dict[int, bytes]:
-        """The corrupt clients' signatures on a statement."""
+    def forged(self, confirmed: bytes) -> dict[int, bytes]:
+        """The corrupt clients' signatures on what a client confirms."""
         context = self.core.public.context
         found = {}
         for number in sorted(self.corrupt):
             key = self.federation.identities[number].key
             found[number] = Envelope.decode(
-                seal(key, context, Kind.CONFIRM, number, statement)
+                seal(key, context, Kind.CONFIRM, number, confirmed)
             ).proof
         return found
 
     def confirm(
         self, number: int, story: Iterable[int], signatures: Mapping[int, bytes] | None = None
     ) -> tuple[bytes, bytes] | None:
-        """The statement that a client agrees to, and its signature, which it may not owe.
+        """What a client agrees to, and its signature, which it may not owe.
 
         None if it refuses. Of a curious server it takes any set, and reveals at once.
         """
@@ -253,8 +253,8 @@ class HostileRound:
             return None
         if not self.config.agrees:
             self.early[number] = reply
-            return current._statement, b""
-        return current._statement, bytes(Envelope.decode(reply).proof) if reply else b""
+            return current._confirmed, b""
+        return current._confirmed, bytes(Envelope.decode(reply).proof) if reply else b""
 
     def reveal(self, number: int, signatures: Mapping[int, bytes], story: Iterable[int]) -> bool:
         """QUORUM to a client that was told a story; whether it reveals, which is then known."""
@@ -349,13 +349,20 @@ class HostileRound:
         subtract: list[bytes] = []
         for member in sorted(members):
             total += self.uploads[member]
-            subtract.append(self_key(clear[member], context, member))
+            subtract.append(self_key(clear[member], context, member, self.core.stated))
             for other in self._masked_with(member):
                 if other in members and member in self._masked_with(other):
                     continue
                 owner, partner = (member, other) if member in masks else (other, member)
                 partners = {partner: self.core._keys[partner]}
-                keys = pair_keys_of(masks[owner], context, owner, partners=partners, seals={})
+                keys = pair_keys_of(
+                    masks[owner],
+                    context,
+                    owner,
+                    stated=self.core.stated,
+                    partners=partners,
+                    seals={},
+                )
                 (subtract if member < other else add).append(keys[partner])
         MaskExpander().apply(total, add=add, subtract=subtract)
         words = total & np.uint32(2**self.config.bits - 1)

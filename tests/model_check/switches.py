@@ -64,7 +64,7 @@ def _take_anybody(
     self: ClientRound, envelope: Envelope, take: Any = ClientRound.take_survivors
 ) -> None:
     self._shared, own = np.ones_like(self._shared), self._shared_hash
-    self._shared_hash = hash_of_sharers(self._shared, NO_STATEMENT)  # in the statement
+    self._shared_hash = hash_of_sharers(self._shared, NO_STATEMENT)  # in what it confirms
     take(self, envelope)
     self._shared_hash = own
 

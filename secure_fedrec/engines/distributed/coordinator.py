@@ -257,6 +257,7 @@ class Coordinator:
         clients = invited if chosen is None or self._hosting.drops else chosen
         taken = self._next_keys.take(clients, channel.sessions(), chosen)
         serial = self._next_serial() if taken is None else taken.at.serial
+        more = more and round_ < plan.algorithm.rounds
         more = more and not isinstance(plan.algorithm, Exchanging)  # its halves come later
         following = self._next_keys.begin(partial(self._standing, round_ + 1) if more else None)
         known = self._held if self._hidden else public

@@ -106,8 +106,9 @@ class Site:
         self._attempt: _Attempt | None = None
         plan.algorithm.initialise(vault, plan.streams)
         found = state.load()
-        self._kept = SiteState(tables=vault.snapshot()) if found is None else found
-        if found is None:
+        before = SiteState(tables=vault.snapshot()) if found is None else found
+        self._kept = before.under(agreement.roster.version)
+        if found is None or found.roster != self._kept.roster:
             state.keep(self._kept)
         try:
             vault.restore(self._kept.tables)
@@ -181,6 +182,7 @@ class Site:
 
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
+        self._plan.require_round(request.round)
         public, at = self._read(request)
         wire = self._recorded(public)
         invited, algorithm = self.client in at.present, self._plan.algorithm
@@ -208,14 +210,13 @@ class Site:
         """The public state and the attempt that a request begins.
 
         Raises:
-            ProtocolError, WireError: they are refused; where clients keep the state from the
-                server, it is one of a round that is over.
+            ProtocolError, WireError: they are refused, or it is one of a round that is over.
         """
         plan, hosting, agreement = self._plan, self._hosting, self._agreement
-        if not isinstance(hosting, StateHidden):
-            return plan.read(agreement, request, self.client)
         if request.round <= self._kept.round:
             raise ProtocolError(f"round {request.round} is over, of {self._kept.round} so far")
+        if not isinstance(hosting, StateHidden):
+            return plan.read(agreement, request, self.client)
         return plan.opened(
             agreement, request, lambda at: hosting.read(at, self.identity, self._secret)
         )
@@ -250,8 +251,7 @@ class Site:
     def _begin_ahead(self, attempt: _Attempt, round_: int, serial: int) -> None:
         """Begin the client's part in the next attempt, if it is invited."""
         node = self.identity.node
-        if round_ < 1:
-            raise WireError("a round has a number from 1")
+        self._plan.require_round(round_)
         at = self._plan.standing(self._agreement, round_, serial, None)
         if self.client in at.clients:
             current = attempt.parties.get(node)
@@ -272,8 +272,8 @@ class Site:
                 step, round_=at.round, exempt=lambda each: np.full(len(each), self._exempt)
             )
             step.commit(vault)
-            vouched = at.round if isinstance(self._hosting, StateHidden) else 0
-            learnt = self._kept.begun(at.serial, vouched, vault.snapshot())
+            vouched = isinstance(self._hosting, StateHidden)
+            learnt = self._kept.begun(at.serial, at.round, vault.snapshot(), vouched=vouched)
         finally:
             vault.restore(self._kept.tables)
         if self._recording is not None and plan.stack.protects:

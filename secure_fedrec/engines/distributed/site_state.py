@@ -7,10 +7,11 @@ new one's is recorded before it is written, so a crash leaves one that is known,
 taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
 by the server instead (``site``), or by peers (``session.journal``).
 
-Layout of the file, version 1: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
+Layout of the file, version 2: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
-| u64 pending | tables | pending tables; tables: u32 count, each u8 size, name | u8 item size
-| u8 dimensions | u32 each | floats. The ticket: one or two SHA-256 of whole files.
+| u64 pending | u32 its round | u32 version of the roster | tables | pending tables; tables: u32
+count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The ticket: one or two
+SHA-256 of whole files.
 
 Where a client's own data decide whether it answers, it answers no more: its part is halted. A
 server may name any public state or model. Were a client silent whenever training or encoding fails
@@ -101,9 +102,9 @@ class HaltedClient:
 
 
 KEY_BYTES = 32
-_MAGIC, _VERSION = b"SFHM", 1
+_MAGIC, _VERSION = b"SFHM", 2
 _HEAD = struct.Struct("<4sB32s")
-_STATE = struct.Struct("<IQQ")
+_STATE = struct.Struct("<IQQII")
 _INFO = b"secure-fedrec|v1|site|private-state"
 _PUBLIC = "public.npz"
 _TYPES = {4: np.float32, 8: np.float64}
@@ -117,31 +118,47 @@ class SiteState:
     """What a site has to remember.
 
     Args:
-        round: where clients keep the public state from the server, the last round that is over, as
-            far as this site took part in what came after it: by what it accepted, never by the
-            server's word alone. Elsewhere how many sums its uploads are in. It does not go down.
+        round: the last round that its upload was summed in; where clients keep the public state
+            from the server, the last one that is over, as far as this site took part in what came
+            after it: by what it accepted, never by the server's word alone. It does not go down.
         settled: number of the attempt that they are of.
         tables: private tables.
         pending: number of the attempt whose outcome is not known; 0 for none.
+        pending_round: its round.
         next: the tables after it.
+        roster: version of the roster that it was kept under.
     """
 
     round: int = 0
     settled: int = 0
     tables: Tables = field(default_factory=dict)
     pending: int = 0
+    pending_round: int = 0
+    roster: int = 0
     next: Tables = field(default_factory=dict)
 
-    def begun(self, serial: int, round_: int, tables: Tables) -> "SiteState":
+    def begun(self, serial: int, round_: int, tables: Tables, *, vouched: bool) -> "SiteState":
         """With the outcome of an attempt at a round in progress.
 
         Args:
             serial: the attempt's number.
-            round_: the round's; 0 where the server's word alone says which it is.
+            round_: the round's.
             tables: private tables after it.
+            vouched: whether more than the server's word says which round it is.
         """
-        over = max(self.round, round_ - 1)
-        return replace(self, round=over, pending=serial, next=tables)
+        over = max(self.round, round_ - 1) if vouched else self.round
+        return replace(self, round=over, pending=serial, pending_round=round_, next=tables)
+
+    def under(self, version: int) -> "SiteState":
+        """Under a version of the roster.
+
+        Raises:
+            ConfigError: it was under a later one.
+        """
+        if version < self.roster:
+            problem = f"is older than roster {self.roster}, which this site has taken part under"
+            raise ConfigError("roster.version", version, problem)
+        return replace(self, roster=version)
 
     def told(self, settled: int) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
@@ -153,9 +170,10 @@ class SiteState:
             ProtocolError: it is one that this state knows nothing of.
         """
         if settled == self.settled:
-            return replace(self, pending=0, next={})
+            return replace(self, pending=0, pending_round=0, next={})
         if self.pending and settled == self.pending:
-            return SiteState(round=self.round + 1, settled=settled, tables=self.next)
+            over = max(self.round, self.pending_round)
+            return SiteState(round=over, settled=settled, roster=self.roster, tables=self.next)
         if settled < self.settled:
             raise ProtocolError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "
@@ -169,7 +187,8 @@ class SiteState:
 
     def encode(self) -> bytes:
         """The content of the file."""
-        head = _STATE.pack(self.round, self.settled, self.pending)
+        numbers = self.round, self.settled, self.pending, self.pending_round, self.roster
+        head = _STATE.pack(*numbers)
         return head + _encoded(self.tables) + _encoded(self.next)
 
     @classmethod
@@ -180,9 +199,17 @@ class SiteState:
             ProtocolError: anything else.
         """
         with Reader(data, "private state") as reader:
-            round_, settled, pending = _STATE.unpack(reader.take(_STATE.size))
+            round_, settled, pending, begun, roster = _STATE.unpack(reader.take(_STATE.size))
             tables, after = _decoded(reader), _decoded(reader)
-        return cls(round=round_, settled=settled, pending=pending, tables=tables, next=after)
+        return cls(
+            round=round_,
+            settled=settled,
+            pending=pending,
+            pending_round=begun,
+            roster=roster,
+            tables=tables,
+            next=after,
+        )
 
 
 class SealedState:

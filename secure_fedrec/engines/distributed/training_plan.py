@@ -64,6 +64,17 @@ class TrainingPlan:
         revision = getattr(algorithm, "revision", "")
         return f"{software()} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
 
+    def require_round(self, round_: int) -> None:
+        """Check that there is a round of this number.
+
+        Raises:
+            ProtocolError: there is none.
+        """
+        if not 1 <= round_ <= self.algorithm.rounds:
+            raise ProtocolError(
+                f"there is no round {round_}: rounds are 1 to {self.algorithm.rounds}"
+            )
+
     def initial(self) -> PublicState:
         """The public state before round 1."""
         return self.algorithm.initial_public(self.n_rows, self.streams)
@@ -182,19 +193,17 @@ class TrainingPlan:
             client: at whose host; -1 at a helper's own.
 
         Raises:
-            WireError: a state of other arrays or shapes than the algorithm's, or no round.
-            ProtocolError: other clients are named than could take part.
+            WireError: a state of other arrays or shapes than the algorithm's.
+            ProtocolError: other clients are named than could take part, or no round.
         """
+        self.require_round(request.round)
         arrays, due = decode_state(request.state), self._shapes
         table = arrays.pop(TABLE, _NONE)
         public = PublicState(round=request.round - 1, table=table, extras=arrays)
         found = _shapes({TABLE: table, **self.common(public)})
-        if request.round < 1 or found != due:
+        if found != due:
             # A client's items are rows of the table, in compiled loops too.
-            raise WireError(
-                f"a public state of {found} in round {request.round}; it has {due}, and a round a "
-                "number from 1"
-            )
+            raise WireError(f"a public state of {found} in round {request.round}; it has {due}")
         for name, who in self._addressed(public).items():
             if client not in who or arrays[name].shape != table.shape:
                 raise WireError(f"{name} is for other clients, or of another shape than the table")

@@ -82,7 +82,15 @@ class HostedMixedBags(NoHelpers):
         same = sha256(_DOMAIN + batch).digest()[:8]
         forwards = Kind.CELLS.name
         number = at.round
-        return Once(half, desk.journal, number, at.roster, same=lambda _: same, stage=forwards)
+        return Once(
+            half,
+            desk.journal,
+            number,
+            at.roster,
+            federation=at.later.federation,
+            same=lambda _: same,
+            stage=forwards,
+        )
 
 
 class MixedBagsAhead(HostedMixedBags, KeysAhead):

@@ -190,7 +190,7 @@ class HostedEncryption(_HostedCiphertexts):
         plan = self._plan(at)
         half = UploadingClient(plan, identity, self._under(plan.key), at.round)
         half.load([self._words(at, identity.number, rows.block)])
-        return Once(half, journal, at.serial, at.roster)
+        return Once(half, journal, at.serial, at.roster, federation=at.later.federation)
 
     @override
     def helpers(self) -> dict[Node, Node]:
@@ -212,7 +212,15 @@ class HostedEncryption(_HostedCiphertexts):
             words = b"".join(read(parcel.data).body for parcel in answers)
             return sha256(_DOMAIN + b"sum|" + words).digest()[:8]
 
-        return Once(half, desk.journal, at.round, at.roster, same=opened)
+        return Once(
+            half,
+            desk.journal,
+            at.round,
+            at.roster,
+            federation=at.later.federation,
+            once=at.known.once,
+            same=opened,
+        )
 
     def _plan(self, at: Standing) -> Plan:
         self._require_enough(at)
@@ -333,7 +341,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         words = self._words(at, identity.number, rows.block)
         half.take_table(step.words)
         half.load(lambda _: [words])
-        return Once(half, journal, at.serial, at.roster)
+        return Once(half, journal, at.serial, at.roster, federation=at.later.federation)
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
         """What hosts agree on: tables are of the federation, all else of one attempt."""

@@ -15,6 +15,9 @@ class Once:
         journal: on disk before the first answer is given.
         number: of what is answered once, greater than that of what was before.
         roster: keys of all parties.
+        federation: whose round it is.
+        once: what an answer opens (``Statement.once``), no second time and under no other number;
+            empty where it opens nothing.
         same: what an answer says, in 8 bytes: what says the same may be given again under that
             number; None where nothing may.
         stage: of the messages that are answers; empty for all.
@@ -27,6 +30,8 @@ class Once:
         number: int,
         roster: Roster,
         *,
+        federation: bytes,
+        once: bytes = b"",
         same: Callable[[Sequence[Parcel]], bytes] | None = None,
         stage: str = "",
     ) -> None:
@@ -36,6 +41,8 @@ class Once:
         self._number = number
         self._same = same
         self._roster = roster
+        self._federation = federation
+        self._once = once
         self._stage = stage
         self._begun = False
 
@@ -58,7 +65,10 @@ class Once:
                 roster_version=self._roster.version,
                 epoch=0,
                 round_floor=self._roster.round_floor,
+                once=self._once,
+                federation=self._federation,
                 owner=self.node.number,
+                opens=True,
             )
             self._begun = True
         return sent

@@ -6,9 +6,10 @@ host gets beacons by a way that no relay or server controls, and checks who sign
 beacon can be put in (``Beacon``). By default it is the roster's operator, who publishes one file an
 epoch; the host's owner fetches them (``SignedBeacon``).
 
-Layout of a file, version 1, little-endian: "SFBN" | u8 version | u64 epoch | 32 digest of what all
-hosts of the federation agree on | 32 value | 64 Ed25519 signature of the operator over a label and
-all before it. Its name is the epoch with the suffix ".beacon".
+Layout of a file, version 2, little-endian: "SFBN" | u8 version | u64 epoch | 32 federation
+(``Statement.federation``, the same under every version of its roster) | 32 value | 64 Ed25519
+signature of the operator over a label and all before it. Its name is the epoch with the suffix
+".beacon".
 """
 
 import os
@@ -24,7 +25,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session.roster import signed_by
 
 _BODY = struct.Struct("<4sBQ32s32s")
-_MAGIC, _VERSION = b"SFBN", 1
+_MAGIC, _VERSION = b"SFBN", 2
 _LABEL = b"secure-fedrec|v1|beacon|"
 _SUFFIX = ".beacon"
 
@@ -54,13 +55,13 @@ class SignedBeacon:
     Args:
         folder: where the host's owner puts what the operator publishes.
         operator: public key, from the operator itself.
-        digest: 32 bytes, of what all hosts of the federation agree on.
+        federation: 32 bytes, whose it is.
     """
 
-    def __init__(self, folder: Path, *, operator: bytes, digest: bytes) -> None:
+    def __init__(self, folder: Path, *, operator: bytes, federation: bytes) -> None:
         self._folder = folder
         self._operator = operator
-        self._digest = digest
+        self._federation = federation
         self._known: dict[int, bytes] = {}
 
     def values(self) -> Mapping[int, bytes]:
@@ -84,21 +85,21 @@ class SignedBeacon:
         body, signature = data[: _BODY.size], data[_BODY.size :]
         if len(body) != _BODY.size or not signed_by(self._operator, _LABEL + body, signature):
             raise ConfigError("beacon", str(path), "is not signed by the roster's operator")
-        magic, version, named, digest, value = _BODY.unpack(body)
+        magic, version, named, federation, value = _BODY.unpack(body)
         if magic != _MAGIC or version != _VERSION:
             raise ConfigError("beacon", str(path), f"is no beacon of version {_VERSION}")
-        if digest != self._digest or named != epoch or not epoch:
+        if federation != self._federation or named != epoch or not epoch:
             raise ConfigError("beacon", str(path), "is of another federation or epoch")
         return bytes(value)
 
 
-def publish(folder: Path, operator: Ed25519PrivateKey, *, digest: bytes, epoch: int) -> Path:
+def publish(folder: Path, operator: Ed25519PrivateKey, *, federation: bytes, epoch: int) -> Path:
     """Draw and sign the value of an epoch, as the operator; the file.
 
     Args:
         folder: where it is put; made if it is missing.
         operator: its key.
-        digest: 32 bytes, of what all hosts of the federation agree on.
+        federation: 32 bytes, whose it is.
         epoch: at least 1; once its value is published no round can begin under it.
 
     Raises:
@@ -109,6 +110,6 @@ def publish(folder: Path, operator: Ed25519PrivateKey, *, digest: bytes, epoch: 
     path = folder / f"{epoch}{_SUFFIX}"
     if epoch < 1 or path.exists():
         raise ConfigError("beacon.epoch", epoch, "must be at least 1, and have no value yet")
-    body = _BODY.pack(_MAGIC, _VERSION, epoch, digest, os.urandom(32))
+    body = _BODY.pack(_MAGIC, _VERSION, epoch, federation, os.urandom(32))
     replace_file(path, body + operator.sign(_LABEL + body), durable=True)
     return path

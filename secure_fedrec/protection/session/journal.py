@@ -64,6 +64,7 @@ class MemoryJournal:
         once: bytes = b"",
         federation: bytes = b"",
         owner: int = SERVER,
+        opens: bool = False,
     ) -> int:
         """Record that keys of a round are about to be advertised.
 
@@ -76,6 +77,8 @@ class MemoryJournal:
                 is not begun; empty where nothing is stated, or not known yet.
             federation: whose round it is (``Statement.federation``); empty where nothing is stated.
             owner: number of the client whose journal it is.
+            opens: whether this is the answer that something is revealed by, and no ``reveal``
+                follows.
 
         Returns:
             The journal's generation: rounds that it has begun, this one included.
@@ -111,6 +114,7 @@ class MemoryJournal:
             generation=held.generation + 1,
             ready=round_id,
             ready_ticket=b"",
+            revealed=held.revealed | {once[:SUM_BYTES]} if opens and once else held.revealed,
         )
         self._save(begun)
         return begun.generation

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
+from hashlib import sha256
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -149,6 +150,12 @@ class SharingDenoiser(Half):
         self._set = (chosen, set_digest(signed.body, self._context))
         self._state = _State.CONSENTED
         return self._sign(Kind.CONSENT, self._set[1])
+
+    @property
+    def summed(self) -> bytes:
+        """8 bytes, which clients it has consented to sum over."""
+        clients = np.array(sorted(self._set[0]), dtype="<u4")
+        return sha256(b"secure-fedrec|v1|shared|summed|" + clients.tobytes()).digest()[:8]
 
     def release(self, agreement: bytes) -> bytes:
         """Sums of the shares over the set on which all denoisers agree.

@@ -24,6 +24,7 @@ from secure_fedrec.protection.base.hosting import (
 )
 from secure_fedrec.protection.base.table import aggregate_note, client_messages, denoiser_sums
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
+from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
@@ -189,11 +190,22 @@ class HostedShares(NoHelpers):
         return {Node(Role.DENOISER, number): Node(Role.CLIENT, at) for number, at in recruited}
 
     @override
-    def helper(self, at: Standing, identity: Identity, desk: Desk) -> SharingDenoiser:
+    def helper(self, at: Standing, identity: Identity, desk: Desk) -> Once:
         context, wire = self._context(at), desk.wire
         if wire is None:
-            return SharingDenoiser(context, identity.node.number, identity.key)
-        return ShowingDenoiser(context, identity, wire, completes=desk.completes)
+            half = SharingDenoiser(context, identity.node.number, identity.key)
+        else:
+            half = ShowingDenoiser(context, identity, wire, completes=desk.completes)
+        return Once(
+            half,
+            desk.journal,
+            at.round,
+            at.roster,
+            federation=at.later.federation,
+            once=at.known.once,
+            same=lambda _: half.summed,
+            stage=Kind.SUMS.name,
+        )
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector

@@ -25,6 +25,7 @@ from secure_fedrec.protection.masking.messages.sum_messages import (
     sign_sharers,
 )
 from secure_fedrec.protection.session.reader import encode_marks
+from tests.statements import about
 
 ME = 7
 
@@ -303,7 +304,7 @@ def shares_of(s: Any, number: int, reveal: bytes) -> dict[int, str]:
         "missing",
         "wrong",
         "other set",
-        "other state",
+        "other statement",
         "other client",
         "other round",
         "other label",
@@ -317,18 +318,19 @@ def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
     s = scene()
     s.until_clients_get(Kind.SURVIVORS, silent={40: Kind.UPLOAD})
     context, victim = s.server._round.public.context, s.federation.identities[20]
-    shared = hash_of_sharers(np.ones(5, np.bool_), s.state)
+    shared = hash_of_sharers(np.ones(5, np.bool_), s.config.statement)
     envelope = Envelope.decode(s.message_for(ME))
     signatures = dict(Survivors.decode(envelope.head, envelope.payload, s.config).shared_signatures)
     assert signatures[20] == sign_sharers(victim, context, shared)
-    other_set = hash_of_sharers(np.arange(5) != 2, s.state)
-    other_state = hash_of_sharers(np.ones(5, np.bool_), bytes(32))
+    other_set = hash_of_sharers(np.arange(5) != 2, s.config.statement)
+    told = replace(about(s.state), round=1)  # of the same state
+    other_statement = hash_of_sharers(np.ones(5, np.bool_), told.digest)
     other_round = replace(context, round_id=bytes(16))
     label = seal(victim.key, context, Kind.UPLOAD, 20, shared)
     signatures |= {
         "wrong": {20: bytes(64)},
         "other set": {20: sign_sharers(victim, context, other_set)},
-        "other state": {20: sign_sharers(victim, context, other_state)},
+        "other statement": {20: sign_sharers(victim, context, other_statement)},
         "other client": {20: signatures[21]},
         "other round": {20: sign_sharers(victim, other_round, shared)},
         "other label": {20: label[-64:]},

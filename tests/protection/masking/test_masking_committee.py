@@ -156,7 +156,7 @@ def test_who_is_not_on_the_committee_is_not_heard(scene: Any) -> None:
     number = min(others)
     core = s.server._round
     key = s.federation.identities[number].key
-    message = seal(key, core.public.context, Kind.CONFIRM, number, core._statement)
+    message = seal(key, core.public.context, Kind.CONFIRM, number, core._confirmed)
     with pytest.raises(ProtocolError, match="is not awaited"):
         s.server.receive(message)
     assert number not in s.server.dropped
@@ -196,10 +196,10 @@ def test_members_that_did_not_upload_may_end_a_round_before_it_is_agreed_on(scen
 def test_a_client_counts_signatures_of_surviving_members_only(scene: Any, case: str) -> None:
     s, members, others = committee_round(scene)
     s._answer({})
-    context, statement = s.server._round.public.context, s.server._round._statement
+    context, confirmed = s.server._round.public.context, s.server._round._confirmed
     signed = {
         number: Envelope.decode(
-            seal(s.federation.identities[number].key, context, Kind.CONFIRM, number, statement)
+            seal(s.federation.identities[number].key, context, Kind.CONFIRM, number, confirmed)
         ).proof
         for number in CLIENTS
     }

@@ -75,7 +75,8 @@ def test_headers_are_refused_byte_by_byte(scene: Any) -> None:
             (b"\x01" + data[1:], "version 1"),
             (b"\x02" + data[1:], "version 2"),
             (b"\x03" + data[1:], "version 3"),
-            (b"\x05" + data[1:], "version 5"),
+            (b"\x04" + data[1:], "version 4"),
+            (b"\x06" + data[1:], "version 6"),
             (data[:1] + b"\x00" + data[2:], "unknown kind"),
             (data[:1] + b"\x0c" + data[2:], "unknown kind"),
             (data[:117], "header"),
@@ -340,23 +341,25 @@ def test_every_setting_is_in_the_hash_and_comes_back() -> None:
     assert [MaskingConfig.decode(config.encoded) for config in configs] == configs
 
 
-def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:
+def test_every_key_has_one_purpose_one_round_one_statement_and_one_direction() -> None:
     other = Context(
         round_id=b"\x01" + bytes(15), config_hash=b"c" * 32, roster_hash=b"r" * 32,
         cohort_hash=b"h" * 32,
     )  # fmt: skip
-    one, two, secret = b"p" * 32, b"q" * 32, bytes(32)
+    one, two, secret, stated = b"p" * 32, b"q" * 32, bytes(32), b"s" * 32
     keys = [
         channel_key(secret, CONTEXT, sender=(1, one), receiver=(2, two)),
         channel_key(secret, CONTEXT, sender=(2, two), receiver=(1, one)),
         channel_key(secret, CONTEXT, sender=(2, one), receiver=(1, two)),
         channel_key(secret, other, sender=(1, one), receiver=(2, two)),
-        pair_key(secret, CONTEXT, 1, 2),
-        pair_key(secret, CONTEXT, 1, 3),
-        pair_key(secret, other, 1, 2),
-        self_key(0, CONTEXT, 1),
-        self_key(0, CONTEXT, 2),
-        self_key(0, other, 1),
+        pair_key(secret, CONTEXT, 1, 2, stated),
+        pair_key(secret, CONTEXT, 1, 3, stated),
+        pair_key(secret, other, 1, 2, stated),
+        pair_key(secret, CONTEXT, 1, 2, b"t" * 32),
+        self_key(0, CONTEXT, 1, stated),
+        self_key(0, CONTEXT, 2, stated),
+        self_key(0, other, 1, stated),
+        self_key(0, CONTEXT, 1, b"t" * 32),
         *server_keys(secret, CONTEXT, 1, (b"p" * 32, b"q" * 32)).values(),
         *server_keys(secret, CONTEXT, 2, (b"p" * 32, b"q" * 32)).values(),
         *server_keys(secret, other, 1, (b"p" * 32, b"q" * 32)).values(),
@@ -365,9 +368,9 @@ def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:
         derive(secret, "a", CONTEXT, b"bc"),
         derive(secret, "ab", CONTEXT, b"", b"c"),
     ]
-    assert len(set(keys)) == len(keys) == 13 + 4 * len(SERVER_PURPOSES)
+    assert len(set(keys)) == len(keys) == 15 + 4 * len(SERVER_PURPOSES)
     assert {len(key) for key in keys} == {32}
-    assert pair_key(secret, CONTEXT, 1, 2) == pair_key(secret, CONTEXT, 2, 1)
+    assert pair_key(secret, CONTEXT, 1, 2, stated) == pair_key(secret, CONTEXT, 2, 1, stated)
 
 
 def test_boxes_and_seals_open_only_whole_and_for_their_purpose() -> None:

@@ -106,7 +106,7 @@ def test_a_round_that_was_not_revealed_in_ends_with_the_next_vector(journal: Any
         journal.reveal(round_id(1), b"message")
     journal.begin(round_id(3), roster_version=1, epoch=0)
     journal.reveal(round_id(2), b"message")
-    with pytest.raises(ProtocolError, match="revealed for this public state"):
+    with pytest.raises(ProtocolError, match="answered for this public state"):
         journal.upload(round_id(3), b"1" * 32)
     journal.upload(round_id(3), b"2" * 32)
 
@@ -127,15 +127,15 @@ def test_a_number_far_beyond_is_refused_and_stores_nothing(journal: Any) -> None
 def test_a_sum_is_revealed_for_once_and_tried_as_often_as_it_takes(journal: Any) -> None:
     one, other = b"1" * 32, b"2" * 32
     for number in (1, 2, 3):
-        journal.begin(round_id(number), roster_version=1, epoch=0, sum_hash=one)
+        journal.begin(round_id(number), roster_version=1, epoch=0, once=one)
         journal.upload(round_id(number), one)
     journal.reveal(round_id(3), b"message")
-    journal.begin(round_id(4), roster_version=1, epoch=0, sum_hash=other)
+    journal.begin(round_id(4), roster_version=1, epoch=0, once=other)
     journal.upload(round_id(4), other)
     journal.reveal(round_id(4), b"message")
     for spent in (one, other):
-        with pytest.raises(ProtocolError, match="revealed for this public state"):
-            journal.begin(round_id(5), roster_version=1, epoch=0, sum_hash=spent)
+        with pytest.raises(ProtocolError, match="answered for this public state"):
+            journal.begin(round_id(5), roster_version=1, epoch=0, once=spent)
     for number in (5, 6):  # a state that nobody named is none
         journal.begin(round_id(number), roster_version=1, epoch=0)
         journal.upload(round_id(number))
@@ -195,10 +195,10 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
-    journal.begin(round_id(3), roster_version=2, epoch=2, sum_hash=b"t" * 32)
+    journal.begin(round_id(3), roster_version=2, epoch=2, once=b"t" * 32)
     journal.upload(round_id(3), b"t" * 32)
     journal.reveal(round_id(3), b"before")
-    journal.begin(round_id(4), roster_version=2, epoch=3, sum_hash=b"s" * 32)
+    journal.begin(round_id(4), roster_version=2, epoch=3, once=b"s" * 32)
     journal.see(round_id(4), {9: (b"k" * 32, 2**40), 10: (b"l" * 32, 1)})
     assert journal.interrupted
     journal.upload(round_id(4), b"s" * 32)
@@ -214,8 +214,8 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = again_from(journal)
     assert journal.revealed(round_id(4)) == b"message"
     for spent in (b"s" * 32, b"t" * 32):
-        with pytest.raises(ProtocolError, match="revealed for this public state"):
-            journal.begin(round_id(6), roster_version=2, epoch=5, sum_hash=spent)
+        with pytest.raises(ProtocolError, match="answered for this public state"):
+            journal.begin(round_id(6), roster_version=2, epoch=5, once=spent)
     with pytest.raises(ProtocolError, match="not beyond round 5"):
         journal.begin(round_id(5), roster_version=2, epoch=5)
     journal.upload(round_id(5))

@@ -1,7 +1,6 @@
 """Whole rounds: the sum is the integer sum over the agreed survivors, or there is none."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import count, product
 from typing import Any
 
@@ -25,7 +24,7 @@ from secure_fedrec.uploads import RowBlock
 from tests.statements import about
 
 DROPS = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
-STATE = b"s" * 32
+STATED = about(b"s" * 32)
 POLICY = SitePolicy(corrupt=0.0, dropout=0.5)
 ROUNDS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -72,7 +71,6 @@ def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.Da
         bits=bits,
         length=length,
         layout_hash=layout.hash,
-        statement=about(STATE).digest,
         threshold=threshold,
         min_survivors=survivors_least,
         quorum=n // 2 + 1,
@@ -94,9 +92,9 @@ def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.Da
     holds, survivors = expected_outcome(numbers, drops, config)
     if not holds:
         with pytest.raises(ProtocolError):
-            federation.sum(config, vectors, drops=drops)
+            federation.sum(config, vectors, statement=STATED, drops=drops)
         return
-    outcome = federation.sum(config, vectors, drops=drops)
+    outcome = federation.sum(config, vectors, statement=STATED, drops=drops)
     assert outcome.survivors.tolist() == survivors
     assert not outcome.faults
     expected = [sum(int(values[number][at]) for number in survivors) for at in range(length)]
@@ -107,7 +105,7 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
     """Exhaustive: each of two clients may fall silent at each step, or stay."""
     layout = SumLayout(bits=16, length=2, clients=5, largest=1000)
     config = MaskingConfig(
-        clients=5, bits=16, length=2, layout_hash=layout.hash, statement=about(STATE).digest, threshold=2,
+        clients=5, bits=16, length=2, layout_hash=layout.hash, threshold=2,
         min_survivors=3, quorum=3, corrupt_clients=0,
     )  # fmt: skip
     numbers, states = [1, 4, 6, 8, 9], count(1)
@@ -119,8 +117,8 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
             drops = {n: kind for n, kind in zip(pair, (first, second), strict=True) if kind}
             holds, survivors = expected_outcome(numbers, drops, config)
             assert holds
-            config = replace(config, statement=about(next(states).to_bytes(32, "little")).digest)
-            outcome = federation.sum(config, vectors, drops=drops)
+            stated = about(next(states).to_bytes(32, "little"))
+            outcome = federation.sum(config, vectors, statement=stated, drops=drops)
             assert outcome.survivors.tolist() == survivors
             expected = sum(values[number] for number in survivors)
             assert np.array_equal(layout.decode(outcome.words), expected)
@@ -140,7 +138,6 @@ def test_weighted_means_of_any_dtype_come_out_exact(data: st.DataObject) -> None
         bits=codec.bits,
         length=layout.words,
         layout_hash=layout.hash,
-        statement=about(STATE).digest,
         corrupt=0.0,
         dropout=0.25,
     )
@@ -148,6 +145,7 @@ def test_weighted_means_of_any_dtype_come_out_exact(data: st.DataObject) -> None
     outcome = Federation(range(5), policy=SitePolicy(corrupt=0.0, dropout=0.25)).sum(
         config,
         {n: layout.encode(value, weight=weights[n]) for n, value in values.items()},
+        statement=STATED,
         drops=drops,
     )
     decoded = layout.decode(outcome.words)
@@ -171,7 +169,6 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
-            statement=about(STATE).digest,
             corrupt=0.02,
             dropout=0.05,
             adversary=adversary,
@@ -184,7 +181,6 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
-            statement=about(STATE).digest,
             threshold=9,
             min_survivors=19,
             quorum=13,
@@ -198,7 +194,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
     values = {number: rng.integers(-1000, 1001, 7) for number in range(n)}
     drops = dict(zip([2, 5, 11, 17, 23], DROPS, strict=True))
     vectors = {number: layout.encode(value) for number, value in values.items()}
-    outcome = federation.sum(config, vectors, drops=drops)
+    outcome = federation.sum(config, vectors, statement=STATED, drops=drops)
     survivors = [number for number in range(n) if number not in (2, 5, 11)]
     assert outcome.survivors.tolist() == survivors
     assert not outcome.faults
@@ -215,7 +211,6 @@ def test_the_hybrid_agreement_recovers_both_sides_of_every_pair() -> None:
         bits=32,
         length=3,
         layout_hash=layout.hash,
-        statement=about(STATE).digest,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -228,6 +223,7 @@ def test_the_hybrid_agreement_recovers_both_sides_of_every_pair() -> None:
         outcome = Federation(range(1, 6), policy=policy).sum(
             config,
             {number: layout.encode(value) for number, value in values.items()},
+            statement=STATED,
             drops=dict.fromkeys(gone, Kind.UPLOAD),
         )
         stay = [number for number in values if number not in gone]
@@ -255,7 +251,6 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
         bits=32,
         length=layout.words,
         layout_hash=layout.hash,
-        statement=about(STATE).digest,
         corrupt=0.0,
         dropout=0.0,
     )
@@ -268,7 +263,8 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
         for number in range(4)
     }
     federation = Federation(range(4), policy=SitePolicy(corrupt=0.0, dropout=0.0))
-    outcome = federation.sum(config, {n: layout.encode(block) for n, block in blocks.items()})
+    vectors = {n: layout.encode(block) for n, block in blocks.items()}
+    outcome = federation.sum(config, vectors, statement=STATED)
     aggregate = layout.decode(outcome.words)
     counts = Counter(row for block in blocks.values() for row in block.rows.tolist())
     assert aggregate.counts.tolist() == [counts[row] for row in range(40)]

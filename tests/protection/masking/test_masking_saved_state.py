@@ -205,7 +205,7 @@ def other_half(s: Any, what: str, journal: MemoryJournal) -> MaskingClient:
 @pytest.mark.parametrize(
     ("what", "line"),
     [
-        ("state", "another public state than expected"),
+        ("state", "another statement than expected"),
         ("layout", "another layout than expected"),
         ("survivors", "fewer than 5 survivors would do"),
         ("policy", "sums over 3 clients; this site asks for 5"),

@@ -1,22 +1,23 @@
 """The name of a public state: every bit of it counts, and the order of its parts does not."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.masking import Expected, state_hash
+from secure_fedrec.protection.masking import Expected, Later, Purpose, Statement, state_hash
+from tests.statements import LATER, about
 
 STATE: dict[str, Any] = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True])}
 
 
-def test_every_bit_shape_type_name_and_purpose_counts() -> None:
+def test_every_bit_shape_type_and_name_counts() -> None:
     nearly = STATE["a"].copy()
     nearly[1, 2] = np.nextafter(5.0, 6.0)
     others = [
         state_hash(STATE),
-        state_hash(STATE, purpose="score"),
         state_hash({**STATE, "a": nearly}),
         state_hash({**STATE, "a": STATE["a"].reshape(3, 2)}),
         state_hash({**STATE, "a": STATE["a"].astype(np.float32)}),
@@ -44,12 +45,34 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
         state_hash(state)
 
 
-def test_a_sum_is_of_a_state_and_a_layout() -> None:
-    state = state_hash(STATE)
-    sums = {
-        Expected(layout_hash=layout, public_state=each).sum_hash
-        for layout in (b"1" * 32, b"2" * 32)
-        for each in (state, state_hash(STATE, purpose="score"))
-    }
-    assert len(sums) == 4
-    assert Expected(layout_hash=b"1" * 32).sum_hash == b""
+def test_a_client_reveals_once_for_a_state_and_a_purpose_under_any_layout() -> None:
+    def once(layout: bytes, stated: Statement | Later | None) -> bytes:
+        return Expected(layout_hash=layout, statement=stated).once
+
+    stated = about(state_hash(STATE))
+    purposes = [replace(stated, purpose=purpose) for purpose in Purpose]
+    for each in purposes:
+        # A layout is as large as a ring: a server that could vary one would have a second sum.
+        assert once(b"1" * 32, each) == once(b"2" * 32, each) == each.once
+    assert len({each.once for each in purposes}) == len(Purpose) == 3
+    other = replace(stated, state=state_hash({"a": STATE["a"]}))
+    assert once(b"1" * 32, other) != once(b"1" * 32, stated)
+    for unknown in (None, LATER, stated.later):
+        assert once(b"1" * 32, unknown) == b""
+
+
+def test_what_a_vector_is_computed_from_is_named_exactly_where_it_comes_later() -> None:
+    stated = about(state_hash(STATE))
+    now = Expected(layout_hash=bytes(32), statement=stated)
+    later = Expected(layout_hash=bytes(32), statement=stated.later)
+    assert now.agreed() == later.agreed(stated) == (stated.digest, stated.once)
+    assert Expected(layout_hash=bytes(32)).agreed() is None
+    assert (now.stated, later.stated) == (stated.digest, stated.later.digest)
+    assert now.stated != later.stated
+    for expected, named in ((now, stated), (later, None), (Expected(layout_hash=b""), stated)):
+        with pytest.raises(ConfigError, match="exactly where the round begins with one that"):
+            expected.agreed(named)
+    stranger = replace(stated, federation=b"g" * 32)
+    with pytest.raises(ConfigError, match=r"statement\.federation"):
+        later.agreed(stranger)
+    assert stranger.later.digest != stated.later.digest

@@ -1,6 +1,7 @@
 """Rows that few clients have: counted first, and never sent."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,19 +13,22 @@ from secure_fedrec.protection.masking import (
     Federation,
     Kind,
     MaskingConfig,
+    Purpose,
     SitePolicy,
     TailFloor,
     run_round,
 )
+from secure_fedrec.protection.session.statement import NO_STATEMENT
 from secure_fedrec.uploads import RowBlock
 from tests.statements import about
 
-STATE = b"s" * 32
+CODEC = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+COUNTED = replace(about(b"s" * 32), purpose=Purpose.COUNTS)
+"""What a first round agrees on."""
 
 
 def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themselves() -> None:
     floor, n, rows = TailFloor(floor=2, slack=1), 6, 8
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     held = {number: [0, 1, *([2] if number < 3 else []), 3 + number % 5] for number in range(n)}
     blocks = {
         number: RowBlock(
@@ -43,20 +47,25 @@ def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themse
         bits=32,
         length=rows,
         layout_hash=first.hash,
-        statement=about(STATE).digest,
+        statement=COUNTED.digest,
         corrupt=0.0,
         dropout=0.25,
         adversary="curious",
     )
     server = federation.open_server(config, np.arange(n))
     clients = {
-        i: federation.open_client(i, Expected(layout_hash=first.hash, statement=about(STATE)))
+        i: federation.open_client(i, Expected(layout_hash=first.hash, statement=COUNTED))
         for i in range(n)
     }
     marks = {number: floor.presence(first, block) for number, block in blocks.items()}
     run_round(server, clients, marks, drops={5: Kind.UPLOAD})
     second = floor.second_round(
-        first.decode(server.result), server.survivors, first=config, codec=codec, width=2
+        first.decode(server.result),
+        server.survivors,
+        first=config,
+        statement=COUNTED,
+        codec=CODEC,
+        width=2,
     )
     counts = Counter(row for number in range(5) for row in held[number])
     assert second.layout.rows.tolist() == [row for row in range(rows) if counts[row] >= 3]
@@ -64,7 +73,12 @@ def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themse
     halves = {}
     for number in range(5):
         own = floor.second_round_of(
-            clients[number], server.packed_result, first=first, codec=codec, width=2
+            clients[number],
+            server.packed_result,
+            first=first,
+            statement=COUNTED,
+            codec=CODEC,
+            width=2,
         )
         assert own.layout.hash == second.layout.hash
         halves[number] = federation.open_client(number, own.expected(corrupt_clients=0))
@@ -91,8 +105,9 @@ def test_a_second_round_after_a_sparse_first_one_withstands_as_many() -> None:
     assert first.degree is not None
     assert first.threshold <= first.corrupt_clients == 60
     floor = TailFloor(floor=62, slack=5)
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    second = floor.second_round(np.full(10, 190), np.arange(197), first=first, codec=codec, width=2)
+    second = floor.second_round(
+        np.full(10, 190), np.arange(197), first=first, statement=None, codec=CODEC, width=2
+    )
     config = floor.config(second, first)
     assert config.degree is None
     assert config.threshold == 61
@@ -103,12 +118,11 @@ def test_a_second_round_after_a_sparse_first_one_withstands_as_many() -> None:
 
 
 def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     first = MaskingConfig.for_cohort(
         10, bits=32, length=1, layout_hash=bytes(32), adversary="curious"
     )
     second = TailFloor(floor=2, slack=1).second_round(
-        np.array([9]), np.arange(9), first=first, codec=codec, width=1
+        np.array([9]), np.arange(9), first=first, statement=None, codec=CODEC, width=1
     )
     assert TailFloor.config(second, first, threshold=7).threshold == 7
     assert TailFloor.config(second, first).threshold <= 7
@@ -121,7 +135,6 @@ def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
 @pytest.mark.parametrize("change", ["lower_floor", "other_counts", "fewer_survivors"])
 def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str) -> None:
     floor, n = TailFloor(floor=3), 5
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     counts, cohort = np.array([5, 4, 3, 1]), np.arange(n)
     first = MaskingConfig(
         clients=n,
@@ -134,21 +147,23 @@ def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str
         corrupt_clients=0,
         adversary="curious",
     )
-    honest = floor.second_round(counts, cohort, first=first, codec=codec, width=1)
+    honest = floor.second_round(
+        counts, cohort, first=first, statement=COUNTED, codec=CODEC, width=1
+    )
     server_side = honest
     if change == "lower_floor":  # adds rows below the floor
         server_side = TailFloor(floor=2).second_round(
-            np.array([5, 4, 3, 2]), cohort, first=first, codec=codec, width=1
+            np.array([5, 4, 3, 2]), cohort, first=first, statement=COUNTED, codec=CODEC, width=1
         )
     if change == "other_counts":
         server_side = floor.second_round(
-            np.array([5, 5, 3, 1]), cohort, first=first, codec=codec, width=1
+            np.array([5, 5, 3, 1]), cohort, first=first, statement=COUNTED, codec=CODEC, width=1
         )
     config = floor.config(server_side, first)
     if change == "fewer_survivors":
         config = floor.config(
             TailFloor(floor=2, slack=1).second_round(
-                counts, cohort, first=first, codec=codec, width=1
+                counts, cohort, first=first, statement=COUNTED, codec=CODEC, width=1
             ),
             first,
         )
@@ -162,19 +177,17 @@ def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str
 
 
 def test_counts_below_the_floor_everywhere_leave_nothing_to_sum() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     first = MaskingConfig.for_cohort(
         3, bits=32, length=2, layout_hash=bytes(32), corrupt=0.0, dropout=0.0, adversary="curious"
     )
     for counts in ([1, 1], [7, 1], [-1, 3]):
         with pytest.raises(ProtocolError):
             TailFloor(floor=2, slack=1).second_round(
-                np.array(counts), np.arange(3), first=first, codec=codec, width=1
+                np.array(counts), np.arange(3), first=first, statement=None, codec=CODEC, width=1
             )
 
 
 def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     curious, active = (
         MaskingConfig.for_cohort(
             10,
@@ -182,14 +195,18 @@ def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
             length=1,
             layout_hash=bytes(32),
             adversary=adversary,
-            statement=about(STATE).digest,
+            statement=COUNTED.digest,
         )
         for adversary in ("curious", "active")
     )
     floor, counts = TailFloor(floor=2), np.array([9])
-    second = floor.second_round(counts, np.arange(9), first=curious, codec=codec, width=1)
+    second = floor.second_round(
+        counts, np.arange(9), first=curious, statement=COUNTED, codec=CODEC, width=1
+    )
     for door in (
-        lambda: floor.second_round(counts, np.arange(9), first=active, codec=codec, width=1),
+        lambda: floor.second_round(
+            counts, np.arange(9), first=active, statement=COUNTED, codec=CODEC, width=1
+        ),
         lambda: floor.config(second, active),
         lambda: TailFloor.require_curious("active"),
     ):
@@ -199,24 +216,35 @@ def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
         assert refused.value.choices == ("curious",)
 
 
-def test_two_rounds_with_the_same_counts_are_of_two_states() -> None:
+def test_two_rounds_with_the_same_counts_are_of_two_statements() -> None:
     """Else the second of them would be taken for a repeat."""
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    states = set()
-    for state in (b"1" * 32, b"2" * 32):
-        first = MaskingConfig.for_cohort(
-            10,
-            bits=32,
-            length=1,
-            layout_hash=bytes(32),
-            adversary="curious",
-            statement=about(state).digest,
+    first, later = COUNTED, replace(COUNTED, state=b"2" * 32)
+    stated = [
+        TailFloor(floor=2).second_round(
+            np.array([9]), np.arange(9), first=curious(), statement=each, codec=CODEC, width=1
         )
-        second = TailFloor(floor=2).second_round(
-            np.array([9]), np.arange(9), first=first, codec=codec, width=1
-        )
-        states.add(second.public_state)
-    assert len(states) == 2
+        for each in (first, later)
+    ]
+    found = [each.statement for each in stated]
+    assert None not in found
+    assert len({each.digest for each in found if each}) == 2
+    assert len({each.once for each in found if each}) == 2
+    # The rows are another sum than the counts of one state, and one that is revealed once.
+    assert found[0] is not None
+    assert found[0].purpose is Purpose.UPDATE
+    assert found[0].once == replace(COUNTED, purpose=Purpose.UPDATE).once != COUNTED.once
+    for each in stated:
+        assert each.expected(corrupt_clients=0).statement is each.statement
+        assert each.statement is not None
+        assert TailFloor.config(each, curious()).statement == each.statement.digest
+
+
+def test_where_nothing_is_stated_of_the_counts_nothing_is_of_the_rows() -> None:
+    second = TailFloor(floor=2).second_round(
+        np.array([9]), np.arange(9), first=curious(), statement=None, codec=CODEC, width=1
+    )
+    assert second.statement is None
+    assert TailFloor.config(second, curious()).statement == NO_STATEMENT
 
 
 def test_a_row_needs_the_floor_and_the_slack() -> None:
@@ -242,33 +270,45 @@ def curious(clients: int = 10) -> MaskingConfig:
 
 @pytest.mark.parametrize("count", [-1, 11])
 def test_a_count_that_no_cohort_gives_is_refused(count: int) -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     with pytest.raises(ProtocolError, match="a count of clients is not between 0 and 10"):
         TailFloor(floor=2).second_round(
-            np.array([9, 9, count]), np.arange(10), first=curious(), codec=codec, width=1
+            np.array([9, 9, count]),
+            np.arange(10),
+            first=curious(),
+            statement=None,
+            codec=CODEC,
+            width=1,
         )
 
 
 def test_no_more_clients_than_the_slack_may_drop_out_of_the_second_round() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     for slack, least in ((0, 10), (3, 7)):
         second = TailFloor(floor=2, slack=slack).second_round(
-            np.array([9, 9, 0]), np.arange(10), first=curious(), codec=codec, width=1
+            np.array([9, 9, 0]),
+            np.arange(10),
+            first=curious(),
+            statement=None,
+            codec=CODEC,
+            width=1,
         )
         assert second.min_survivors == second.expected(corrupt_clients=0).min_survivors == least
         assert TailFloor.config(second, curious()).min_survivors == least
 
 
-def test_other_counts_or_another_cohort_make_another_state() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    states = {
+def test_other_counts_or_another_cohort_or_first_round_make_another_statement() -> None:
+    told = replace(COUNTED, instructions=b"i" * 32)
+    found = [
         TailFloor(floor=2)
-        .second_round(np.array(counts), cohort, first=curious(), codec=codec, width=1)
-        .public_state
+        .second_round(
+            np.array(counts), cohort, first=curious(), statement=first, codec=CODEC, width=1
+        )
+        .statement
+        for first in (COUNTED, told, replace(COUNTED, round=2))
         for counts in ([9, 8, 0], [8, 9, 0], [9, 9, 1])
         for cohort in (np.arange(10), np.arange(1, 11))
-    }
-    assert len(states) == 6
+    ]
+    assert len({each.digest for each in found if each}) == len(found) == 18
+    assert len({each.once for each in found if each}) == 1  # rows of one state: one answer
 
 
 def test_marks_beyond_the_table_are_refused() -> None:
@@ -282,9 +322,8 @@ def test_marks_beyond_the_table_are_refused() -> None:
 
 
 def test_the_second_round_takes_one_clients_rows() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     second = TailFloor(floor=2).second_round(
-        np.array([9, 9, 0]), np.arange(10), first=curious(), codec=codec, width=2
+        np.array([9, 9, 0]), np.arange(10), first=curious(), statement=None, codec=CODEC, width=2
     )
     for indptr, values in (
         ([0, 1, 2], np.zeros((2, 2))),

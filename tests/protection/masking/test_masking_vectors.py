@@ -88,12 +88,13 @@ def federation() -> Federation:
 def replay_round(tape: Tape) -> dict[str, Any]:
     """A round of four clients, one of which does not upload; every message as it is sent."""
     layout = SumLayout(bits=20, length=3, clients=4, largest=1000)
+    stated = about(bytes(range(32)))
     config = MaskingConfig(
         clients=4,
         bits=20,
         length=3,
         layout_hash=layout.hash,
-        statement=about(bytes(range(1, 33))).digest,
+        statement=stated.digest,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -102,9 +103,7 @@ def replay_round(tape: Tape) -> dict[str, Any]:
     made = federation()
     values = {number: [place - 1, 10 * place, -1000] for place, number in enumerate(NUMBERS)}
     clients = {
-        number: made.open_client(
-            number, Expected(layout_hash=layout.hash, statement=about(bytes(range(1, 33))))
-        )
+        number: made.open_client(number, Expected(layout_hash=layout.hash, statement=stated))
         for number in NUMBERS
     }
     server = made.open_server(config, np.array(NUMBERS))
@@ -168,8 +167,8 @@ def blocks(tape: Tape) -> dict[str, Any]:
         "masked_64": [hex(word) for word in wide.tolist()],
         "packed_20": bytes(pack(masked, 20)).hex(),
         "derived": derive(b"secret", "purpose", context, b"part", size=40).hex(),
-        "self_key": self_key(42, context, 7).hex(),
-        "pair_key": pair_key(b"s" * 32, context, 9, 7).hex(),
+        "self_key": self_key(42, context, 7, b"t" * 32).hex(),
+        "pair_key": pair_key(b"s" * 32, context, 9, 7, b"t" * 32).hex(),
         "mask_public": mask_private_key(42, context, 7).public_key().public_bytes_raw().hex(),
         "commitment": commitment_to(context, 7, 42).hex(),
         "labelled": labelled_hash("label", b"one", b"", b"two").hex(),

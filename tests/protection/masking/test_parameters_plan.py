@@ -213,11 +213,10 @@ def test_a_real_round_moves_as_many_bytes_as_planned(n: int, hybrid: bool) -> No
         corrupt=0.0,
         dropout=0.0,
         key_agreement="x25519+mlkem768" if hybrid else "x25519",
-        statement=about(b"s" * 32).digest,
     )
     policy = SitePolicy(corrupt=0.0, dropout=0.0)
     vectors = {number: layout.encode(np.full(30, number)) for number in range(n)}
-    outcome = Federation(range(n), policy=policy).sum(config, vectors)
+    outcome = Federation(range(n), policy=policy).sum(config, vectors, statement=about(b"s" * 32))
     sizes = message_sizes(config)
     up = sum(message.size for message in sizes if message.direction == "up")
     down = sum(message.size for message in sizes if message.direction == "down")

@@ -286,6 +286,9 @@ class ClientRound:
             raise ProtocolError("SETUP: another layout than expected")
         if config.statement != expected.stated:
             raise ProtocolError("SETUP: another statement than expected")
+        known = expected.config
+        if known is not None and config.length != known.length:
+            raise ProtocolError(f"SETUP: vectors of {config.length} words, not {known.length}")
         if config.min_survivors < expected.min_survivors:
             raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
         if expected.cohort is None:
