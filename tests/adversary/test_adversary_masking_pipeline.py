@@ -84,12 +84,26 @@ class Line:
 
     def begin(self) -> int:
         """Open both sides of one more round; its number."""
-        server = self.federation.open_server(CONFIG, np.array(CLIENTS))
+        server = self.open_server()
         expected = Expected(layout_hash=LAYOUT.hash, statement=LATER)
         halves = {number: self.federation.open_client(number, expected) for number in CLIENTS}
         self.servers[server.round_number] = server
         self.halves[server.round_number] = halves
         return server.round_number
+
+    def open_server(self) -> MaskingServer:
+        """The server's half of the next round, whose statement comes later."""
+        federation = self.federation
+        federation.rounds += 1
+        return MaskingServer(
+            identity=federation.server,
+            roster=federation.roster,
+            config=CONFIG,
+            cohort=np.array(CLIENTS),
+            round_number=federation.rounds,
+            generations=federation.generations,
+            later=LATER,
+        )
 
     def load(self, round_: int, of: int | None = None) -> None:
         """Vectors of a round; of another one's state and values, if it is taken again."""
@@ -262,7 +276,7 @@ def test_two_next_rounds_give_a_sum_of_neither() -> None:
     line = Line()
     line.run()
     halves = line.halves[2]
-    other = line.federation.open_server(CONFIG, np.array(CLIENTS))
+    other = line.open_server()
     line.load(2)
     mine = line.servers[2]
     for number, setup in other.start():

@@ -79,6 +79,7 @@ class Vectors:
 class Given:
     def __init__(self, upload: Upload) -> None:
         self.upload = upload
+        self.clients = upload.clients
 
     def commit(self, vault: Vault) -> None:
         """Nothing changes."""

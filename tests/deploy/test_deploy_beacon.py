@@ -91,8 +91,10 @@ class Operator:
         keys = {node: agreed.roster.key_of(node) for node in agreed.roster.nodes()}
         roster = Roster.of(self.key, keys, version=2)
         save_agreement(layout.agreement, blueprint, roster)
-        self.layout, self.digest = layout, blueprint.digest
-        self._own = signed_beacon(load_agreement(layout.agreement)[1], layout.server)
+        self.layout = layout
+        _, agreed = load_agreement(layout.agreement)
+        self.federation = agreed.federation
+        self._own = signed_beacon(agreed, layout.server)
 
     def values(self) -> Mapping[int, bytes]:
         ahead = self.ran.coordinator._next_keys
@@ -106,7 +108,7 @@ class Operator:
 
     def publish(self, epoch: int) -> None:
         folder = self.layout.server / "beacons"
-        path = publish(folder, self.key, digest=self.digest, epoch=epoch)
+        path = publish(folder, self.key, federation=self.federation, epoch=epoch)
         self.asked.append(epoch)
         for client in {*self.layout.sites()} - self.late:
             copy = self.layout.site(client) / "beacons"
@@ -198,7 +200,7 @@ def test_a_server_that_makes_its_own_beacon_is_refused_by_everybody(
     server = Identity.load(ran.layout.server / "server.identity")
     _, agreed = load_agreement(ran.layout.agreement)
     source = signed_beacon(agreed, ran.layout.site(0))
-    publish(ran.layout.site(0) / "beacons", server.key, digest=agreed.digest, epoch=2)
+    publish(ran.layout.site(0) / "beacons", server.key, federation=agreed.federation, epoch=2)
     with pytest.raises(ConfigError, match="is not signed by the roster's operator"):
         source.values()
 
@@ -211,15 +213,17 @@ def test_without_a_beacon_no_sparse_round_is_formed(sparse: None, tmp_path: Path
 
 
 def test_values_are_of_one_federation_and_one_epoch(tmp_path: Path) -> None:
-    key, digest = Ed25519PrivateKey.generate(), bytes(range(32))
-    source = SignedBeacon(tmp_path, operator=key.public_key().public_bytes_raw(), digest=digest)
+    key, federation = Ed25519PrivateKey.generate(), bytes(range(32))
+    source = SignedBeacon(
+        tmp_path, operator=key.public_key().public_bytes_raw(), federation=federation
+    )
     assert source.values() == {}
     for epoch in (1, 2):
-        path = publish(tmp_path, key, digest=digest, epoch=epoch)
+        path = publish(tmp_path, key, federation=federation, epoch=epoch)
     known = dict(source.values())
     assert len({*known.values()}) == len(known) == 2
     with pytest.raises(ConfigError, match="have no value yet"):
-        publish(tmp_path, key, digest=digest, epoch=2)
+        publish(tmp_path, key, federation=federation, epoch=2)
     broken = bytearray(path.read_bytes())
     broken[50] ^= 1
     wrong = {
@@ -234,7 +238,7 @@ def test_values_are_of_one_federation_and_one_epoch(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="beacon = "):
             source.values()
         (tmp_path / name).unlink()
-    publish(tmp_path, key, digest=bytes(32), epoch=3)
+    publish(tmp_path, key, federation=bytes(32), epoch=3)
     with pytest.raises(ConfigError, match="is of another federation or epoch"):
         source.values()
     (tmp_path / "3.beacon").unlink()
@@ -257,7 +261,9 @@ def test_the_operator_publishes_the_next_epoch(
     assert cli.main([*words, "--operator", str(tmp_path / "other.key"), "--out", str(out)]) == 2
     assert "is not that of the roster" in capsys.readouterr().err
     _, agreed = load_agreement(ran.layout.agreement)
-    assert {*SignedBeacon(out, operator=agreed.roster.operator, digest=agreed.digest).values()} == {
+    assert {
+        *SignedBeacon(out, operator=agreed.roster.operator, federation=agreed.federation).values()
+    } == {
         1,
         2,
     }

@@ -265,7 +265,8 @@ class Coordinator:
         total, hub = self._next_keys.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
         sent = plan.sent(known)
-        channel.begin(round_, serial, sent, self._settled, following, chosen)
+        stated = at.known.encoded
+        channel.begin(round_, serial, sent, self._settled, following, chosen, stated)
         try:
             self._summed(at, total, hub)
         finally:

@@ -7,8 +7,10 @@ requests are numbered, so none is taken twice or late. All are in the envelope o
     GREETING  16 nonce of the server
     PRESENT   16 nonce of the server | 16 nonce of the site | u32 round that it has completed
               | u64 settled, the last attempt that its private state holds
+              | 32 hash of instructions that it has beside those of a request, zeros for none
     REQUEST   u32 round | u64 serial | u64 settled | u32 round and u64 serial of the attempt whose
               keys are agreed on meanwhile, zeros for none | u32 size, state (size 0 for none)
+              | u32 size, the statement (``session.statement``; size 0 where the site has it)
               | u32 count, u32 each: who takes part (count 0 for all who are invited)
               | parcels | parcels of the attempt before
     REPLY     parcels
@@ -37,9 +39,11 @@ from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.protection.session.nodes import node_of
 
 NONCE_BYTES = 16
+NO_INSTRUCTIONS = bytes(32)
+"""In the place of a hash: a host computes by what requests say alone."""
 _DOMAIN = b"secure-fedrec|v2|hosts|"
 _HEAD = struct.Struct("<IQQIQI")
-_PRESENT = struct.Struct("<16s16sIQ")
+_PRESENT = struct.Struct("<16s16sIQ32s")
 _NODE = struct.Struct("<BI")
 _ENDS = struct.Struct("<BIBIB")
 _COUNT = struct.Struct("<I")
@@ -145,16 +149,19 @@ class Present:
         server, site: the nonces.
         completed: the last round that it knows to be over (``SiteState``); for people to read.
         settled: the last attempt that is in it.
+        instructions: hash of what it was told beside requests, and computes by.
     """
 
     server: bytes
     site: bytes
     completed: int
     settled: int
+    instructions: bytes = NO_INSTRUCTIONS
 
     def encode(self) -> bytes:
         """The body of PRESENT."""
-        return _PRESENT.pack(self.server, self.site, self.completed, self.settled)
+        numbers = self.completed, self.settled
+        return _PRESENT.pack(self.server, self.site, *numbers, self.instructions)
 
     @classmethod
     def decode(cls, body: bytes) -> "Present":
@@ -165,8 +172,14 @@ class Present:
         """
         if len(body) != _PRESENT.size:
             raise WireError(f"PRESENT of {len(body)} bytes")
-        server, site, completed, settled = _PRESENT.unpack(body)
-        return cls(server=server, site=site, completed=completed, settled=settled)
+        server, site, completed, settled, instructions = _PRESENT.unpack(body)
+        return cls(
+            server=server,
+            site=site,
+            completed=completed,
+            settled=settled,
+            instructions=instructions,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +192,8 @@ class Request:
         settled: the last attempt that the site's upload was summed in; 0 for none.
         ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for none.
         state: the public state, encoded; b"" where the site has it.
+        stated: what the server takes the attempt to agree on (``Statement.encoded``), so that a
+            site that makes another statement can say what differs; with the state.
         clients: int64[k], ascending: who takes part; empty for all who are invited.
         parcels: for the site's parties.
         late: for its parties of the attempt before, whose sum had been formed.
@@ -189,6 +204,7 @@ class Request:
     settled: int
     ahead: tuple[int, int] = (0, 0)
     state: bytes = b""
+    stated: bytes = b""
     clients: IntArray = field(default_factory=nobody)
     parcels: Sequence[Parcel] = ()
     late: Sequence[Parcel] = ()
@@ -198,7 +214,8 @@ class Request:
         head = _HEAD.pack(self.round, self.serial, self.settled, *self.ahead, len(self.state))
         who = len(self.clients).to_bytes(4, "little") + self.clients.astype("<u4").tobytes()
         parcels = encode_parcels(self.parcels) + encode_parcels(self.late)
-        return head + self.state + who + parcels
+        stated = len(self.stated).to_bytes(4, "little") + self.stated
+        return head + self.state + stated + who + parcels
 
     @classmethod
     def decode(cls, body: bytes) -> "Request":
@@ -210,18 +227,21 @@ class Request:
         with _laid_out("REQUEST"):
             round_, serial, settled, *ahead, size = _HEAD.unpack_from(body)
             start = _HEAD.size
-            at = start + size
+            end = start + size
+            (length,), at = _COUNT.unpack_from(body, end), end + _COUNT.size
+            stated, at = body[at : at + length], at + length
             (count,) = _COUNT.unpack_from(body, at)
             clients = struct.unpack_from(f"<{count}I", body, at + _COUNT.size)
-            parcels, end = _parcels(body, at + _COUNT.size + 4 * count)
-            late, end = _parcels(body, end)
-            _require_end(body, end)
+            parcels, at = _parcels(body, at + _COUNT.size + 4 * count)
+            late, at = _parcels(body, at)
+            _require_end(body, at)
         return cls(
             round=round_,
             serial=serial,
             settled=settled,
             ahead=(ahead[0], ahead[1]),
-            state=body[start:at],
+            state=body[start:end],
+            stated=stated,
             clients=np.array(clients, dtype=np.int64),
             parcels=parcels,
             late=late,

@@ -68,6 +68,7 @@ class MeanCoordinator:
         self._terms = terms
         self._agreement = Agreement(digest=terms.digest, roster=self.roster)
         self._sites: dict[int, int] = {}
+        self._instructions: dict[int, bytes] = {}
         folder = keys.folder / "state"
         folder.mkdir(mode=0o700, exist_ok=True)
         self._path, self._run = folder / "rounds.npz", sha256(self._identity.public).hexdigest()
@@ -103,9 +104,17 @@ class MeanCoordinator:
                 f"{len(sites)} clients of the roster are reached, by {len(addresses)} addresses; "
                 f"no sum is formed of fewer than {least}"
             )
+        told = {self._instructions[client] for client in sites}
+        if len(told) > 1:
+            raise ProtocolError(
+                "clients compute by different settings, such as a run's configuration, which must "
+                "be the same at all of them; nothing was asked of them"
+            )
         self._serial += 1
         self._save()  # no number is given out twice, whatever happens
-        at = standing(self._agreement, serial=self._serial, clients=cohort, task=task)
+        at = standing(
+            self._agreement, serial=self._serial, clients=cohort, task=task, instructions=told.pop()
+        )
         hub = MaskingServer(
             identity=self._identity,
             roster=self.roster,
@@ -137,7 +146,8 @@ class MeanCoordinator:
         if not strangers:
             return 0
         said = greeted(transport, self._agreement, self._identity, strangers, timeout)
-        for address, node, _, _ in said:
+        for address, node, _, _, instructions in said:
+            self._instructions[node.number] = instructions
             self._sites = {a: n for a, n in self._sites.items() if n != node.number}
             self._sites[address] = node.number
         return 1

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines.distributed.host_messages import (
+    NO_INSTRUCTIONS,
     NONCE_BYTES,
     Agreement,
     Kind,
@@ -115,14 +116,19 @@ class MeanSite:
     Args:
         terms: what was settled.
         keys: the client's own.
+        instructions: 32 bytes, hash of what this host was told beside its tasks and computes by,
+            such as a run's configuration: equal at all clients, or they have no sum.
 
     Raises:
         ConfigError: keys or roster are not in order.
         CheckpointError: the journal is damaged, or another process holds it.
     """
 
-    def __init__(self, terms: ProtectedMean, keys: Keys) -> None:
+    def __init__(
+        self, terms: ProtectedMean, keys: Keys, *, instructions: bytes = NO_INSTRUCTIONS
+    ) -> None:
         roster = keys.roster()
+        self._instructions = instructions
         self.identity = keys.identity(Role.CLIENT, roster)
         self._terms = terms
         self._agreement = Agreement(digest=terms.digest, roster=roster)
@@ -164,7 +170,9 @@ class MeanSite:
 
     def _greeted(self, data: bytes) -> bytes:
         server, own = self._agreement.open_greeting(data), os.urandom(NONCE_BYTES)
-        present = Present(server=server, site=own, completed=0, settled=0)
+        present = Present(
+            server=server, site=own, completed=0, settled=0, instructions=self._instructions
+        )
         return self._agreement.seal(Kind.PRESENT, present.encode(), by=self.identity)
 
     def _begun(self, data: bytes, task: Task | None) -> bytes:
@@ -180,6 +188,7 @@ class MeanSite:
             serial=int.from_bytes(envelope.context.round_id[:8], "little"),
             clients=Setup.decode(envelope.head).cohort,
             task=task,
+            instructions=self._instructions,
         )
         named = self._terms.config(at, task.length).layout_hash
         statement = at.known
@@ -223,7 +232,9 @@ class MeanSite:
         return b"".join(answers)
 
 
-def standing(agreement: Agreement, *, serial: int, clients: IntArray, task: Task) -> Standing:
+def standing(
+    agreement: Agreement, *, serial: int, clients: IntArray, task: Task, instructions: bytes
+) -> Standing:
     """An attempt at a mean; its round and its serial are one."""
     return Standing(
         round=serial,
@@ -235,7 +246,7 @@ def standing(agreement: Agreement, *, serial: int, clients: IntArray, task: Task
             state=task.state,
             round=serial,
             cohort=labelled_hash("invited", encode_ids(clients)),
-            instructions=task.digest,
+            instructions=labelled_hash("instructions", task.digest, instructions),
             settings=agreement.digest,
             code=software(),
         ),

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -53,13 +53,31 @@ class Transport(Protocol):
         """
 
 
+class Greeted(NamedTuple):
+    """A host that has answered a greeting.
+
+    Args:
+        address: where it is.
+        node: who it is.
+        context: what a session with it is bound to.
+        messages: greeting and answer.
+        instructions: hash of what it computes by beside requests.
+    """
+
+    address: int
+    node: Node
+    context: bytes
+    messages: tuple[bytes, bytes]
+    instructions: bytes
+
+
 def greeted(
     transport: Transport,
     agreement: Agreement,
     identity: Identity,
     addresses: Sequence[int],
     timeout: float | None,
-) -> Iterator[tuple[int, Node, bytes, tuple[bytes, bytes]]]:
+) -> Iterator[Greeted]:
     """Ask who is at some addresses.
 
     Args:
@@ -70,8 +88,7 @@ def greeted(
         timeout: seconds to wait for the slowest.
 
     Returns:
-        Address, host, what a session with it is bound to, and both messages; of nobody that is not
-        on the roster, or holds other things to be so.
+        Nobody that is not on the roster, or holds other things to be so.
     """
     nonce = os.urandom(NONCE_BYTES)
     greeting = agreement.seal(Kind.GREETING, nonce, by=identity)
@@ -82,7 +99,8 @@ def greeted(
         except (ProtocolError, WireError):
             continue
         if present.server == nonce:
-            yield address, node, agreement.session(nonce, present.site, node), (greeting, data)
+            context = agreement.session(nonce, present.site, node)
+            yield Greeted(address, node, context, (greeting, data), present.instructions)
 
 
 class Tally:
@@ -185,7 +203,7 @@ class SitesChannel:
             return
         self.exchanges += 1
         said = greeted(self._transport, self._agreement, self._identity, strangers, timeout)
-        for address, node, context, (out, back) in said:
+        for address, node, context, (out, back), _ in said:
             known_host = node.role is Role.CLIENT or node in self._hosts.values()
             if node not in self._lines and known_host:
                 self._lines[node] = _Line(address, context)
@@ -199,6 +217,7 @@ class SitesChannel:
         settled: Mapping[int, int],
         ahead: tuple[int, int] = (0, 0),
         clients: IntArray | None = None,
+        stated: bytes = b"",
     ) -> None:
         """Begin an attempt.
 
@@ -211,7 +230,9 @@ class SitesChannel:
             ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
                 none.
             clients: int64[k], who takes part; None for all who are invited.
+            stated: what it agrees on (``Statement.encoded``).
         """
+        self._stated = stated
         self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
         self._chosen = nobody() if clients is None else clients
         self._waiting, self._told, self._anew = {}, set(), set()
@@ -315,6 +336,7 @@ class SitesChannel:
             settled=self._settled.get(node.number, 0) if node.role is Role.CLIENT else 0,
             ahead=self._ahead,
             state=b"" if node in self._told else state(_client(node)),
+            stated=b"" if node in self._told else self._stated,
             clients=self._chosen,
             parcels=parcels,
             late=() if node in self._told else self._late.pop(node, []),

@@ -209,6 +209,7 @@ class TrainingPlan:
                 raise WireError(f"{name} is for other clients, or of another shape than the table")
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, public, chosen)
+        at.known.require_same(request.stated)
         return public, at
 
     def opened(
@@ -233,6 +234,8 @@ class TrainingPlan:
             raise WireError(f"no encrypted state that round {request.round} can begin with")
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, held, chosen)
+        if request.stated:  # nothing follows the last round
+            at.known.require_same(request.stated)
         start = self._begun(request.round)
         words = read(at)
         public = start.public if words is None else start.read(words)

@@ -2,21 +2,33 @@
 
     app = ClientApp(mods=[ProtectedMod(MaskedMean(clip=4.0, max_weight=1000))])
 
-The app trains as it did. Of its reply nothing leaves this host but masked words; a train message
-that asks for anything else is refused. Flower runs every message in a process of its own, so what a
-client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. Replies to
-other messages (evaluation, queries) pass as they are, but no failure is told to the server.
+The app trains as it did, from what all clients are sent alike (``model_records.agreed_message``)
+and from its own data. Of its reply nothing leaves this host but masked words; a train message that
+asks for anything else is refused. Flower runs every message in a process of its own, so what a
+client has to remember is kept in its folder, sealed, and never in Flower's ``Context``.
+
+Replies to other messages (evaluation, queries) would be read in clear: from a few of them a server
+that chooses the models learns a client's data exactly. Against an active server they are refused.
+Against a curious one they pass, the app's state stays as it was, and no failure is told.
 """
 
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecordValues, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecordValues
 from flwr.clientapp.typing import ClientAppCallable
 
 from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
-from secure_fedrec.engines.flower.model_records import model_of, moved, task_of
+from secure_fedrec.engines.flower.model_records import (
+    agreed_message,
+    model_of,
+    moved,
+    task_of,
+    told_digest,
+)
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -51,23 +63,40 @@ class ProtectedMod:
         """The reply to a message (``flwr.clientapp.typing.Mod``); nothing is raised."""
         if is_train(message):
             return scrubbed(partial(self._answer, message, context, call_next), message)
-        return unless_failed(message, lambda: call_next(message, context))
+        return unless_failed(message, lambda: self._told(message, context, call_next))
+
+    def _told(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """The app's own reply to what is no train message, which the server reads.
+
+        Raises:
+            ProtocolError: the server is one that may deviate.
+        """
+        if self._terms.adversary == "active":
+            kind = message.metadata.message_type
+            raise ProtocolError(
+                f"a message of type {kind!r} is not answered: an active server reads this client's "
+                'data from such replies. Evaluate at the server, or settle adversary = "curious"'
+            )
+        return call_next(message, replace(context, state=deepcopy(context.state)))
 
     def _answer(
         self, message: Message, context: Context, call_next: ClientAppCallable, data: bytes
     ) -> bytes:
         require_quiet()
-        content = RecordDict(
-            {name: each for name, each in message.content.items() if name != RECORD}
-        )
-        task = None
-        if len(content):
-            message.content = content
-            kind = message.metadata.message_type
-            task = task_of(
-                kind, content, lambda sent: self._trained(sent, call_next(message, context))
-            )
-        with MeanSite(self._terms, Keys(self._place(context))) as site:
+        with MeanSite(
+            self._terms, Keys(self._place(context)), instructions=told_digest(context.run_config)
+        ) as site:
+            client, task = site.identity.number, None
+            if any(name != RECORD for name in message.content):
+                given = agreed_message(message, client)
+                own = Context(
+                    run_id=0,
+                    node_id=client,
+                    node_config=context.node_config,
+                    state=context.state,
+                    run_config={key: context.run_config[key] for key in sorted(context.run_config)},
+                )
+                task = task_of(given, lambda sent: self._trained(sent, call_next(given, own)))
             return site.answer(data, task)
 
     def _trained(self, sent: ArrayRecord, found: Message) -> Update:

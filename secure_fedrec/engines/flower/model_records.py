@@ -1,57 +1,97 @@
 """Between Flower's records and what a protected mean is made of: flat vectors, and hashes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from math import prod
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, Metadata, RecordDict
 from numpy.typing import NDArray
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.engines.distributed.mean_site import Task
+from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.errors import EncodingError, ProtocolError
 from secure_fedrec.protection.masking import state_hash
 from secure_fedrec.protection.means.terms import Update
 
-_LABEL = b"secure-fedrec|v1|flower|task|"
+_LABEL = b"secure-fedrec|v2|flower|task|"
+_ALWAYS = 1e12
+"""Seconds that a message lives."""
 _WHOLE = 2**53
 """Up to here every integer is a float64."""
 _BYTES = 8
 
 
-def task_digest(message_type: str, content: RecordDict) -> bytes:
-    """32 bytes, hash of all that a train message tells a client.
+def agreed_message(message: Message, client: int) -> Message:
+    """What an app is given of a message: what all clients are sent alike, and nothing else.
+
+    A round's statement covers type, group and records. Everything else that Flower's messages hold
+    (identities, times, nodes) is the same in every message that an app gets, so it computes from
+    what was agreed on.
 
     Args:
-        message_type: of the message.
-        content: its records, without ours.
+        message: from the SuperLink.
+        client: number of this client on the roster, in the place of the node's.
     """
+    records = {name: each for name, each in message.content.items() if name != RECORD}
+    content = RecordDict({name: _ordered(records[name]) for name in sorted(records)})
+    metadata = Metadata(
+        run_id=0,
+        message_id="",
+        src_node_id=0,
+        dst_node_id=client,
+        reply_to_message_id="",
+        group_id=message.metadata.group_id,
+        created_at=0.0,
+        ttl=_ALWAYS,
+        message_type=message.metadata.message_type,
+    )
+    given: Message = Message(content, metadata=metadata)  # type: ignore[call-overload]
+    return given
+
+
+def _ordered(record: Any) -> Any:
+    """A record whose order tells nothing; arrays stand in the order that they are read in."""
+    if isinstance(record, ArrayRecord):
+        return record
+    return type(record)({key: record[key] for key in sorted(record)})
+
+
+def told_digest(*told: Mapping[str, Any]) -> bytes:
+    """32 bytes, hash of settings that a host was told, such as a run's configuration."""
+    return _digest(f"{key} {_plain(each[key])!r}".encode() for each in told for key in sorted(each))
+
+
+def task_digest(message: Message) -> bytes:
+    """32 bytes, hash of all that a message tells an app (``agreed_message``)."""
+    kind, group = message.metadata.message_type, message.metadata.group_id
+    return _digest((kind.encode(), group.encode(), *_parts(message.content)))
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
     digest = sha256(_LABEL)
-    for part in (message_type.encode(), *_parts(content)):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
 
 
-def task_of(
-    message_type: str, content: RecordDict, compute: Callable[[ArrayRecord], Update]
-) -> Task:
+def task_of(message: Message, compute: Callable[[ArrayRecord], Update]) -> Task:
     """What a train message asks a client to compute.
 
     Args:
-        message_type: of the message.
-        content: its records, without ours.
+        message: as the app is given it (``agreed_message``).
         compute: does it, from the model that is sent.
 
     Raises:
         ProtocolError: the message holds no model, or more than one.
         EncodingError: the model holds what no mean is taken of.
     """
-    _, sent = model_of(content)
+    _, sent = model_of(message.content)
     return Task(
-        digest=task_digest(message_type, content),
+        digest=task_digest(message),
         state=model_hash(sent),
         length=sum(prod(array.shape) for array in sent.values()),
         compute=lambda: compute(sent),
@@ -149,11 +189,9 @@ def _require_exact(array: NDArray[Any], most: int = _WHOLE) -> None:
 
 
 def _parts(content: RecordDict) -> Iterable[bytes]:
-    for name in sorted(content):
-        record = content[name]
-        yield f"{type(record).__name__} {name}".encode()
-        for key in sorted(record):
-            value = record[key]
+    for name, record in content.items():
+        yield f"{type(record).__name__} {name} {len(record)}".encode()
+        for key, value in record.items():
             yield key.encode()
             if isinstance(value, Array):
                 yield f"{value.dtype} {value.shape} {value.stype}".encode()

@@ -6,7 +6,7 @@ The strategy inside configures rounds as it did. Where it would send train messa
 server run a masked sum (``distributed.mean_coordinator``), and it is given a single reply: the
 weighted mean, with the sum of the weights, as from one client that had all examples. Its own
 weighted mean of that one reply is the mean; what a server's optimizer does with it is as before.
-Evaluation goes past.
+Clients are asked to evaluate against a curious server only: their replies are read in clear.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,13 @@ from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, 
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys
 from secure_fedrec.engines.flower.grid_transport import GridTransport
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train, record_of
-from secure_fedrec.engines.flower.model_records import model_of, moved_by, task_digest, task_of
+from secure_fedrec.engines.flower.model_records import (
+    agreed_message,
+    model_of,
+    moved_by,
+    task_digest,
+    task_of,
+)
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log
 from secure_fedrec.errors import ConfigError
@@ -71,6 +77,7 @@ class ProtectedStrategy(Strategy):
                 problem = "needs every client's update, of which the server learns the mean alone"
                 raise ConfigError("strategy", kind.__name__, problem)
         self._strategy = strategy
+        self._adversary = terms.adversary
         self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
         self._every = every
         self.reports: list[MeanReport] = []
@@ -83,6 +90,11 @@ class ProtectedStrategy(Strategy):
         """
         return self._strategy.start(_ProtectedGrid(grid, self), initial_arrays, *others, **named)
 
+    @property
+    def asks_nothing_else(self) -> bool:
+        """Whether clients answer train messages alone (``mod``)."""
+        return self._adversary == "active"
+
     def train(
         self, grid: Grid, messages: Sequence[Message], timeout: float | None
     ) -> list[Message]:
@@ -92,13 +104,12 @@ class ProtectedStrategy(Strategy):
             ConfigError: the messages differ, or hold no model.
             ProtocolError: too few clients are left.
         """
-        first = messages[0]
-        kinds = {each.metadata.message_type for each in messages}
-        digests = {task_digest(first.metadata.message_type, each.content) for each in messages}
-        if len(kinds) > 1 or len(digests) > 1:
+        first, given = messages[0], [agreed_message(each, 0) for each in messages]
+        digests = {task_digest(each) for each in given}
+        if len(digests) > 1:
             problem = "must send all clients the same, since one mean is formed of what they make"
             raise ConfigError("strategy.configure_train", len(digests), problem)
-        task = task_of(first.metadata.message_type, first.content, _nothing)
+        task = task_of(given[0], _nothing)
         name, model = model_of(first.content)
         report = self._coordinator.run_round(
             _Carrier(grid, messages, self._every), task, timeout=timeout
@@ -154,6 +165,9 @@ class _ProtectedGrid(Grid):
         sent = list(messages)
         train = [each for each in sent if is_train(each)]
         others = [each for each in sent if not is_train(each)]
+        if others and self._strategy.asks_nothing_else:
+            log.info("not sent, since the replies would be read in clear: %d messages", len(others))
+            others = []
         replies = list(self._grid.send_and_receive(others, timeout=timeout)) if others else []
         return replies + (self._strategy.train(self._grid, train, timeout) if train else [])
 

@@ -142,6 +142,21 @@ def test_a_sum_is_revealed_for_once_and_tried_as_often_as_it_takes(journal: Any)
         journal.reveal(round_id(number), b"message")
 
 
+def test_a_journal_is_of_one_federation(journal: Any) -> None:
+    one, other = b"1" * 32, b"2" * 32
+    journal.begin(round_id(1), roster_version=1, epoch=0)  # of nobody's yet
+    journal.begin(round_id(2), roster_version=1, epoch=0, federation=one)
+    before = journal._held
+    with pytest.raises(ProtocolError, match="this journal is of another federation"):
+        journal.begin(round_id(3), roster_version=1, epoch=0, federation=other)
+    assert journal._held is before
+    journal.begin(round_id(3), roster_version=2, epoch=0)  # nothing is stated
+    with pytest.raises(ProtocolError, match="this journal is of another federation"):
+        journal.begin(round_id(4), roster_version=2, epoch=0, federation=other)
+    journal.begin(round_id(4), roster_version=3, epoch=0, federation=one)
+    assert journal._held.federation == one
+
+
 def test_generations_count_rounds_and_those_of_peers_must_grow(journal: Any) -> None:
     me = round_id(1)
     assert journal.begin(me, roster_version=1, epoch=0) == 1
@@ -195,7 +210,7 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
-    journal.begin(round_id(3), roster_version=2, epoch=2, once=b"t" * 32)
+    journal.begin(round_id(3), roster_version=2, epoch=2, once=b"t" * 32, federation=b"f" * 32)
     journal.upload(round_id(3), b"t" * 32)
     journal.reveal(round_id(3), b"before")
     journal.begin(round_id(4), roster_version=2, epoch=3, once=b"s" * 32)
@@ -220,7 +235,10 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
         journal.begin(round_id(5), roster_version=2, epoch=5)
     journal.upload(round_id(5))
     journal.reveal(round_id(5), b"last")
-    assert not again_from(journal).interrupted
+    journal = again_from(journal)
+    assert not journal.interrupted
+    with pytest.raises(ProtocolError, match="this journal is of another federation"):
+        journal.begin(round_id(6), roster_version=2, epoch=6, federation=b"g" * 32)
 
 
 def again_from(journal: FileJournal) -> FileJournal:

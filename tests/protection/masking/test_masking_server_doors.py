@@ -8,13 +8,25 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking import Federation, Kind, MaskingServer, Roster
+from secure_fedrec.protection.masking import (
+    Expected,
+    Federation,
+    Kind,
+    Later,
+    MaskingConfig,
+    MaskingServer,
+    Roster,
+    ServerState,
+    SitePolicy,
+    SumLayout,
+)
 from secure_fedrec.protection.masking.client import secrets
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.envelope import Envelope, seal_for_server
 from secure_fedrec.protection.masking.messages.key_messages import Setup, Shares, share_hashes
 from secure_fedrec.protection.masking.messages.sum_messages import Upload
 from secure_fedrec.protection.session.statement import NO_STATEMENT
+from tests.statements import LATER, about
 
 ME = 7
 
@@ -75,6 +87,12 @@ def test_a_message_of_another_round_is_refused(scene: Any) -> None:
         ({"cohort": np.array([7, 3, 20, 21, 40])}, "server.cohort"),
         ({"cohort": np.array([3, 7, 20, 21, 41])}, "server.cohort"),
         ({"config": {"statement": NO_STATEMENT}}, "masking.statement"),
+        ({"later": LATER}, "masking.statement"),
+        ({"config": {"statement": LATER.digest}, "later": about(b"s" * 32)}, "masking.statement"),
+        (
+            {"config": {"statement": LATER.digest}, "later": Later(federation=b"g" * 32)},
+            "masking.statement",
+        ),
         ({"round_number": 0}, "server.round_number"),
         ({"round_number": 2**64}, "server.round_number"),
         ({"epoch": -1}, "server.epoch"),
@@ -93,10 +111,62 @@ def test_a_server_that_does_not_fit_its_round_is_refused(
     if "identity" in changes:
         changes = {"identity": who[changes["identity"]]}
     if "config" in changes:
-        changes = {"config": replace(s.config, **changes["config"])}
+        changes = {**changes, "config": replace(s.config, **changes["config"])}
     with pytest.raises(ConfigError) as refused:
         MaskingServer(**fits | changes)
     assert refused.value.key == key
+
+
+def test_a_statement_that_comes_later_is_named_once_and_before_the_vectors_are_due() -> None:
+    federation, layout = Federation(range(4)), SumLayout(bits=20, length=2, clients=4, largest=9)
+    config = MaskingConfig(
+        clients=4, bits=20, length=2, layout_hash=layout.hash, threshold=2, min_survivors=3,
+        quorum=3, corrupt_clients=0, statement=LATER.digest,
+    )  # fmt: skip
+    site = SitePolicy(corrupt=0.0, dropout=0.25)
+    federation.policy = site
+    stated = about(b"s" * 32)
+    server = MaskingServer(
+        identity=federation.server, roster=federation.roster, config=config,
+        cohort=np.arange(4), round_number=1, later=LATER,
+    )  # fmt: skip
+    expected = Expected(layout_hash=layout.hash, statement=LATER)
+    clients = {number: federation.open_client(number, expected) for number in range(4)}
+    vector = layout.encode(np.array([1, -2]))
+    stranger = replace(stated, federation=b"g" * 32)
+    for client in clients.values():
+        with pytest.raises(ConfigError, match=r"statement = None: must be named exactly"):
+            client.load(vector)
+        with pytest.raises(ConfigError, match=r"statement\.federation"):
+            client.load(vector, statement=stranger)
+        client.load(vector, statement=stated)
+    outgoing = server.start()
+    for _ in range(2):
+        for number, data in outgoing:
+            for reply in clients[number].receive(data):
+                server.receive(reply)
+        if server.state is ServerState.SHARES:
+            with pytest.raises(ProtocolError, match="is not named yet"):
+                server.close_step()
+            with pytest.raises(ProtocolError, match="named already, or not of its federation"):
+                server.name_statement(stranger)
+            server.name_statement(stated)
+        outgoing = server.close_step()
+    with pytest.raises(ProtocolError, match="named already, or not of its federation"):
+        server.name_statement(stated)
+    while not server.finished:
+        for number, data in outgoing:
+            for reply in clients[number].receive(data):
+                server.receive(reply)
+        outgoing = server.close_step()
+    assert layout.decode(server.result).tolist() == [4, -8]
+    # A round whose statement is that of its configuration takes no other.
+    fixed = federation.open_server(replace(config, statement=stated.digest), np.arange(4))
+    with pytest.raises(ProtocolError, match="named already, or not of its federation"):
+        fixed.name_statement(stated)
+    client = federation.open_client(0, Expected(layout_hash=layout.hash, statement=stated))
+    with pytest.raises(ConfigError, match="must be named exactly"):
+        client.load(vector, statement=stated)
 
 
 def test_a_setup_of_another_number_of_clients_is_refused(scene: Any) -> None:
