@@ -12,7 +12,7 @@ without a vector. It lasts as long as the session.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, Wi
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
+from secure_fedrec.protection.base.layer_interfaces import Noised
 from secure_fedrec.protection.base.stack import hosting_of, note_own
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
@@ -48,6 +49,7 @@ class _Attempt:
     serial: int
     parties: dict[Node, Party]
     ahead: tuple[int, int] = (0, 0)
+    paid: bool = False
 
 
 class Site:
@@ -183,6 +185,7 @@ class Site:
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
         self._plan.require_round(request.round)
+        self._plan.require_affordable(self._kept.spent + 1)
         public, at = self._read(request)
         wire = self._recorded(public)
         invited, algorithm = self.client in at.present, self._plan.algorithm
@@ -288,6 +291,17 @@ class Site:
         self._kept = learnt
         return rows
 
+    def _pay(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
+        """Write down what noised uploads cost, before they leave; bags go with the first answer."""
+        stack, own = self._plan.stack, self.identity.node
+        sent = [parcel.stage for parcel in answers if parcel.sender == own]
+        due = bool(sent) if isinstance(stack.bags, Noised) else self._hosting.uploads in sent
+        if due and not attempt.paid and self._plan.budget:
+            attempt.paid = True
+            kept = replace(self._kept, spent=self._kept.spent + 1)
+            self._sealed.keep(kept)
+            self._kept = kept
+
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.
 
@@ -313,6 +327,7 @@ class Site:
                 told += party.told()
         if refusals and not answers:
             raise refusals[0]
+        self._pay(attempt, answers)
         for refused in refusals + told:
             log.warning("refused: %s", refused)
         return answers

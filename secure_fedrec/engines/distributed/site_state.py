@@ -9,9 +9,9 @@ by the server instead (``site``), or by peers (``session.journal``).
 
 Layout of the file, version 2: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
-| u64 pending | u32 its round | u32 version of the roster | tables | pending tables; tables: u32
-count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The ticket: one or two
-SHA-256 of whole files.
+| u64 pending | u32 its round | u32 version of the roster | u32 spent | tables | pending tables;
+tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
+ticket: one or two SHA-256 of whole files.
 
 Where a client's own data decide whether it answers, it answers no more: its part is halted. A
 server may name any public state or model. Were a client silent whenever training or encoding fails
@@ -104,7 +104,7 @@ class HaltedClient:
 KEY_BYTES = 32
 _MAGIC, _VERSION = b"SFHM", 2
 _HEAD = struct.Struct("<4sB32s")
-_STATE = struct.Struct("<IQQII")
+_STATE = struct.Struct("<IQQIII")
 _INFO = b"secure-fedrec|v1|site|private-state"
 _PUBLIC = "public.npz"
 _TYPES = {4: np.float32, 8: np.float64}
@@ -127,6 +127,7 @@ class SiteState:
         pending_round: its round.
         next: the tables after it.
         roster: version of the roster that it was kept under.
+        spent: noised uploads that were sent, in whatever attempts: what the client has paid.
     """
 
     round: int = 0
@@ -135,6 +136,7 @@ class SiteState:
     pending: int = 0
     pending_round: int = 0
     roster: int = 0
+    spent: int = 0
     next: Tables = field(default_factory=dict)
 
     def begun(self, serial: int, round_: int, tables: Tables, *, vouched: bool) -> "SiteState":
@@ -173,7 +175,8 @@ class SiteState:
             return replace(self, pending=0, pending_round=0, next={})
         if self.pending and settled == self.pending:
             over = max(self.round, self.pending_round)
-            return SiteState(round=over, settled=settled, roster=self.roster, tables=self.next)
+            found = replace(self, round=over, settled=settled, tables=self.next)
+            return replace(found, pending=0, pending_round=0, next={})
         if settled < self.settled:
             raise ProtocolError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "
@@ -187,8 +190,8 @@ class SiteState:
 
     def encode(self) -> bytes:
         """The content of the file."""
-        numbers = self.round, self.settled, self.pending, self.pending_round, self.roster
-        head = _STATE.pack(*numbers)
+        attempt = self.pending, self.pending_round
+        head = _STATE.pack(self.round, self.settled, *attempt, self.roster, self.spent)
         return head + _encoded(self.tables) + _encoded(self.next)
 
     @classmethod
@@ -199,7 +202,7 @@ class SiteState:
             ProtocolError: anything else.
         """
         with Reader(data, "private state") as reader:
-            round_, settled, pending, begun, roster = _STATE.unpack(reader.take(_STATE.size))
+            round_, settled, pending, begun, roster, spent = _STATE.unpack(reader.take(_STATE.size))
             tables, after = _decoded(reader), _decoded(reader)
         return cls(
             round=round_,
@@ -207,6 +210,7 @@ class SiteState:
             pending=pending,
             pending_round=begun,
             roster=roster,
+            spent=spent,
             tables=tables,
             next=after,
         )

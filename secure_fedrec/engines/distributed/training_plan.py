@@ -1,5 +1,6 @@
 """What every host of a federation computes, the same on each but for its data."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,6 +8,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from secure_fedrec.accounting import spend
 from secure_fedrec.algorithms.base import Addressed, Algorithm, Exchanging, PublicState
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.engines.distributed.host_messages import (
@@ -20,6 +22,7 @@ from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.base.hosting import Held, Standing, require_recorded
+from secure_fedrec.protection.base.layer_interfaces import Released
 from secure_fedrec.protection.base.stack import Stack, hosting_of
 from secure_fedrec.protection.masking.envelope import encode_ids
 from secure_fedrec.protection.session.statement import (
@@ -63,6 +66,44 @@ class TrainingPlan:
         algorithm = type(self.algorithm)
         revision = getattr(algorithm, "revision", "")
         return f"{software()} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
+
+    def price(self, releases: int) -> float:
+        """Epsilon, against the server, of as many noised uploads of one client.
+
+        Args:
+            releases: how many.
+
+        Returns:
+            The largest of its parts (sums, reports, bags); 0 where nothing is noised, infinity
+            where the noise is too small for a claim.
+        """
+        if releases not in self._prices:
+            parts = self.stack.released(rounds=releases) if releases else ()
+            self._prices[releases] = max(map(_epsilon, parts), default=0.0)
+        return self._prices[releases]
+
+    @property
+    def budget(self) -> float:
+        """Epsilon of all rounds, each of which is summed once; 0 where nothing is noised."""
+        return self.price(self.algorithm.rounds)
+
+    def require_affordable(self, releases: int) -> None:
+        """Check that a client may send as many noised uploads.
+
+        Raises:
+            ProtocolError: they cost more than all rounds are to.
+        """
+        cost = self.price(releases)
+        if cost > self.budget:
+            raise ProtocolError(
+                f"this client's budget is spent: {releases - 1} noised uploads of "
+                f"{self.algorithm.rounds} were sent, and one more would cost epsilon {cost:.3g} of "
+                f"{self.budget:.3g}"
+            )
+
+    @cached_property
+    def _prices(self) -> dict[int, float]:
+        return {}
 
     def require_round(self, round_: int) -> None:
         """Check that there is a round of this number.
@@ -151,6 +192,7 @@ class TrainingPlan:
                 cohort=labelled_hash("invited", encode_ids(invited), encode_ids(present)),
                 settings=agreement.digest,
                 code=self.code,
+                price=self.price(round_),
             )
             if state
             else Later(federation=federation),
@@ -267,6 +309,13 @@ class TrainingPlan:
     @cached_property
     def _shapes(self) -> dict[str, tuple[int | None, ...]]:
         return _shapes({TABLE: self._start.table, **self._start.extras})
+
+
+def _epsilon(part: Released) -> float:
+    try:
+        return spend(part.events, adversary="server", delta=part.delta).epsilon
+    except ConfigError:
+        return math.inf
 
 
 def _shapes(arrays: Mapping[str, FloatArray]) -> dict[str, tuple[int | None, ...]]:

@@ -135,7 +135,7 @@ def test_a_statement_that_comes_later_is_named_once_and_before_the_vectors_are_d
     vector = layout.encode(np.array([1, -2]))
     stranger = replace(stated, federation=b"g" * 32)
     for client in clients.values():
-        with pytest.raises(ConfigError, match=r"statement = None: must be named exactly"):
+        with pytest.raises(ConfigError, match=r"statement: must be named exactly"):
             client.load(vector)
         with pytest.raises(ConfigError, match=r"statement\.federation"):
             client.load(vector, statement=stranger)
