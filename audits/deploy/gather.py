@@ -24,7 +24,7 @@ from audits.deploy.homes import (
     own_data,
     recording,
 )
-from audits.run.build import Federation, build_federation, load_dataset
+from audits.run.build import Federation, load_federation
 from audits.run.folder import one_writer, read_own_config
 from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
@@ -59,8 +59,7 @@ def gather(arguments: argparse.Namespace) -> int:
     """``gather DEPLOYED --out RUN``."""
     layout = Layout(arguments.deployed)
     config = parse_config(read_own_config(layout.root))
-    dataset = load_dataset(config, arguments.data_dir)
-    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    federation = load_federation(config, arguments.data_dir)
     with one_writer(arguments.out, resume=False):
         gathered(federation, layout, arguments.out)
     print(f"{config.algorithm.rounds} rounds: {arguments.out}")

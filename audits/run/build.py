@@ -9,7 +9,7 @@ from audits.config.audit import AuditConfig
 from audits.rating_data import FILE
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
-from audits.system import Dataset, Fresh, Task
+from audits.system import Dataset, Fresh, Task, Wanted
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, LocalEngine, RecordedRun, sizes_of
 from secure_fedrec.errors import ConfigError
@@ -102,16 +102,28 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
         DataError: it is missing, damaged, or holds what it should not.
         ConfigError: a setting does not fit it.
     """
-    load = config.audited.load
     if data_dir is None and config.data.name == FILE:
         data_dir = config.folder
-    return load(
-        config.data,
-        config.algorithm,
-        seed=config.seed,
-        data_dir=data_dir,
-        cohort=config.cohort,
-    )
+    wanted = Wanted(config.data, config.algorithm, config.seed, data_dir, config.cohort)
+    return config.audited.load(wanted)
+
+
+def load_federation(
+    config: AuditConfig, data_dir: Path | None, *, priced: bool = True
+) -> Federation[Task]:
+    """The audited fold of a configuration.
+
+    Args:
+        config: the configuration.
+        data_dir: as of ``load_dataset``.
+        priced: as of ``build_federation``.
+
+    Raises:
+        DataError: as ``load_dataset``.
+        ConfigError: as ``build_federation``.
+    """
+    dataset = load_dataset(config, data_dir)
+    return build_federation(config, dataset.task(dataset.folds[0]), priced=priced)
 
 
 def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:

@@ -38,6 +38,11 @@ def unprotected(
     return engine_of(algorithm, problem, stack, streams, evaluate=None, cohort=cohort)
 
 
+def bag_shapes(sizes: Mapping[str, tuple[int, int]]) -> dict[str, BagShape]:
+    """Shapes of bags, of the width of a vector and the most vectors of a client, by bag."""
+    return {name: BagShape(width=width, most=most) for name, (width, most) in sizes.items()}
+
+
 def engine_of(
     algorithm: Algorithm, problem: Problem, stack: Stack, streams: Streams, **more: Any
 ) -> LocalEngine:

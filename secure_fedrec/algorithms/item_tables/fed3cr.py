@@ -35,9 +35,9 @@ from secure_fedrec.algorithms.item_tables.local import (
     errors_of,
     tails,
 )
-from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.method import Method
 from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
+from secure_fedrec.algorithms.item_tables.starts import same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -119,11 +119,6 @@ class UserVector(Method[Fed3CRConfig]):
 
     name = "user-vector"
 
-    def start(self, streams: Streams) -> Start:
-        """G from N(0, 1)."""
-        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(table, np.empty(0))
-
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
         start = same_linear(streams.stream("score-function"), self.config.rank, clients)
@@ -134,10 +129,6 @@ class UserVector(Method[Fed3CRConfig]):
         config = self.config
         rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
         _step(models, batch, *rates, losses)
-
-    def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """Products u . Z_i, which order items as the scores do."""
-        return products(models, table)
 
 
 @compiled_loop

@@ -34,10 +34,9 @@ from secure_fedrec.evaluation.ranks import (
     client_ranks,
     quality,
 )
-from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import Count, Natural, OneOf
 from secure_fedrec.streams import Streams
-from secure_fedrec.studies.engine import unprotected
+from secure_fedrec.studies.engine import bag_shapes, unprotected
 from secure_fedrec.studies.fed3cr.methods import (
     CENTRAL,
     METHODS,
@@ -275,8 +274,6 @@ def plain_engine(algorithm: ItemTables, case: RankingCase, seed: int) -> LocalEn
     problem = Problem(
         vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
     )
-    bags = {}
-    if isinstance(algorithm, SingleTables):
-        sizes = algorithm.bag_sizes().items()
-        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
+    sizes = algorithm.bag_sizes() if isinstance(algorithm, SingleTables) else {}
+    bags = bag_shapes(sizes)
     return unprotected(algorithm, problem, Streams.from_seed(seed), bags=bags)
