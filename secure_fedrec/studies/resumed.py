@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.file_lock import lock_file
+from secure_fedrec.data.refusals import writable
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local_engine import RoundReport
@@ -347,12 +348,10 @@ def keep(
     Raises:
         DataError: it cannot be written.
     """
-    try:
+    with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = np.array(json.dumps(so_far))
         write_checkpoint(path, {**state, _SO_FAR: text}, run_id=run_id)
-    except OSError as refused:
-        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
 
 def kept(path: Path, *, run_id: str, later: str | None = None) -> tuple[dict[str, Any], Any]:
