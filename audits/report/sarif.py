@@ -13,7 +13,7 @@ from typing import Any
 
 from attacks import SUITE
 from attacks.suite import MEASURES
-from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, documented, objections
+from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, documented, objections
 from audits.report.places import (
     config_line,
     config_path,
@@ -24,8 +24,6 @@ from audits.report.places import (
     setting,
 )
 from audits.report.text import measure
-
-Report = Mapping[str, Any]
 
 SCHEMA_URI = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
