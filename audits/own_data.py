@@ -252,12 +252,12 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
         raise seen.doubt
     table, file = seen.table, seen.file
     sampled = min(table.n_clients, _MANY_CLIENTS)
-    text = _CONFIG.format(
+    text = _TEMPLATE.read_text(encoding="utf-8").format(
         title=_quoted(f"FedRec++ on {path.name}"),
         data="\n".join(_data_lines(seen, _relative(path, folder))),
         count=max(1, sampled // _DENOISED),
-        lift="" if file.implicit else _RATING_GATE,
     )
+    text += "" if file.implicit else _RATING_GATE
     try:
         text.encode()
         raw = tomllib.loads(text)
@@ -334,51 +334,5 @@ metric = "rating_lift"
 max = 0.05
 """
 
-_CONFIG = """\
-# Written by `secure-fedrec data describe --write`: FedRec++ on ratings of one's own.
-# The gates ask that the server learns little more than item popularity tells anybody. FedRec++ does
-# not hold them; other layers of [[protection]] do. `secure-fedrec explain NAME` says what an attack
-# or a figure is.
-title = {title}
-seed = 1
-
-[data]
-name = "file"
-{data}
-
-[algorithm]
-name = "pmf"
-rank = 10
-rounds = 20
-
-[[protection]]
-layer = "virtual-ratings"
-rho = 1
-
-[[protection]]
-layer = "denoisers"
-count = {count}
-
-[recording]
-payload_rounds = [1, 20]
-
-[[adversaries]]
-name = "server"
-corrupt = ["server"]
-
-[[gates]]
-metric = "lossless"
-equals = true
-
-[[gates]]
-attack = "intersection"
-adversary = "server"
-metric = "precision_gain"
-max = 0.05
-
-[[gates]]
-attack = "lattice"
-adversary = "server"
-metric = "precision_gain"
-max = 0.05
-{lift}"""
+_TEMPLATE: Final = Path(__file__).with_name("own_data.toml.in")
+"""The configuration that is written, with gaps."""

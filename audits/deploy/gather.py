@@ -9,6 +9,7 @@ and every site's key: it is for deployments that are tried, on data that the aud
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -303,15 +304,14 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
     found = {f"vectors_{end}": values[:n] for end, values in vectors.items()}
     found |= {name: values[:n] for name, values in line.items()}
     turned = {"sent": "received", "received": "sent"}
+    counted = list(product(("messages", "vectors", "bytes"), turned))
     of_server = [
         int(vectors[where][n]) if what == "vectors" else int(line[f"{what}_{turned[where]}"].sum())
-        for what in ("messages", "vectors", "bytes")
-        for where in ("sent", "received")
+        for what, where in counted
     ]
     of_authority = [
         int(line[f"{what}_{where}"][n]) if hosts.authority and what != "vectors" else 0
-        for what in ("messages", "vectors", "bytes")
-        for where in ("sent", "received")
+        for what, where in counted
     ]
     everything = {
         what: int(line[f"{what}_sent"].sum() + line[f"{what}_received"].sum())

@@ -272,10 +272,8 @@ def _executed(report: Report) -> list[dict[str, Any]]:
     """Attacks that say nothing, or whose controls say so of them."""
     notices = []
     for each in report["findings"]:
-        name, key = (
-            f"{each['adversary']}/{each['attack']}",
-            key_of_adversary(report, each["adversary"]),
-        )
+        name = f"{each['adversary']}/{each['attack']}"
+        key = key_of_adversary(report, each["adversary"])
         if each["status"] != "measured":
             text = f"{name}: {each['reason']}"
             notices.append(_notice(report, "attack-not-applicable", "note", text, key))
@@ -300,15 +298,8 @@ def _configured(report: Report) -> list[dict[str, Any]]:
     for number, waiver in enumerate(report.get("policy", {}).get("waivers", ())):
         if waiver["state"] == "unused":
             text = f"the waiver of {waiver['owner']} for {waiver['adversary']}/{waiver['attack']}"
-            notices.append(
-                _notice(
-                    report,
-                    "waiver-unused",
-                    "warning",
-                    f"{text} excuses nothing: take it out",
-                    f"waivers[{number}]",
-                )
-            )
+            text, key = f"{text} excuses nothing: take it out", f"waivers[{number}]"
+            notices.append(_notice(report, "waiver-unused", "warning", text, key))
     return notices
 
 
