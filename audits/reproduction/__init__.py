@@ -4,6 +4,6 @@ One package per paper, named as its file in ``audits/papers``, whose ``ENTRY`` s
 has (``entry``). They have the same parts: ``paper`` (what was printed, and the settings that are
 pinned), ``studies`` (what was run, or found in a folder of results), ``tables`` (the two side by
 side, with intervals), ``drawing`` (the figures) and ``command`` (all of it in order, in
-``reproduce_NAME``). What they share is here: ``seeds``, ``parts``, ``progress``, ``ratings``, ``columns``,
-``projection`` and ``files``.
+``reproduce_NAME``). What they share is here: ``seeds``, ``parts``, ``progress``, ``ratings``,
+``columns``, ``projection`` and ``files``.
 """
