@@ -14,13 +14,13 @@ import numpy as np
 
 from audits.config.audit import AuditConfig, parse_config
 from audits.config.tables import build
+from audits.presets import write_asked
 from audits.rating_data import Source
 from audits.report.svg import SERIES, canvas
 from audits.run.build import build_federation
 from audits.systems.pmf import Ratings
 from audits.terminal import print_json
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.core.files import replace_file
 from secure_fedrec.data.files.describe import COLUMNS, DECIDED, Seen, look_at
 from secure_fedrec.data.files.settings import Column, RatingsFile
 from secure_fedrec.data.ratings import RatingTable
@@ -54,9 +54,9 @@ def describe_file(arguments: argparse.Namespace) -> int:
     seen = look_at(path, *_told(path, arguments.overrides))
     text = None if config is None else config_text(seen, path, config.parent)
     if config is not None and text is not None:
-        _write("--write", config, text.encode())
+        write_asked("--write", config, text.encode())
     if plot is not None:
-        _write("--plot", plot, _plotted(seen, plot.suffix))
+        write_asked("--plot", plot, _plotted(seen, plot.suffix))
     if arguments.json:
         print_json(facts_of(seen))
         return 0
@@ -316,14 +316,6 @@ def _data_lines(seen: Seen, path: str) -> list[str]:
 def _quoted(text: str) -> str:
     """A basic string of TOML."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _write(option: str, target: Path, content: bytes) -> None:
-    try:
-        replace_file(target, content)
-    except OSError as refused:
-        problem = f"cannot be written ({refused.strerror})"
-        raise ConfigError(option, str(target), problem) from refused
 
 
 _RATING_GATE = """

@@ -103,11 +103,11 @@ def read_study(
     Raises:
         DataError: it is damaged, of another version, of other settings or of other data.
     """
+    described, version = config.described(), config.version
     if not path.exists():
         return None
-    version = config.version
     report = read_report(path, version, paper=config.paper)
-    if report.get("study") != config.described():
+    if report.get("study") != described:
         raise DataError(path, "is of a study with other settings; remove it, or use another folder")
     if "format" not in report:  # no release wrote such, and who knows what it lacks
         raise DataError(path, f"is no study of format {version}")
