@@ -207,9 +207,8 @@ def _add_runs(words: Any) -> None:
 
 def _add_plan(words: Any) -> None:
     """The command that plans a deployment; its options are the fields of ``Deployment``."""
-    plan = _command(
-        words, "plan", "audits.plan_command:plan", "parameters and costs of a deployment"
-    )
+    about = "parameters and costs of a deployment"
+    plan = _command(words, "plan", "audits.plan_command:plan", about)
     numbers: tuple[tuple[str, type, str], ...] = (
         ("cohort", int, "clients of a round (default: all)"),
         ("dropout", float, "largest fraction of dropouts that a round survives (default 0.1)"),
@@ -227,39 +226,29 @@ def _add_plan(words: Any) -> None:
         ("fraction-bits", int, "binary digits of a clipped contribution (default 12)"),
     )
     # What is left out keeps the default of ``Deployment``.
-    absent = argparse.SUPPRESS
-    plan.add_argument("--clients", type=int, required=True, metavar="N", help="clients in all")
+    add, absent = plan.add_argument, argparse.SUPPRESS
+    add("--clients", type=int, required=True, metavar="N", help="clients in all")
     for name, kind, text in numbers:
         letter = "N" if kind is int else "X"
-        plan.add_argument(f"--{name}", type=kind, default=absent, metavar=letter, help=text)
-    plan.add_argument(
-        "--adversary", default=absent, help="curious, active or both (default both): the server"
-    )
-    plan.add_argument(
-        "--key-agreement", default=absent, metavar="KEM", help="x25519 or x25519+mlkem768"
-    )
-    plan.add_argument(
-        "--no-beacon",
-        action="store_false",
-        dest="beacon",
-        help="there is no public randomness that the server does not choose",
-    )
-    plan.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+        add(f"--{name}", type=kind, default=absent, metavar=letter, help=text)
+    add("--adversary", default=absent, help="curious, active or both (default both): the server")
+    add("--key-agreement", default=absent, metavar="KEM", help="x25519 or x25519+mlkem768")
+    without = "there is no public randomness that the server does not choose"
+    add("--no-beacon", action="store_false", dest="beacon", help=without)
+    add("--json", action="store_true", help="machine-readable result on stdout")
 
 
 def _add_pipeline(words: Any) -> None:
     """Commands on runs that are over."""
-    written = _command(
-        words, "report", _PIPELINE + "report", "write the report of a run in further formats"
-    )
+    about = "write the report of a run in further formats"
+    written = _command(words, "report", _PIPELINE + "report", about)
     written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
     written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
     add_policy(written)
     written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
-    compared = _command(
-        words, "compare", _PIPELINE + "compare", "what got worse between two runs beyond noise"
-    )
+    about = "what got worse between two runs beyond noise"
+    compared = _command(words, "compare", _PIPELINE + "compare", about)
     several = f"{_RESULT}; or a folder of run folders, one per seed"
     compared.add_argument("before", type=Path, metavar="A", help=several)
     compared.add_argument("after", type=Path, metavar="B", help="likewise, with the same seeds")
@@ -289,15 +278,12 @@ _RESULT = "a run folder, or its report.json"
 def _add_looks(words: Any) -> None:
     """Commands that show or prepare something."""
     sets = _command(words, "data", "audits.data_command:data", "list, fetch or describe data sets")
-    sets.add_argument("action", choices=("list", "get", "describe"))
-    sets.add_argument("name", nargs="?", help="data set; to describe, also a file of one's own")
-    sets.add_argument(
-        "--write", type=Path, metavar="CONFIG", help="write a configuration that fits the file"
-    )
-    sets.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png"
-    )
-    sets.add_argument("--force", action="store_true", help="write over files that are there")
+    add = sets.add_argument
+    add("action", choices=("list", "get", "describe"))
+    add("name", nargs="?", help="data set; to describe, also a file of one's own")
+    add("--write", type=Path, metavar="CONFIG", help="write a configuration that fits the file")
+    add("--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png")
+    add("--force", action="store_true", help="write over files that are there")
     _override_option(sets, "say which column is what, e.g. data.user=reader, or the data.scale")
     _data_options(sets)
     _output_options(sets)

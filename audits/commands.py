@@ -26,14 +26,13 @@ from audits.report.html import render_summary
 from audits.report.remedies import findings_json
 from audits.run import audit as runner
 from audits.run import training
-from audits.run.build import Federation, build_federation, load_dataset, require_parties
+from audits.run.build import build_federation, load_dataset, load_federation, require_parties
 from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.forecast import forecast
 from audits.run.memory import require_memory, training_parts
 from audits.run.power import GatePower
 from audits.run.truth import ground_truth, read_secrets
-from audits.system import Task
 from audits.terminal import print_json
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
@@ -102,7 +101,7 @@ def train(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, dict(arguments.overrides))
     if arguments.resume and arguments.out is None:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
-    federation = _federation(config, arguments.data_dir)
+    federation = load_federation(config, arguments.data_dir)
     projected, out = training.projection(federation), arguments.out
     require_memory(config, training_parts(federation), work="training")
     with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
@@ -168,7 +167,7 @@ def check(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
-    federation = _federation(config, arguments.data_dir, priced=False)
+    federation = load_federation(config, arguments.data_dir, priced=False)
     rounds, n_clients = arguments.rounds, federation.stack.n_clients
     with watched(config, n_clients=n_clients, rounds=rounds, bar=not arguments.quiet) as on_round:
         outcome = compare_runs(
@@ -220,14 +219,6 @@ def _print_comparison(outcome: Comparison) -> None:
             f"not lossless: {outcome.first_difference}; largest difference "
             f"{outcome.largest_difference:.3g}"
         )
-
-
-def _federation(
-    config: AuditConfig, data_dir: Path | None, *, priced: bool = True
-) -> Federation[Task]:
-    """The audited fold of a configuration."""
-    dataset = load_dataset(config, data_dir)
-    return build_federation(config, dataset.task(dataset.folds[0]), priced=priced)
 
 
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:

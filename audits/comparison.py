@@ -26,15 +26,13 @@ import numpy as np
 
 from attacks.scoring.measures import SHARE, Gained, Observed
 from attacks.suite import MEASURES
-from audits.gates.policy import figure_of
+from audits.gates.policy import Report, figure_of
 from audits.report.reading import REPORT_NAME, read_report
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.core.special import ndtri, stdtrit
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation import LOWER_IS_BETTER
 from secure_fedrec.evaluation.intervals import share_interval
-
-Report = Mapping[str, Any]
 
 ERROR_RATE = 0.05
 """How many comparisons of equal systems may call a figure worse, at most."""

@@ -8,7 +8,6 @@ mean is taken.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
@@ -21,6 +20,7 @@ from audits.rating_data import (
     FileData,
     Sample,
     TableData,
+    attribute_columns,
     load_source,
     rated_sets,
     table_facts,
@@ -34,6 +34,7 @@ from audits.system import (
     Statement,
     System,
     Undivided,
+    Wanted,
     digest_of,
 )
 from secure_fedrec.algorithms.base import Algorithm
@@ -51,9 +52,9 @@ from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
 from secure_fedrec.protection import Claim, Subject, claims_about
-from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import OneOf
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.engine import bag_shapes
 
 Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
 """Makes a method of its settings and the number of items."""
@@ -179,18 +180,13 @@ class RankingTask:
         )
         if not isinstance(algorithm, SingleTables):
             return Fresh(algorithm, problem)
-        sizes = algorithm.bag_sizes().items()
-        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
-        return Fresh(algorithm, problem, bags)
+        return Fresh(algorithm, problem, bag_shapes(algorithm.bag_sizes()))
 
     def secrets(self) -> Secrets:
         """Training items, those held out, and the clients' attributes where there are any."""
-        attributes = {
-            f"attributes.{name}": np.unique(values, return_inverse=True)[1].astype(np.int64)
-            for name, values in self.table.demographics.items()
-        }
         held_out = {"held_out.items": held_out_grid(self.case)}
-        return {"ratings": rated_sets(self.case.train), "secrets": {**held_out, **attributes}}
+        secrets = {**held_out, **attribute_columns(self.table)}
+        return {"ratings": rated_sets(self.case.train), "secrets": secrets}
 
     def public(self) -> dict[str, Any]:
         """How many there are."""
@@ -218,32 +214,23 @@ def _device(
     return item_tables(method, facts["n_clients"], kept_out=kept_out)
 
 
-def load_case(
-    data: RankingData | RankingFileData,
-    algorithm: Any,
-    *,
-    seed: int,
-    data_dir: Path | None,
-    cohort: CohortConfig,
-    learner: Learner,
-) -> Undivided:
+def load_case(wanted: Wanted, *, learner: Learner) -> Undivided:
     """Read the rating table of a configuration, and hold two items of every client out.
 
     Raises:
         DataError: it is missing or damaged, or a client has nothing to hold out.
     """
-    source = load_source(data, seed=seed, data_dir=data_dir)
-    case = ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest)
-    return Undivided(
-        RankingTask(
-            settings=algorithm,
-            table=source.table,
-            case=case,
-            learner=learner,
-            seed=seed,
-            cohort=cohort,
-        )
+    data: RankingData | RankingFileData = wanted.data
+    source, seed = load_source(wanted), wanted.seed
+    task = RankingTask(
+        settings=wanted.algorithm,
+        table=source.table,
+        case=ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest),
+        learner=learner,
+        seed=seed,
+        cohort=wanted.cohort,
     )
+    return Undivided(task)
 
 
 def item_table_system(

@@ -14,13 +14,13 @@ import numpy as np
 
 from audits.config.audit import AuditConfig, parse_config
 from audits.config.tables import build
+from audits.presets import write_asked
 from audits.rating_data import Source
 from audits.report.svg import SERIES, canvas
 from audits.run.build import build_federation
 from audits.systems.pmf import Ratings
 from audits.terminal import print_json
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.core.files import replace_file
 from secure_fedrec.data.files.describe import COLUMNS, DECIDED, Seen, look_at
 from secure_fedrec.data.files.settings import Column, RatingsFile
 from secure_fedrec.data.ratings import RatingTable
@@ -54,9 +54,9 @@ def describe_file(arguments: argparse.Namespace) -> int:
     seen = look_at(path, *_told(path, arguments.overrides))
     text = None if config is None else config_text(seen, path, config.parent)
     if config is not None and text is not None:
-        _write("--write", config, text.encode())
+        write_asked("--write", config, text.encode())
     if plot is not None:
-        _write("--plot", plot, _plotted(seen, plot.suffix))
+        write_asked("--plot", plot, _plotted(seen, plot.suffix))
     if arguments.json:
         print_json(facts_of(seen))
         return 0
@@ -252,12 +252,12 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
         raise seen.doubt
     table, file = seen.table, seen.file
     sampled = min(table.n_clients, _MANY_CLIENTS)
-    text = _CONFIG.format(
+    text = _TEMPLATE.read_text(encoding="utf-8").format(
         title=_quoted(f"FedRec++ on {path.name}"),
         data="\n".join(_data_lines(seen, _relative(path, folder))),
         count=max(1, sampled // _DENOISED),
-        lift="" if file.implicit else _RATING_GATE,
     )
+    text += "" if file.implicit else _RATING_GATE
     try:
         text.encode()
         raw = tomllib.loads(text)
@@ -318,14 +318,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _write(option: str, target: Path, content: bytes) -> None:
-    try:
-        replace_file(target, content)
-    except OSError as refused:
-        problem = f"cannot be written ({refused.strerror})"
-        raise ConfigError(option, str(target), problem) from refused
-
-
 _RATING_GATE = """
 [[gates]]
 attack = "lattice"
@@ -334,51 +326,5 @@ metric = "rating_lift"
 max = 0.05
 """
 
-_CONFIG = """\
-# Written by `secure-fedrec data describe --write`: FedRec++ on ratings of one's own.
-# The gates ask that the server learns little more than item popularity tells anybody. FedRec++ does
-# not hold them; other layers of [[protection]] do. `secure-fedrec explain NAME` says what an attack
-# or a figure is.
-title = {title}
-seed = 1
-
-[data]
-name = "file"
-{data}
-
-[algorithm]
-name = "pmf"
-rank = 10
-rounds = 20
-
-[[protection]]
-layer = "virtual-ratings"
-rho = 1
-
-[[protection]]
-layer = "denoisers"
-count = {count}
-
-[recording]
-payload_rounds = [1, 20]
-
-[[adversaries]]
-name = "server"
-corrupt = ["server"]
-
-[[gates]]
-metric = "lossless"
-equals = true
-
-[[gates]]
-attack = "intersection"
-adversary = "server"
-metric = "precision_gain"
-max = 0.05
-
-[[gates]]
-attack = "lattice"
-adversary = "server"
-metric = "precision_gain"
-max = 0.05
-{lift}"""
+_TEMPLATE: Final = Path(__file__).with_name("own_data.toml.in")
+"""The configuration that is written, with gaps."""

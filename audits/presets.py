@@ -25,9 +25,18 @@ def init(arguments: argparse.Namespace) -> int:
     if arguments.out.exists() and not arguments.force:
         problem = "already exists: name another file, or write over it with --force"
         raise ConfigError("--out", str(arguments.out), problem)
+    write_asked("--out", arguments.out, text.encode())
+    return 0
+
+
+def write_asked(option: str, target: Path, content: bytes) -> None:
+    """Write a file that an option names.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     try:
-        replace_file(arguments.out, text.encode())
+        replace_file(target, content)
     except OSError as refused:
         problem = f"cannot be written ({refused.strerror})"
-        raise ConfigError("--out", str(arguments.out), problem) from refused
-    return 0
+        raise ConfigError(option, str(target), problem) from refused

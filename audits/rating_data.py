@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from audits.system import DataFacts
+from audits.system import DataFacts, Wanted
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import (
     DATASETS,
@@ -260,29 +260,20 @@ def given(settings: Any, kind: type) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class Readable(Protocol):
-    """Settings of a rating table."""
-
-    def read(self, *, seed: int, data_dir: Path | None) -> Source:
-        """The whole table."""
-
-    def select(self, source: Source, seed: int) -> Source:
-        """What is selected of it."""
-
-
-def load_source(data: Readable, *, seed: int, data_dir: Path | None) -> Source:
+def load_source(wanted: Wanted) -> Source:
     """The rating table that settings name, as far as they select it.
 
     Args:
-        data: its settings.
-        seed: of a synthetic set, and of a sample.
-        data_dir: where data sets lie; of one's own files, the folder that paths are relative to.
+        wanted: its settings, of ``TableData`` or ``FileData`` and ``Sample``; the seed is of a
+            synthetic set, and of a sample; of one's own files, paths are relative to the folder.
 
     Raises:
         DataError: it is missing, damaged, holds a rating outside its scale, or nothing is selected.
         ConfigError: the settings do not fit it.
     """
-    return data.select(data.read(seed=seed, data_dir=data_dir), seed)
+    whole: Source = wanted.data.read(seed=wanted.seed, data_dir=wanted.data_dir)
+    found: Source = wanted.data.select(whole, wanted.seed)
+    return found
 
 
 def table_facts(table: RatingTable, *, train: RatingTable, test: int, **others: Any) -> DataFacts:
@@ -304,6 +295,14 @@ def table_facts(table: RatingTable, *, train: RatingTable, test: int, **others: 
         test=test,
         **others,
     )
+
+
+def attribute_columns(table: RatingTable) -> dict[str, npt.NDArray[Any]]:
+    """The clients' attributes as secrets: "attributes.NAME" -> int64[n], numbers of the values."""
+    return {
+        f"attributes.{name}": np.unique(values, return_inverse=True)[1].astype(np.int64)
+        for name, values in table.demographics.items()
+    }
 
 
 def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:

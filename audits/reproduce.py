@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from audits.reproduction.entry import Option, entries
+from audits.reproduction.entry import Option, entries, run_of
 from audits.reproduction.files import read_paper, write_text
 from secure_fedrec.errors import ConfigError
 
@@ -52,7 +52,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
     for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):
         if path.is_dir():
             raise ConfigError("--out", str(path), "is a folder, where a file is to be written")
-    result, lines = entry.load()(arguments)
+    result, lines = run_of(arguments.paper)(arguments)
     as_json = json.dumps(result, indent=2)
     write_text(arguments.out / f"{stem}.json", as_json)
     write_text(arguments.out / f"{stem}.txt", "\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -187,25 +187,27 @@ class Statement:
     remark: str | None = None
 
 
-class Loader(Protocol):
-    """Reads a data set."""
+class Wanted(NamedTuple):
+    """What a data set is read for.
 
-    def __call__(
-        self, data: Any, algorithm: Any, *, seed: int, data_dir: Path | None, cohort: CohortConfig
-    ) -> Dataset:
-        """Read it.
+    Attributes:
+        data: settings of ``[data]``.
+        algorithm: settings of ``[algorithm]``.
+        seed: of the run.
+        data_dir: where data sets lie.
+        cohort: who takes part in a round.
+    """
 
-        Args:
-            data: settings of ``[data]``.
-            algorithm: settings of ``[algorithm]``.
-            seed: of the run.
-            data_dir: where data sets lie.
-            cohort: who takes part in a round.
+    data: Any
+    algorithm: Any
+    seed: int
+    data_dir: Path | None
+    cohort: CohortConfig
 
-        Raises:
-            DataError: it is missing or damaged.
-            ConfigError: the settings do not fit it.
-        """
+
+Loader: TypeAlias = Callable[[Wanted], Dataset]
+"""Reads a data set, or raises a ``DataError`` where it is missing or damaged, and a ``ConfigError``
+where the settings do not fit it."""
 
 
 class Checker(Protocol):

@@ -36,6 +36,7 @@ from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
 from audits.systems import system_named
 from secure_fedrec.core.files import read_json
+from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
@@ -261,23 +262,19 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         DataError: the file cannot be read or is not TOML.
         ConfigError: a setting is wrong.
     """
-    try:
-        is_json = path.suffix == ".json"
+    is_json = path.suffix == ".json"
+    problem = f"is not valid {'JSON' if is_json else 'TOML'}: {{}}"
+    with readable(path), refused(path, problem, ValueError, RecursionError):
         raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as missing:
-        raise DataError(path, f"cannot be read ({missing.strerror})") from missing
-    except (ValueError, RecursionError) as damage:
-        kind = "JSON" if is_json else "TOML"
-        raise DataError(path, f"is not valid {kind}: {damage}") from damage
     if not isinstance(raw, dict):
         raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
     try:
         return parse_config(raw, folder=path.parent)
-    except ConfigError as refused:
-        if not is_json and refused.key not in (overrides or {}):
-            locate(refused, path)
+    except ConfigError as wrong:
+        if not is_json and wrong.key not in (overrides or {}):
+            locate(wrong, path)
         raise
 
 

@@ -15,9 +15,10 @@ from audits.run.build import Federation, stack_of
 from audits.system import Apart, Task
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.engines import sizes_of
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BagShape, Sizes
 from secure_fedrec.streams import Streams
 
@@ -83,7 +84,8 @@ class Blueprint:
         Raises:
             DataError: it is missing, or no such file.
         """
-        try:
+        damage = (OSError, ValueError, KeyError, TypeError)
+        with refused(path, "is no blueprint of a deployment: {}", *damage):
             found = read_json(path)
             if found["version"] != _VERSION:
                 raise ValueError("another version")
@@ -93,8 +95,6 @@ class Blueprint:
                 sizes=_sizes(found["sizes"]),
                 n_rows=int(found["n_rows"]),
             )
-        except (OSError, ValueError, KeyError, TypeError) as damage:
-            raise DataError(path, f"is no blueprint of a deployment: {damage}") from damage
 
     def plan(
         self, secret: bytes | None = None, own: Mapping[str, npt.NDArray[Any]] | None = None

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from audits.config.audit import load_config
 from audits.deploy.homes import Layout, OwnOperator, open_coordinator, provision
-from audits.run.build import build_federation, load_dataset
+from audits.run.build import load_federation
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
@@ -48,8 +48,7 @@ def deploy(arguments: argparse.Namespace) -> int:
                 where = arguments.out / CONFIG_NAME
                 raise CheckpointError(f"{where} belongs to a run with another configuration")
         else:
-            dataset = load_dataset(config, arguments.data_dir)
-            federation = build_federation(config, dataset.task(dataset.folds[0]))
+            federation = load_federation(config, arguments.data_dir)
             write_own_config(arguments.out, config.as_json())
             provision(federation, layout)
         if arguments.prepare:

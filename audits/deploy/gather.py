@@ -9,6 +9,7 @@ and every site's key: it is for deployments that are tried, on data that the aud
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from audits.deploy.homes import (
     own_data,
     recording,
 )
-from audits.run.build import Federation, build_federation, load_dataset
+from audits.run.build import Federation, load_federation
 from audits.run.folder import one_writer, read_own_config
 from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
@@ -59,8 +60,7 @@ def gather(arguments: argparse.Namespace) -> int:
     """``gather DEPLOYED --out RUN``."""
     layout = Layout(arguments.deployed)
     config = parse_config(read_own_config(layout.root))
-    dataset = load_dataset(config, arguments.data_dir)
-    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    federation = load_federation(config, arguments.data_dir)
     with one_writer(arguments.out, resume=False):
         gathered(federation, layout, arguments.out)
     print(f"{config.algorithm.rounds} rounds: {arguments.out}")
@@ -304,15 +304,14 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
     found = {f"vectors_{end}": values[:n] for end, values in vectors.items()}
     found |= {name: values[:n] for name, values in line.items()}
     turned = {"sent": "received", "received": "sent"}
+    counted = list(product(("messages", "vectors", "bytes"), turned))
     of_server = [
         int(vectors[where][n]) if what == "vectors" else int(line[f"{what}_{turned[where]}"].sum())
-        for what in ("messages", "vectors", "bytes")
-        for where in ("sent", "received")
+        for what, where in counted
     ]
     of_authority = [
         int(line[f"{what}_{where}"][n]) if hosts.authority and what != "vectors" else 0
-        for what in ("messages", "vectors", "bytes")
-        for where in ("sent", "received")
+        for what, where in counted
     ]
     everything = {
         what: int(line[f"{what}_sent"].sum() + line[f"{what}_received"].sum())

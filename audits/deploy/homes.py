@@ -29,6 +29,7 @@ from audits.deploy.blueprint import Blueprint
 from audits.run.build import Federation
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.engines.distributed import (
     Agreement,
     Coordinator,
@@ -40,7 +41,7 @@ from secure_fedrec.engines.distributed import (
 from secure_fedrec.engines.distributed.host_recording import HostRecording
 from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
@@ -164,11 +165,9 @@ def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
         DataError, ConfigError: a file is missing or damaged.
         ProtocolError: the roster is not the operator's.
     """
-    try:
+    with refused(folder / "operator.pub", "is no public key: {}", OSError, ValueError):
         text = (folder / "operator.pub").read_text(encoding="ascii").strip()
         operator = bytes.fromhex(text)
-    except (OSError, ValueError) as damage:
-        raise DataError(folder / "operator.pub", f"is no public key: {damage}") from damage
     blueprint = Blueprint.load(folder / "blueprint.json")
     roster = Roster.load(folder / "roster", operator=operator)
     public = folder / _PUBLIC
@@ -362,7 +361,7 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
     Raises:
         DataError: the file is missing or damaged.
     """
-    try:
+    with refused(path, "holds no examples of a client: {}", OSError, ValueError, KeyError):
         columns = read_npz(path)
         examples, own = (
             {
@@ -374,5 +373,3 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
         )
         indptr = np.array([0, len(next(iter(examples.values()), ()))])
         return Vault.of_examples(indptr, examples, clients=np.array([client])), own
-    except (OSError, ValueError, KeyError) as damage:
-        raise DataError(path, f"holds no examples of a client: {damage}") from damage

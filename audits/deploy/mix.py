@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from secure_fedrec.core.files import replace_file
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.engines.cascade import Address, Mix, load_directory
-from secure_fedrec.errors import ConfigError, DataError, FedRecError, HostError
+from secure_fedrec.errors import ConfigError, FedRecError, HostError
 from secure_fedrec.protection.routing import KEMS, MixNode, OpeningKey
 from secure_fedrec.protection.session.operator import public_key
 
@@ -71,11 +72,9 @@ def addresses(folder: Path, layer: int) -> dict[int, Address]:
         ConfigError: an entry is no address.
     """
     path = folder / "addresses.json"
-    try:
+    with refused(path, "names no nodes: {}", OSError, ValueError, AttributeError):
         found = json.loads(path.read_bytes())
         places = {tuple(map(int, name.split("-"))): text for name, text in found.items()}
-    except (OSError, ValueError, AttributeError) as damage:
-        raise DataError(path, f"names no nodes: {damage}") from damage
     return {node: address(text) for (of, node), text in places.items() if of == layer}
 
 
@@ -86,10 +85,8 @@ def operator_of(folder: Path) -> bytes:
         DataError, ConfigError: there is none.
     """
     path = folder / "operator.pub"
-    try:
+    with refused(path, "cannot be read: {0.strerror}", OSError):
         return public_key(path.read_text(encoding="ascii").strip())
-    except OSError as absent:
-        raise DataError(path, f"cannot be read: {absent.strerror}") from absent
 
 
 def _serve(parsed: argparse.Namespace, ended: threading.Event) -> None:

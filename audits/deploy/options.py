@@ -6,21 +6,13 @@ from pathlib import Path
 
 def add_hosts(command: argparse.ArgumentParser) -> None:
     """Options of ``deploy`` that say which hosts are started here."""
-    command.add_argument(
-        "--prepare", action="store_true", help="make the folders of all hosts, and start none"
-    )
-    command.add_argument(
-        "--superlink", metavar="HOST:PORT", help="be the server alone, of sites that run elsewhere"
-    )
-    command.add_argument(
-        "--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA"
-    )
-
-    command.add_argument(
-        "--record",
-        action="store_true",
-        help="hosts take down what they see, for gather and an audit; not sealed",
-    )
+    add = command.add_argument
+    add("--prepare", action="store_true", help="make the folders of all hosts, and start none")
+    alone = "be the server alone, of sites that run elsewhere"
+    add("--superlink", metavar="HOST:PORT", help=alone)
+    add("--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA")
+    record = "hosts take down what they see, for gather and an audit; not sealed"
+    add("--record", action="store_true", help=record)
 
 
 def add_gather(command: argparse.ArgumentParser) -> None:

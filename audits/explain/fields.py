@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import re
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
@@ -41,6 +41,19 @@ class Facts:
     allowed: str
     meaning: str
     schema: Mapping[str, Any]
+
+    @classmethod
+    def naming(cls, names: Iterable[str], *, default: str, meaning: str) -> "Facts":
+        """A key that holds one of some names."""
+        known = list(names)
+        return cls(
+            type="string",
+            unit="",
+            default=default,
+            allowed=", ".join(map(shown, known)),
+            meaning=meaning,
+            schema={"type": "string", "enum": known},
+        )
 
     def words(self) -> dict[str, str]:
         """All that is to be said, by name."""

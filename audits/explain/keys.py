@@ -12,7 +12,7 @@ from typing import Any
 
 from attacks import SUITE
 from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS, AuditConfig
-from audits.explain.fields import Facts, facts_of, tables_of
+from audits.explain.fields import REQUIRED, Facts, facts_of, tables_of
 from audits.system import System
 from audits.systems import SYSTEMS, system_named
 from secure_fedrec.settings import Settings
@@ -85,24 +85,12 @@ class Trained:
 
     def naming(self) -> tuple[Facts, Facts]:
         """The two keys ``data.name`` and ``algorithm.name``, which choose the rest."""
-        meanings = (
-            "data set that is trained on; `secure-fedrec data list` says where each comes from.",
-            "algorithm that is trained; it says which data sets and layers there are.",
+        data = "data set that is trained on; `secure-fedrec data list` says where each comes from."
+        algorithm = "algorithm that is trained; it says which data sets and layers there are."
+        return (
+            Facts.naming(self.system.kinds, default=self.system.default_data, meaning=data),
+            Facts.naming(SYSTEMS, default=DEFAULT_SYSTEM, meaning=algorithm),
         )
-        values = (tuple(self.system.kinds), SYSTEMS)
-        defaults = (self.system.default_data, DEFAULT_SYSTEM)
-        data, algorithm = (
-            Facts(
-                type="string",
-                unit="",
-                default=default,
-                allowed=", ".join(f'"{name}"' for name in names),
-                meaning=meaning,
-                schema={"type": "string", "enum": list(names)},
-            )
-            for meaning, names, default in zip(meanings, values, defaults, strict=True)
-        )
-        return data, algorithm
 
 
 def _in_words(places: Sequence[str]) -> Iterator[str]:
@@ -160,14 +148,8 @@ def top_facts() -> dict[str, Facts]:
 
 def layer_facts(layers: Mapping[str, Any]) -> Facts:
     """The key ``layer`` of a table of layers."""
-    return Facts(
-        type="string",
-        unit="",
-        default="required",
-        allowed=", ".join(f'"{name}"' for name in layers),
-        meaning="name of the layer; `secure-fedrec explain NAME` says what it hides from whom.",
-        schema={"type": "string", "enum": list(layers)},
-    )
+    meaning = "name of the layer; `secure-fedrec explain NAME` says what it hides from whom."
+    return Facts.naming(layers, default=REQUIRED, meaning=meaning)
 
 
 @cache

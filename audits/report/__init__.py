@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,37 +28,23 @@ def _json(report: Mapping[str, object]) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _html(report: Mapping[str, object]) -> str:
-    from audits.report.html import render_html  # noqa: PLC0415
+def _written_by(name: str) -> Writer:
+    """The writer of a format, imported when it writes: ``render_NAME`` of the module NAME."""
 
-    return render_html(report)
+    def write(report: Mapping[str, object]) -> str:
+        render: Writer = getattr(import_module(f"{__name__}.{name}"), f"render_{name}")
+        return render(report)
 
-
-def _sarif(report: Mapping[str, object]) -> str:
-    from audits.report.sarif import render_sarif  # noqa: PLC0415
-
-    return render_sarif(report)
-
-
-def _junit(report: Mapping[str, object]) -> str:
-    from audits.report.junit import render_junit  # noqa: PLC0415
-
-    return render_junit(report)
-
-
-def _markdown(report: Mapping[str, object]) -> str:
-    from audits.report.markdown import render_markdown  # noqa: PLC0415
-
-    return render_markdown(report)
+    return write
 
 
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
         "json": _json,
-        "html": _html,
-        "sarif": _sarif,
-        "junit": _junit,
-        "md": _markdown,
+        "html": _written_by("html"),
+        "sarif": _written_by("sarif"),
+        "junit": _written_by("junit"),
+        "md": _written_by("markdown"),
     }
 )
 """What writes a report, by format; the file is ``report.FORMAT``."""

@@ -7,14 +7,11 @@ exit code 1.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, objections
+from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, objections
 from audits.report.text import spoken
-
-Report = Mapping[str, Any]
 
 _KINDS = {FAIL: "failure", OPEN: "error", WAIVED: "skipped", KNOWN: "skipped"}
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.policy import excuses, gate_states
+from audits.gates.policy import Report, excuses, gate_states
 from audits.report.endings import SMALLEST_CHANGES, changes, ending
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
 from audits.report.text import gate_value, interval, spoken
 
-Report = Mapping[str, Any]
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Heads of columns, and rows."""
 

@@ -15,11 +15,9 @@ from attacks.scoring import drafts, rated_sets, virtual_rows
 from attacks.scoring.measures import SEVERITIES
 from attacks.suite import MEASURES
 from audits.config.lines import line_of
-from audits.gates.policy import Objection, figures_of
+from audits.gates.policy import Objection, Report, figures_of
 from audits.report.claims import record_of
 from secure_fedrec.protection import BAG_RECORDS, RECORDS
-
-Report = Mapping[str, Any]
 
 _CLOAKED = rated_sets.MEASURES.keys() | virtual_rows.MEASURES.keys()
 _KNOWN = RECORDS.keys() | BAG_RECORDS.keys()

@@ -13,6 +13,7 @@ from audits.report.html import SCHEMA_VERSION
 from audits.report.schema import report_schema
 from audits.run.folder import CONFIG_DIGEST, CONFIG_NAME
 from secure_fedrec.core.files import read_json
+from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import DataError
 
 REPORT_NAME = "report.json"
@@ -56,13 +57,9 @@ def read_report(result: Path) -> dict[str, Any]:
         DataError: it is missing, no JSON, of another version, or does not follow the schema.
     """
     path = report_file(result)
-    try:
+    with readable(path), refused(path, "is not valid JSON: {}", ValueError):
         report = read_json(path)
         json.dumps(report, allow_nan=False)  # Python reads what is no JSON
-    except OSError as missing:
-        raise DataError(path, f"cannot be read ({missing.strerror})") from missing
-    except ValueError as damage:
-        raise DataError(path, f"is not valid JSON: {damage}") from damage
     version = report.get("schema_version") if isinstance(report, dict) else None
     if not isinstance(report, dict) or version is None:
         raise DataError(path, "is no report of an audit")
@@ -79,10 +76,8 @@ def read_report(result: Path) -> dict[str, Any]:
 
 def _require_latest(run: Path, report: Mapping[str, Any]) -> None:
     """Refuse the report of a run that was continued under another configuration, and cut off."""
-    try:
+    with refused(run / CONFIG_NAME, "is damaged", OSError, ValueError, KeyError, TypeError):
         begun = read_json(run / CONFIG_NAME)[CONFIG_DIGEST]
-    except (OSError, ValueError, KeyError, TypeError) as damage:
-        raise DataError(run / CONFIG_NAME, "is damaged") from damage
     if begun != report["manifest"]["config_sha256"]:
         raise DataError(run, f"report.json is of an earlier configuration: {_UNFINISHED}")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from attacks import SUITE
 from attacks.suite import MEASURES
-from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, documented, objections
+from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, documented, objections
 from audits.report.places import (
     config_line,
     config_path,
@@ -24,8 +24,6 @@ from audits.report.places import (
     setting,
 )
 from audits.report.text import measure
-
-Report = Mapping[str, Any]
 
 SCHEMA_URI = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -274,10 +272,8 @@ def _executed(report: Report) -> list[dict[str, Any]]:
     """Attacks that say nothing, or whose controls say so of them."""
     notices = []
     for each in report["findings"]:
-        name, key = (
-            f"{each['adversary']}/{each['attack']}",
-            key_of_adversary(report, each["adversary"]),
-        )
+        name = f"{each['adversary']}/{each['attack']}"
+        key = key_of_adversary(report, each["adversary"])
         if each["status"] != "measured":
             text = f"{name}: {each['reason']}"
             notices.append(_notice(report, "attack-not-applicable", "note", text, key))
@@ -302,15 +298,8 @@ def _configured(report: Report) -> list[dict[str, Any]]:
     for number, waiver in enumerate(report.get("policy", {}).get("waivers", ())):
         if waiver["state"] == "unused":
             text = f"the waiver of {waiver['owner']} for {waiver['adversary']}/{waiver['attack']}"
-            notices.append(
-                _notice(
-                    report,
-                    "waiver-unused",
-                    "warning",
-                    f"{text} excuses nothing: take it out",
-                    f"waivers[{number}]",
-                )
-            )
+            text, key = f"{text} excuses nothing: take it out", f"waivers[{number}]"
+            notices.append(_notice(report, "waiver-unused", "warning", text, key))
     return notices
 
 

@@ -41,20 +41,21 @@ class Entry:
     """A paper.
 
     Args:
-        run: the function that does it, as "module:function": it is imported where it is wanted, as
-            studies compile their loops and import torch.
         seeds: what ``--seeds`` is by default, in words.
         options: beside those that all papers have.
     """
 
-    run: str
     seeds: str
     options: tuple[Option, ...] = ()
 
-    def load(self) -> Run:
-        """The function."""
-        module, name = self.run.split(":")
-        return cast(Run, getattr(import_module(module), name))
+
+def run_of(name: str) -> Run:
+    """What reproduces a paper, ``reproduce_NAME`` of its ``command``.
+
+    It is imported where it is wanted, as studies compile their loops and import torch.
+    """
+    command = import_module(f"audits.reproduction.{name}.command")
+    return cast(Run, getattr(command, f"reproduce_{name}"))
 
 
 def entries() -> Mapping[str, Entry]:

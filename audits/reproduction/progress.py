@@ -12,7 +12,13 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from tqdm import tqdm
 
 from secure_fedrec.errors import DivergedError
-from secure_fedrec.studies.resumed import BeingMadeError, being_made, require_one_source
+from secure_fedrec.studies.resumed import (
+    BeingMadeError,
+    StudySettings,
+    being_made,
+    read_study,
+    require_one_source,
+)
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
@@ -57,21 +63,22 @@ class StudyFolder(ABC, Generic[Wanted]):
     def found(
         self,
         needed: Iterable[Wanted],
-        read: Callable[[Wanted], Report | None],
+        config: Callable[[Wanted], StudySettings],
         make: Callable[[Wanted, "tqdm[Any]"], Report],
     ) -> dict[Wanted, Report]:
         """The reports of studies, from the folder or, where that is wanted, made now.
 
         Args:
             needed: all of them.
-            read: the report of one; None where there is none.
+            config: the settings of one.
             make: runs one of them, see ``completed``.
 
         Raises:
             DataError: studies of one data set are of different data.
         """
         wanted = list(dict.fromkeys(needed))
-        there = {each: report for each in wanted if (report := read(each)) is not None}
+        read = {each: read_study(self.path(each), config(each)) for each in wanted}
+        there = {each: report for each, report in read.items() if report is not None}
         found = self.completed(there, wanted, make)
         require_one_source({self.path(each): report for each, report in found.items()})
         return found

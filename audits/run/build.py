@@ -9,14 +9,15 @@ from audits.config.audit import AuditConfig
 from audits.rating_data import FILE
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
-from audits.system import Dataset, Fresh, Task
+from audits.system import Dataset, Fresh, Task, Wanted
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, LocalEngine, RecordedRun, sizes_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Sizes, Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.engine import engine_of
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary, Meter, RecordingPolicy, Wire
+from secure_fedrec.wire import Adversary, RecordingPolicy
 
 TaskT = TypeVar("TaskT", bound=Task)
 TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
@@ -59,24 +60,16 @@ class Federation(Generic[TaskT_co]):
         evaluate = _measured(self.config, fresh.problem.evaluate)
         return fresh._replace(problem=replace(fresh.problem, evaluate=evaluate))
 
-    def engine(self, fresh: Fresh, **others: Any) -> LocalEngine:
+    def engine(self, fresh: Fresh, *, stack: Stack | None = None, **others: Any) -> LocalEngine:
         """Runs an algorithm and problem of it, without a recording.
 
         Args:
             fresh: both.
-            others: further arguments of ``LocalEngine``; the stack is the federation's unless one
-                is given.
+            stack: of layers; None for the federation's.
+            others: further arguments of ``LocalEngine``.
         """
-        vault = fresh.problem.vault
-        given = {"stack": self.stack, "evaluate": fresh.problem.evaluate, **others}
-        return LocalEngine(
-            algorithm=fresh.algorithm,
-            vault=vault,
-            n_rows=fresh.problem.n_rows,
-            streams=self.streams,
-            wire=Wire(meter=Meter(vault.n_clients)),
-            **given,
-        )
+        stack = self.stack if stack is None else stack
+        return engine_of(fresh.algorithm, fresh.problem, stack, self.streams, **others)
 
     def recorded(self, policy: RecordingPolicy, directory: Path | None) -> RecordedRun:
         """One more run, recorded in a folder or, without one, in memory."""
@@ -109,16 +102,28 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
         DataError: it is missing, damaged, or holds what it should not.
         ConfigError: a setting does not fit it.
     """
-    load = config.audited.load
     if data_dir is None and config.data.name == FILE:
         data_dir = config.folder
-    return load(
-        config.data,
-        config.algorithm,
-        seed=config.seed,
-        data_dir=data_dir,
-        cohort=config.cohort,
-    )
+    wanted = Wanted(config.data, config.algorithm, config.seed, data_dir, config.cohort)
+    return config.audited.load(wanted)
+
+
+def load_federation(
+    config: AuditConfig, data_dir: Path | None, *, priced: bool = True
+) -> Federation[Task]:
+    """The audited fold of a configuration.
+
+    Args:
+        config: the configuration.
+        data_dir: as of ``load_dataset``.
+        priced: as of ``build_federation``.
+
+    Raises:
+        DataError: as ``load_dataset``.
+        ConfigError: as ``build_federation``.
+    """
+    dataset = load_dataset(config, data_dir)
+    return build_federation(config, dataset.task(dataset.folds[0]), priced=priced)
 
 
 def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from hashlib import sha256
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -24,13 +23,12 @@ from audits.rating_data import (
     rated_sets,
     table_facts,
 )
-from audits.system import DataFacts, DataKind, Fresh, Nouns, Secrets, Statement, System
+from audits.system import DataFacts, DataKind, Fresh, Nouns, Secrets, Statement, System, Wanted
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
-from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.rating_problems import held_out_ranks, ranking_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
@@ -134,22 +132,19 @@ class Ratings:
         )
 
 
-def load_ratings(
-    data: RatingData | RatingFileData,
-    algorithm: Any,
-    *,
-    seed: int,
-    data_dir: Path | None,
-    cohort: CohortConfig,
-    learner: Learner = PMF,
-) -> Ratings:
+def load_ratings(wanted: Wanted, *, learner: Learner = PMF) -> Ratings:
     """Read the rating table of a configuration.
 
     Raises:
         DataError: it is missing, damaged, or holds a rating outside its scale.
     """
-    source = load_source(data, seed=seed, data_dir=data_dir)
-    return Ratings(data=data, algorithm=algorithm, source=source, seed=seed, learner=learner)
+    return Ratings(
+        data=wanted.data,
+        algorithm=wanted.algorithm,
+        source=load_source(wanted),
+        seed=wanted.seed,
+        learner=learner,
+    )
 
 
 def rating_system(name: str, learner: Learner, settings: type, **others: Any) -> System:

@@ -323,12 +323,15 @@ def _ours(module: str) -> bool:
 
 
 def _listed(path: Path) -> list[str]:
-    """The names of ``__all__`` in a file, if it has one."""
+    """The names that a package hands on: of ``__all__``, or imported as what they are called."""
+    handed_on = []
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
             return names
-    return []
+        if isinstance(node, ast.ImportFrom):
+            handed_on += [each.name for each in node.names if each.asname == each.name]
+    return handed_on
 
 
 PARTS: Mapping[str, Callable[[], str]] = {

@@ -6,69 +6,42 @@ A data set goes one way through this package: ``download`` fetches files, ``file
 clients with many users each, are read and parted by the modules that carry their name.
 """
 
-from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DataFile, DatasetInfo
-from secure_fedrec.data.download import get
-from secure_fedrec.data.files import FileRatings, RatingsFile, read_ratings
-from secure_fedrec.data.filters import filtered
-from secure_fedrec.data.movielens import (
-    AGE_BANDS,
-    GENDERS,
-    latest_ml_1m,
-    load_ml_1m,
-    load_ml_100k,
-)
-from secure_fedrec.data.organisations.registry import ORGANISATIONS, load_organisations
-from secure_fedrec.data.organisations.split import SplitShares
+from secure_fedrec.data.catalogue import DATASETS as DATASETS
+from secure_fedrec.data.catalogue import EXAMPLE_SETS as EXAMPLE_SETS
+from secure_fedrec.data.catalogue import DataFile as DataFile
+from secure_fedrec.data.catalogue import DatasetInfo as DatasetInfo
+from secure_fedrec.data.download import get as get
+from secure_fedrec.data.files import FileRatings as FileRatings
+from secure_fedrec.data.files import RatingsFile as RatingsFile
+from secure_fedrec.data.files import read_ratings as read_ratings
+from secure_fedrec.data.filters import filtered as filtered
+from secure_fedrec.data.movielens import AGE_BANDS as AGE_BANDS
+from secure_fedrec.data.movielens import GENDERS as GENDERS
+from secure_fedrec.data.movielens import latest_ml_1m as latest_ml_1m
+from secure_fedrec.data.movielens import load_ml_1m as load_ml_1m
+from secure_fedrec.data.movielens import load_ml_100k as load_ml_100k
+from secure_fedrec.data.organisations.registry import ORGANISATIONS as ORGANISATIONS
+from secure_fedrec.data.organisations.registry import load_organisations as load_organisations
+from secure_fedrec.data.organisations.split import SplitShares as SplitShares
 from secure_fedrec.data.organisations.synthetic import (
-    SyntheticOrganisationsConfig,
-    generate_organisations,
+    SyntheticOrganisationsConfig as SyntheticOrganisationsConfig,
 )
-from secure_fedrec.data.organisations.tables import ClientRecords, Organisations, Records, organise
-from secure_fedrec.data.ratings import RatingScale, RatingTable
-from secure_fedrec.data.registry import (
-    DATA_DIR_VARIABLE,
-    cache_dir,
-    load,
-    load_ml_latest_small,
-    locate,
+from secure_fedrec.data.organisations.synthetic import (
+    generate_organisations as generate_organisations,
 )
-from secure_fedrec.data.splits import Split, k_fold, leave_one_out
-from secure_fedrec.data.synthetic import SyntheticConfig, generate
-
-__all__ = [
-    "AGE_BANDS",
-    "DATASETS",
-    "DATA_DIR_VARIABLE",
-    "EXAMPLE_SETS",
-    "GENDERS",
-    "ORGANISATIONS",
-    "ClientRecords",
-    "DataFile",
-    "DatasetInfo",
-    "FileRatings",
-    "Organisations",
-    "RatingScale",
-    "RatingTable",
-    "RatingsFile",
-    "Records",
-    "Split",
-    "SplitShares",
-    "SyntheticConfig",
-    "SyntheticOrganisationsConfig",
-    "cache_dir",
-    "filtered",
-    "generate",
-    "generate_organisations",
-    "get",
-    "k_fold",
-    "latest_ml_1m",
-    "leave_one_out",
-    "load",
-    "load_ml_1m",
-    "load_ml_100k",
-    "load_ml_latest_small",
-    "load_organisations",
-    "locate",
-    "organise",
-    "read_ratings",
-]
+from secure_fedrec.data.organisations.tables import ClientRecords as ClientRecords
+from secure_fedrec.data.organisations.tables import Organisations as Organisations
+from secure_fedrec.data.organisations.tables import Records as Records
+from secure_fedrec.data.organisations.tables import organise as organise
+from secure_fedrec.data.ratings import RatingScale as RatingScale
+from secure_fedrec.data.ratings import RatingTable as RatingTable
+from secure_fedrec.data.registry import DATA_DIR_VARIABLE as DATA_DIR_VARIABLE
+from secure_fedrec.data.registry import cache_dir as cache_dir
+from secure_fedrec.data.registry import load as load
+from secure_fedrec.data.registry import load_ml_latest_small as load_ml_latest_small
+from secure_fedrec.data.registry import locate as locate
+from secure_fedrec.data.splits import Split as Split
+from secure_fedrec.data.splits import k_fold as k_fold
+from secure_fedrec.data.splits import leave_one_out as leave_one_out
+from secure_fedrec.data.synthetic import SyntheticConfig as SyntheticConfig
+from secure_fedrec.data.synthetic import generate as generate

@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 from tqdm import tqdm
 
 from secure_fedrec.data.catalogue import DatasetInfo
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.data.registry import data_home, dataset_info, load
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -67,7 +68,7 @@ def get(
     folder = (data_home() if target_dir is None else target_dir) / name
     if folder.exists():
         return _existing(info, folder)
-    try:
+    with refused(folder, "cannot be written ({})", OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as hidden:
             archive, staged = Path(hidden, "archive.zip"), Path(hidden, name)
@@ -75,18 +76,14 @@ def get(
             _extract(info, archive, staged)
             _verify(info, staged)
             staged.rename(folder)
-    except OSError as error:
-        raise DataError(folder, f"cannot be written ({error})") from error
     return folder
 
 
 def _existing(info: DatasetInfo, folder: Path) -> Path:
     """Accepts a folder that already holds the data set; never touches one that holds another."""
-    try:
+    problem = "exists but is not a sound copy; move it away and try again ({})"
+    with refused(folder, problem, DataError):
         load(info.name, folder)
-    except DataError as error:
-        problem = f"exists but is not a sound copy; move it away and try again ({error})"
-        raise DataError(folder, problem) from error
     return folder
 
 
@@ -103,11 +100,8 @@ def _fetch(address: str, archive: Path, progress: bool) -> None:
         timeout=_TIMEOUT_SECONDS,
         hooks={"response": _require_https},
     )
-    try:
-        with bar, archive.open("wb") as sink:
-            download(address, _Limited(sink, address), None)
-    except OSError as error:
-        raise DataError(address, f"the download failed ({error})") from error
+    with refused(address, "the download failed ({})", OSError), bar, archive.open("wb") as sink:
+        download(address, _Limited(sink, address), None)
 
 
 def _require_https(response: Any, **_: Any) -> None:
@@ -120,18 +114,19 @@ def _require_https(response: Any, **_: Any) -> None:
 def _extract(info: DatasetInfo, archive: Path, staged: Path) -> None:
     """Unpacks the published files, and no others, into a new folder."""
     staged.mkdir()
-    try:
-        with zipfile.ZipFile(archive) as bundle:
-            for member in bundle.infolist():
-                _refuse_unsafe(info, member)
-            for file in info.files:
-                if file.published:
-                    _extract_member(bundle, f"{info.name}/{file.name}", staged / file.name)
-    except KeyError as error:
-        raise DataError(str(info.origin), f"the archive lacks a file ({error})") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        # RuntimeError: encrypted members, and (as NotImplementedError) unknown compression.
-        raise DataError(str(info.origin), f"is not a readable zip archive ({error})") from error
+    origin = str(info.origin)
+    # RuntimeError: encrypted members, and (as NotImplementedError) unknown compression.
+    damage = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+    with (
+        refused(origin, "the archive lacks a file ({})", KeyError),
+        refused(origin, "is not a readable zip archive ({})", *damage),
+        zipfile.ZipFile(archive) as bundle,
+    ):
+        for member in bundle.infolist():
+            _refuse_unsafe(info, member)
+        for file in info.files:
+            if file.published:
+                _extract_member(bundle, f"{info.name}/{file.name}", staged / file.name)
 
 
 def _refuse_unsafe(info: DatasetInfo, member: zipfile.ZipInfo) -> None:

@@ -35,7 +35,8 @@ _ML_1M_OCCUPATIONS: Final = CODE_BOOKS["occupations"]
 # Papers on ML-1M count its 3,952 movie ids as items, of which 3,883 are listed and 3,706 rated.
 _ML_1M_ITEMS: Final = 3952
 
-_WHOLE_STARS: Final = RatingScale(1.0, 5.0, 1.0)
+WHOLE_STARS: Final = RatingScale(1.0, 5.0, 1.0)
+"""1 to 5 stars, none of them halved."""
 _RATING_COLUMNS: Final = ("user", "item", "rating", "timestamp")
 
 
@@ -153,7 +154,7 @@ def _assemble(
     demographics: dict[str, StrArray],
 ) -> RatingTable:
     """Turns rows of (user, item, rating[, timestamp]) into a table; blames lines of ``path``."""
-    _WHOLE_STARS.check(rows[:, 2], path, first_line=1)
+    WHOLE_STARS.check(rows[:, 2], path, first_line=1)
     times = whole_numbers(path, rows[:, 3], "timestamp", 1) if rows.shape[1] > 3 else None
     return RatingTable.from_columns(
         name=name,
@@ -162,7 +163,7 @@ def _assemble(
         clients=_numbered(path, "user", rows[:, 0], client_labels),
         items=_numbered(path, "item", rows[:, 1], item_labels),
         ratings=rows[:, 2],
-        scale=_WHOLE_STARS,
+        scale=WHOLE_STARS,
         client_labels=client_labels,
         item_labels=item_labels,
         demographics=demographics,

@@ -12,6 +12,7 @@ from secure_fedrec.data.catalogue import (
     DatasetInfo,
 )
 from secure_fedrec.data.ratings import RatingTable
+from secure_fedrec.data.refusals import readable
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -150,10 +151,8 @@ def check_files(info: DatasetInfo, folder: Path) -> None:
         path = folder / file.name
         if file.sha256 is None or not path.exists():
             continue
-        try:
+        with readable(path):
             found = file_digest(path)
-        except OSError as error:
-            raise DataError(path, f"cannot be read ({error.strerror})") from error
         if found != file.sha256:
             problem = f"is damaged or truncated: SHA-256 expected {file.sha256}, found {found}"
             raise DataError(path, problem)

@@ -11,15 +11,14 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
-from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
+from secure_fedrec.data.movielens import AGE_BANDS, GENDERS, WHOLE_STARS
+from secure_fedrec.data.ratings import RatingTable, StrArray
 from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Unit, Within
 
 OCCUPATIONS: Final = ("artist", "educator", "engineer", "student", "other")
 """Categories of the attribute ``occupation`` in synthetic sets."""
 
 _FEWEST_RATINGS: Final = 5
-_SCALE: Final = RatingScale(1.0, 5.0, 1.0)
 # Shares as in ML-1M, roughly: a third of the clients are women, most are 18 to 44.
 _SHARES: Final = {
     "gender": (GENDERS, (0.3, 0.7)),
@@ -117,7 +116,7 @@ def generate(config: SyntheticConfig) -> RatingTable:
         clients=np.concatenate([clients for clients, _, _ in blocks]),
         items=np.concatenate([items for _, items, _ in blocks]),
         ratings=np.concatenate([ratings for _, _, ratings in blocks]),
-        scale=_SCALE,
+        scale=WHOLE_STARS,
         client_labels=np.arange(config.clients, dtype=np.int64),
         item_labels=np.arange(config.items, dtype=np.int64),
         demographics=demographics,
@@ -174,7 +173,7 @@ def _draw_block(
     expected = world.client_means[block][rows] + world.item_offsets[items]
     expected += _TASTE_SPREAD * affinity[rows, items]
     noisy = expected + config.noise * rng.standard_normal(len(rows))
-    return block.start + rows, items, np.clip(np.rint(noisy), _SCALE.low, _SCALE.high)
+    return block.start + rows, items, np.clip(np.rint(noisy), WHOLE_STARS.low, WHOLE_STARS.high)
 
 
 def _draw_items(

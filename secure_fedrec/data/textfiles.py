@@ -7,7 +7,6 @@ is not.
 
 import gzip
 import io
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +14,7 @@ from typing import NoReturn
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data.refusals import readable
 from secure_fedrec.errors import DataError
 
 # Everything a non-negative decimal number is made of. "nan", "inf", signs, exponents and blanks
@@ -143,15 +143,11 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         DataError: it cannot be read or unpacked, or unpacks to more than any known data set.
     """
-    try:
+    with readable(path):
         if path.suffix != ".gz":
             return path.read_bytes()
         with gzip.open(path) as stream:
             content = stream.read(_UNPACKED_LIMIT + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(path, f"is a damaged or truncated gzip file ({error})") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
     if len(content) > _UNPACKED_LIMIT:
         raise DataError(path, f"unpacks to more than {_UNPACKED_LIMIT >> 20} MiB")
     return content

@@ -7,47 +7,24 @@ model puts it), ``oracles`` and ``leaks`` (what is found without a model), ``f1`
 ``intervals`` belong to all.
 """
 
-from secure_fedrec.evaluation.baselines import (
-    Pairs,
-    Rule,
-    best_gain,
-    score_rules,
-)
+from secure_fedrec.evaluation.baselines import Pairs as Pairs
+from secure_fedrec.evaluation.baselines import Rule as Rule
+from secure_fedrec.evaluation.baselines import best_gain as best_gain
+from secure_fedrec.evaluation.baselines import score_rules as score_rules
+from secure_fedrec.evaluation.characteristics import degree_of_agreement as degree_of_agreement
+from secure_fedrec.evaluation.characteristics import mean_scores as mean_scores
 from secure_fedrec.evaluation.characteristics import (
-    degree_of_agreement,
-    mean_scores,
-    ndcg_of_characteristics,
+    ndcg_of_characteristics as ndcg_of_characteristics,
 )
-from secure_fedrec.evaluation.figures import FIGURES, LOWER_IS_BETTER, UtilityFigure
-from secure_fedrec.evaluation.ratings import RatingError, rating_error
-from secure_fedrec.evaluation.scores import (
-    ACCURACY_RULES,
-    AccuracyRule,
-    ScoreQuality,
-    area_under_curve,
-    level_hits,
-    score_quality,
-)
-from secure_fedrec.evaluation.similarity import total_dissimilarity
-
-__all__ = [
-    "ACCURACY_RULES",
-    "FIGURES",
-    "LOWER_IS_BETTER",
-    "AccuracyRule",
-    "Pairs",
-    "RatingError",
-    "Rule",
-    "ScoreQuality",
-    "UtilityFigure",
-    "area_under_curve",
-    "best_gain",
-    "degree_of_agreement",
-    "level_hits",
-    "mean_scores",
-    "ndcg_of_characteristics",
-    "rating_error",
-    "score_quality",
-    "score_rules",
-    "total_dissimilarity",
-]
+from secure_fedrec.evaluation.figures import FIGURES as FIGURES
+from secure_fedrec.evaluation.figures import LOWER_IS_BETTER as LOWER_IS_BETTER
+from secure_fedrec.evaluation.figures import UtilityFigure as UtilityFigure
+from secure_fedrec.evaluation.ratings import RatingError as RatingError
+from secure_fedrec.evaluation.ratings import rating_error as rating_error
+from secure_fedrec.evaluation.scores import ACCURACY_RULES as ACCURACY_RULES
+from secure_fedrec.evaluation.scores import AccuracyRule as AccuracyRule
+from secure_fedrec.evaluation.scores import ScoreQuality as ScoreQuality
+from secure_fedrec.evaluation.scores import area_under_curve as area_under_curve
+from secure_fedrec.evaluation.scores import level_hits as level_hits
+from secure_fedrec.evaluation.scores import score_quality as score_quality
+from secure_fedrec.evaluation.similarity import total_dissimilarity as total_dissimilarity

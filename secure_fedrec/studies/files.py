@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.data.refusals import refused, writable
 from secure_fedrec.errors import DataError
 
 _DIGEST: Final = "sha256"
@@ -67,7 +68,7 @@ def write_files(
         DataError: a file cannot be written.
     """
     require_files(path, arrays_beside(path), written=True)
-    try:
+    with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if arrays:
             write_npz(arrays_beside(path), arrays)
@@ -76,8 +77,6 @@ def write_files(
         beside = file_digest(arrays_beside(path)) if arrays else None
         whole = {**report, _DIGEST: _digests_of(report, beside)}
         replace_file(path, (json.dumps(whole, indent=1) + "\n").encode())
-    except OSError as refused:
-        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
 
 def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
@@ -93,10 +92,8 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
             One without digest and format is of a release that knew neither, and taken as it is.
     """
     require_files(path, arrays_beside(path))
-    try:
+    with refused(path, "is no study ({})", OSError, ValueError):
         report = read_json(path)
-    except (OSError, ValueError) as damage:
-        raise DataError(path, f"is no study ({damage})") from damage
     if not isinstance(report, dict):
         raise DataError(path, f"is no study of {paper}")
     if report.get("format", version) != version:
@@ -135,10 +132,8 @@ def read_arrays(path: Path, *names: str) -> dict[str, npt.NDArray[np.generic]]:
     """
     beside = arrays_beside(path)
     require_files(beside)
-    try:
+    with refused(beside, "is no array file of a study ({})", OSError, ValueError):
         arrays = read_npz(beside)
-    except (OSError, ValueError) as damage:
-        raise DataError(beside, f"is no array file of a study ({damage})") from damage
     missing = [name for name in names if name not in arrays]
     if missing:
         raise DataError(beside, f"is no array file of a study (it lacks {', '.join(missing)})")

@@ -16,16 +16,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.file_lock import lock_file
+from secure_fedrec.data.refusals import writable
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local_engine import RoundReport
 from secure_fedrec.errors import DataError
+from secure_fedrec.settings import Settings
 from secure_fedrec.studies.files import arrays_beside, read_report, require_files, write_files
 
 FINGERPRINT: Final = "data_fingerprint"
@@ -72,25 +74,40 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return read
 
 
-def finished(
-    path: Path, study: Mapping[str, Any], *, version: int, paper: str, data: str | None = None
+class StudySettings(Settings):
+    """Settings of a study that goes on where it was.
+
+    Attributes:
+        paper: what it is a study of, for messages.
+        version: of the files.
+    """
+
+    paper: ClassVar[str]
+    version: ClassVar[int]
+
+    def described(self) -> dict[str, Any]:
+        """All settings as JSON values."""
+        return as_json(self)
+
+
+def read_study(
+    path: Path, config: StudySettings, *, data: str | None = None
 ) -> dict[str, Any] | None:
     """The report at ``path``; None where there is none.
 
     Args:
         path: of the report.
-        study: all settings, as JSON values.
-        version: of the files.
-        paper: what it is a study of, for the message.
+        config: what is studied.
         data: fingerprint of what it has to be made of; None where that is not at hand.
 
     Raises:
         DataError: it is damaged, of another version, of other settings or of other data.
     """
+    described, version = config.described(), config.version
     if not path.exists():
         return None
-    report = read_report(path, version, paper=paper)
-    if report.get("study") != study:
+    report = read_report(path, version, paper=config.paper)
+    if report.get("study") != described:
         raise DataError(path, "is of a study with other settings; remove it, or use another folder")
     if "format" not in report:  # no release wrote such, and who knows what it lacks
         raise DataError(path, f"is no study of format {version}")
@@ -145,6 +162,38 @@ def once(
     require_files(path, arrays_beside(path), _beside(path)[0], written=True)
     with _alone(path, wait=wait):
         return read() or make()
+
+
+def read_or_make(
+    path: Path,
+    config: StudySettings,
+    make: Callable[[], tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]],
+    *,
+    data: str,
+    wait: bool,
+) -> dict[str, Any]:
+    """The report of a study: read if it is complete, else made now, or gone on with.
+
+    Args:
+        path: of the report.
+        config: what is studied.
+        make: trains; gives what the report has beside settings and fingerprint, and its arrays.
+        data: fingerprint of what it is made of.
+        wait: for another process that is making it.
+
+    Raises:
+        BeingMadeError: another process is making it, and is not waited for.
+        DataError: what is there is of another study, or cannot be written; or as ``make``.
+    """
+
+    def made() -> dict[str, Any]:
+        report, arrays = make()
+        head = {"format": config.version, "study": config.described(), FINGERPRINT: data}
+        write_files(path, {**head, **report}, arrays)
+        forget(path)
+        return {**head, **report}
+
+    return once(path, lambda: read_study(path, config, data=data), made, wait=wait)
 
 
 def being_made(path: Path) -> bool:
@@ -285,22 +334,6 @@ def train(
         told()
 
 
-def conclude(
-    path: Path, report: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None
-) -> dict[str, Any]:
-    """Write a study that is complete, and take its checkpoint away.
-
-    Returns:
-        The report.
-
-    Raises:
-        DataError: it cannot be written.
-    """
-    write_files(path, report, arrays or {})
-    forget(path)
-    return report
-
-
 def forget(path: Path) -> None:
     """Take the checkpoint away: the report at ``path`` is written."""
     checkpoint, _ = _beside(path)
@@ -315,12 +348,10 @@ def keep(
     Raises:
         DataError: it cannot be written.
     """
-    try:
+    with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = np.array(json.dumps(so_far))
         write_checkpoint(path, {**state, _SO_FAR: text}, run_id=run_id)
-    except OSError as refused:
-        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
 
 def kept(path: Path, *, run_id: str, later: str | None = None) -> tuple[dict[str, Any], Any]:

@@ -6,6 +6,7 @@ from attacks import GroundTruth, attack_named, evaluate
 from attacks.families.ratings.lattice import Lattice
 from audits.config.audit import parse_config
 from audits.run.build import build_federation
+from audits.system import Wanted
 from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import TranscriptError
@@ -25,9 +26,7 @@ def recorded() -> tuple[RecordedRun, GroundTruth]:
             "recording": {"payload_rounds": [1, 5]},
         }
     )
-    ratings = load_ratings(
-        config.data, config.algorithm, seed=config.seed, data_dir=None, cohort=config.cohort
-    )
+    ratings = load_ratings(Wanted(config.data, config.algorithm, config.seed, None, config.cohort))
     federation = build_federation(config, ratings.task(0))
     split = federation.task.split
     algorithm, problem, _ = federation.fresh()

@@ -13,6 +13,7 @@ from audits.item_tables import RankingData, RankingTask
 from audits.report import render_html, report_schema
 from audits.report.markdown import render_markdown
 from audits.report.reading import read_report
+from audits.system import Wanted
 from audits.systems import system_named
 from secure_fedrec.algorithms.item_tables import FedMFConfig
 from secure_fedrec.data.negatives import Ragged
@@ -78,7 +79,7 @@ def test_the_warning_follows_the_measurement_and_not_the_name() -> None:
     tasks = []
     for protocol in ("published", "clean"):
         data, settings = RankingData(**SMALL, protocol=protocol), FedMFConfig(rounds=6)
-        task = system.load(data, settings, seed=2, data_dir=None, cohort=CohortConfig()).task(0)
+        task = system.load(Wanted(data, settings, 2, None, CohortConfig())).task(0)
         assert isinstance(task, RankingTask)
         tasks.append(task)
     assert [task.facts.warning is None for task in tasks] == [False, True]

@@ -59,7 +59,7 @@ def test_too_little_memory_is_one_line(
     def allocate(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 745. GiB")
 
-    monkeypatch.setattr("audits.commands.load_dataset", allocate)
+    monkeypatch.setattr("audits.run.build.load_dataset", allocate)
     assert refusal("check", write_config(small)) == (
         "there is too little memory for this (Unable to allocate 745. GiB)"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from audits import cli, command_line
 from audits.reproduction.columns import in_columns
-from audits.reproduction.entry import entries
+from audits.reproduction.entry import entries, run_of
 from audits.reproduction.fed3cr.choice import Library
 from audits.reproduction.fed3cr.paper import Needed, Place
 from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
@@ -34,8 +34,8 @@ def run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
 
 def test_every_paper_has_a_package_and_a_file() -> None:
     assert list(entries()) == paper_names() == ["fed3cr", "feddmf", "fedrecpp", "furl", "hpfl"]
-    for entry in entries().values():
-        assert callable(entry.load())
+    for name in entries():
+        assert callable(run_of(name))
 
 
 @pytest.mark.parametrize(

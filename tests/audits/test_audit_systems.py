@@ -13,6 +13,7 @@ import pytest
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.config.tables import build
 from audits.rating_data import RatingData
+from audits.system import Wanted
 from audits.systems import SYSTEMS, system_named
 from audits.systems.pmf import rating_system
 from secure_fedrec.algorithms import PMF, PMFConfig
@@ -87,9 +88,7 @@ def test_a_rating_system_trains_the_algorithm_it_is_of() -> None:
     assert (set(mine.kinds), mine.claims, mine.attacks) == (set(pmf.kinds), pmf.claims, pmf.attacks)
     data = RatingData(clients=12, items=20, mean_ratings=5.0, utility_folds=2)
     for system, kind in ((mine, Mine), (pmf, PMF)):
-        loaded = system.load(
-            data, PMFConfig(rank=2, rounds=1), seed=1, data_dir=None, cohort=CohortConfig()
-        )
+        loaded = system.load(Wanted(data, PMFConfig(rank=2, rounds=1), 1, None, CohortConfig()))
         for fold in loaded.folds:
             assert type(loaded.task(fold).fresh().algorithm) is kind
 

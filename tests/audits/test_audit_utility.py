@@ -14,6 +14,7 @@ from audits.gates.gate import GateConfig, Outcome, judge
 from audits.report import report_schema
 from audits.run.build import build_federation
 from audits.run.utility import Utility, utility_of
+from audits.system import Wanted
 from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.errors import ConfigError
@@ -141,9 +142,7 @@ def test_noise_leaves_something_on_ml_100k(epsilon: float, rounds: int, bar: flo
             "gates": [],
         },
     )
-    data = load_ratings(
-        config.data, config.algorithm, seed=1, data_dir=Path(FOLDER), cohort=config.cohort
-    )
+    data = load_ratings(Wanted(config.data, config.algorithm, 1, Path(FOLDER), config.cohort))
     task = data.task(0)
     federation = build_federation(config, task)
     algorithm, problem, _ = federation.fresh()

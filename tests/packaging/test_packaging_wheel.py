@@ -67,6 +67,7 @@ def test_every_file_of_the_packages_is_inside(wheel: zipfile.ZipFile) -> None:
         "attacks/planted/ratings.toml",
         "audits/report/schema.json",
         "audits/report/charts.mplstyle",
+        "audits/own_data.toml.in",
         "audits/report/summary.txt.j2",
         "audits/report/style.css",
         "audits/report/template.html.j2",

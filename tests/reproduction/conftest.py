@@ -12,6 +12,7 @@ from attacks import Finding, GroundTruth, attack_named, evaluate
 from attacks.base import Attack
 from audits.config.audit import parse_config
 from audits.run.build import Federation, build_federation
+from audits.system import Wanted
 from audits.systems.pmf import Ratings, RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
@@ -46,9 +47,7 @@ def data_dir() -> Path | None:
 @lru_cache(maxsize=2)
 def _ratings(seed: int) -> Ratings:
     config = parse_config({"seed": seed, "data": {"name": "ml-100k"}})
-    return load_ratings(
-        config.data, config.algorithm, seed=seed, data_dir=data_dir(), cohort=config.cohort
-    )
+    return load_ratings(Wanted(config.data, config.algorithm, seed, data_dir(), config.cohort))
 
 
 def federation(*, rho: int, denoisers: int, seed: int = 1, fold: int = 0) -> Federation[RatingTask]:

@@ -9,6 +9,7 @@ import pytest
 from attacks import Finding, GroundTruth, attack_named, evaluate
 from audits.config.audit import parse_config
 from audits.run.build import Federation, build_federation
+from audits.system import Wanted
 from audits.systems.pmf import RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, RecordingPolicy
@@ -31,7 +32,7 @@ def build(recorded: object, request: pytest.FixtureRequest) -> Build:
     def federation(**settings: Any) -> Federation[RatingTask]:
         config = parse_config({"data": {"name": "ml-100k"}, **settings})
         ratings = load_ratings(
-            config.data, config.algorithm, seed=config.seed, data_dir=folder, cohort=config.cohort
+            Wanted(config.data, config.algorithm, config.seed, folder, config.cohort)
         )
         return build_federation(config, ratings.task(0))
 

@@ -9,7 +9,6 @@ from typing import Final
 from audits.reproduction.entry import DATA, FIGURE, METHOD, Entry, Option
 
 ENTRY: Final = Entry(
-    run="audits.reproduction.fed3cr.command:reproduce_fed3cr",
     seeds="1, on ml-100k 3 or 5,",
     options=(
         FIGURE,

@@ -46,8 +46,7 @@ def overlap_figure(library: Library, place: Place, out: Path) -> Figure:
         _head("6", place),
         *(f"{name}: mean overlap {mean:.4f}" for name, mean in means.items()),
     ]
-    path = out / f"fed3cr-overlap-{_named(place)}.svg"
-    return _drawn("6", place, means, lines, path, overlap_chart, found)
+    return _drawn("6", place, means, lines, out / "fed3cr-overlap", overlap_chart, found)
 
 
 def correlation_figure(library: Library, place: Place, out: Path) -> Figure:
@@ -61,8 +60,8 @@ def correlation_figure(library: Library, place: Place, out: Path) -> Figure:
         _head("7", place),
         *(f"{name}: mean square {value:.5f}" for name, value in squares.items()),
     ]
-    path = out / f"fed3cr-correlation-{_named(place)}.svg"
-    return _drawn("7", place, squares, lines, path, correlation_chart, maps, client=SHOWN)
+    stem = out / "fed3cr-correlation"
+    return _drawn("7", place, squares, lines, stem, correlation_chart, maps, client=SHOWN)
 
 
 def plugged_figure(library: Library, place: Place, out: Path) -> Figure:
@@ -73,8 +72,7 @@ def plugged_figure(library: Library, place: Place, out: Path) -> Figure:
         if bare is not None and more is not None:
             name = library.paper.names[method]
             pairs.append({"name": name, "bare": _figures(bare), "plugged": _figures(more)})
-    path = out / f"fed3cr-plug-in-{_named(place)}.svg"
-    return _drawn("8", place, {"pairs": pairs}, [], path, plugged_chart, pairs)
+    return _drawn("8", place, {"pairs": pairs}, [], out / "fed3cr-plug-in", plugged_chart, pairs)
 
 
 def needed_varied(library: Library, place: Place) -> list[Needed]:
@@ -108,8 +106,8 @@ def varied_figure(library: Library, place: Place, out: Path) -> Figure:
         for point in own
     ]
     lines = [_head("9", place), *in_columns(["setting", "value", "HR", "NDCG"], rows)]
-    path = out / f"fed3cr-varied-{_named(place)}.svg"
-    return _drawn("9", place, {"points": points}, lines, path, varied_chart, points)
+    stem = out / "fed3cr-varied"
+    return _drawn("9", place, {"points": points}, lines, stem, varied_chart, points)
 
 
 def _with_views(library: Library, place: Place) -> dict[str, Chosen]:
@@ -127,7 +125,7 @@ def _drawn(
     place: Place,
     values: dict[str, Any],
     lines: list[str],
-    path: Path,
+    stem: Path,
     draw: Any,
     shown: Any,
     **more: Any,
@@ -136,13 +134,10 @@ def _drawn(
     told = {"figure": number, **place._asdict(), **values}
     if not shown:
         return Figure(told, [f"{_head(number, place)} no study"], None)
+    path = stem.with_name(f"{stem.name}-{place.data}-{place.protocol}.svg")
     write_drawing(path, draw(shown, place=f"{place.data}, {place.protocol}", **more))
     return Figure({**told, "drawing": str(path)}, lines, path)
 
 
 def _head(number: str, place: Place) -> str:
     return f"Figure {number}, {place.data}, protocol {place.protocol}:"
-
-
-def _named(place: Place) -> str:
-    return f"{place.data}-{place.protocol}"

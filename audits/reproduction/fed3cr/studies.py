@@ -11,7 +11,7 @@ from audits.reproduction.progress import StudyFolder
 from audits.reproduction.ratings import generated
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN, load_top_n
-from secure_fedrec.studies.fed3cr.study import read_study, run_study
+from secure_fedrec.studies.fed3cr.study import run_study
 from secure_fedrec.studies.files import read_arrays
 
 
@@ -70,10 +70,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         tell = _teller(bar, each.rounds)
         return run_study(data, config, source.path(each), on_round=tell, wait=False)
 
-    def read(each: Needed) -> dict[str, Any] | None:
-        return read_study(source.path(each), source.paper.config(each))
-
-    reports = source.found(needed, read, make).items()
+    reports = source.found(needed, source.paper.config, make).items()
     return {each: Found(report, source.path(each)) for each, report in reports}
 
 

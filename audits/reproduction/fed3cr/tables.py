@@ -12,9 +12,9 @@ from audits.reproduction.fed3cr.paper import Place
 from audits.reproduction.fed3cr.studies import Found
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
+from secure_fedrec.evaluation.oracles import ORACLES
 from secure_fedrec.studies.fed3cr.study import WARM
 
-ORACLES: Final = ("random", "popularity", "never drawn")
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
 _VARIANT: Final = ("HR paper | ours", "NDCG paper | ours")

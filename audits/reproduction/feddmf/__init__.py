@@ -5,7 +5,6 @@ from typing import Final
 from audits.reproduction.entry import FIGURE, Entry
 
 ENTRY: Final = Entry(
-    run="audits.reproduction.feddmf.command:reproduce_feddmf",
     seeds="3",
     options=(FIGURE,),
 )

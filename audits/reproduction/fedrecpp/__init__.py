@@ -5,7 +5,6 @@ from typing import Final
 from audits.reproduction.entry import DATA, FIGURE, Entry
 
 ENTRY: Final = Entry(
-    run="audits.reproduction.fedrecpp.command:reproduce_fedrecpp",
     seeds="5 folds",
     options=(FIGURE, DATA),
 )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from audits.reproduction.files import read_paper
 from audits.reproduction.seeds import require_reproduced
 from secure_fedrec.settings import Settings
-from secure_fedrec.studies.fedrecpp.study import StudyConfig
+from secure_fedrec.studies.fedrecpp.study import METHODS, StudyConfig
 
 _ONE, _NOT_PRINTED = -1, "-"
 
@@ -119,7 +119,7 @@ class Paper:
 
     def figure_entries(self, data: str) -> list[Entry]:
         """Of the points of figure 2."""
-        methods = [("fedrec", 0), *((name, rho) for rho in self.rhos for name in _BOTH)]
+        methods = [("fedrec", 0), *((name, rho) for rho in self.rhos for name in METHODS)]
         return [_entry(data, name, rho, share) for share in self.shares for name, rho in methods]
 
     def needed(
@@ -149,9 +149,6 @@ class Paper:
             rounds=needed.rounds,
             learning_rate=self.learning_rate,
         )
-
-
-_BOTH = ("fedrec", "fedrec++")
 
 
 def denoisers_of(share: int, clients: int) -> int:

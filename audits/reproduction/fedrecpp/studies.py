@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from audits.reproduction.fedrecpp.paper import Needed, Paper
 from audits.reproduction.progress import StudyFolder
 from audits.reproduction.ratings import generated, loaded
-from secure_fedrec.studies.fedrecpp.study import read_study, run_study
+from secure_fedrec.studies.fedrecpp.study import run_study
 
 Studies: TypeAlias = Mapping[Needed, Mapping[str, Any]]
 """Reports."""
@@ -47,6 +47,4 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
             table = loaded(each.entry.data, source.data_dir)
         return run_study(table, config, path, on_round=bar.refresh, wait=False)
 
-    return source.found(
-        needed, lambda each: read_study(source.path(each), paper.config(each)), make
-    )
+    return source.found(needed, paper.config, make)

@@ -9,7 +9,6 @@ from typing import Final
 from audits.reproduction.entry import Entry, Option
 
 ENTRY: Final = Entry(
-    run="audits.reproduction.furl.command:reproduce_furl",
     seeds="3",
     options=(Option("task", "only this task; may be repeated"),),
 )

@@ -15,6 +15,7 @@ from audits.config.tables import build
 from audits.report.text import flatten
 from audits.reproduction.furl.paper import FURLPaper, PaperTask
 from audits.reproduction.progress import StudyFolder
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.furl.results import StudyTexts, read_study, write_study
 from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
@@ -140,7 +141,7 @@ def _in_folder(wanted: set[Needed], folder: Path) -> dict[Needed, Stored]:
 
 def _read(path: Path) -> Stored:
     summary = read_study(path)
-    try:
+    with refused(path, "is no study of FURL: {}", ConfigError):
         config = build(FURLStudyConfig, "config", summary["config"])
         texts = StudyTexts(
             task=summary["task"],
@@ -148,8 +149,6 @@ def _read(path: Path) -> Stored:
             length=summary["length"],
             users=summary["users"],
         )
-    except ConfigError as refused:
-        raise DataError(path, f"is no study of FURL: {refused}") from refused
     if config.configuration != summary["configuration"]:
         raise DataError(path, "is no study of FURL: it names two configurations")
     place = Needed(texts.task, config.configuration, summary["seed"])

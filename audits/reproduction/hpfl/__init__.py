@@ -5,7 +5,6 @@ from typing import Final
 from audits.reproduction.entry import DATA, METHOD, Entry, Option
 
 ENTRY: Final = Entry(
-    run="audits.reproduction.hpfl.command:reproduce_hpfl",
     seeds="5",
     options=(
         Option(

@@ -13,6 +13,7 @@ from secure_fedrec.data import (
     generate_organisations,
     load_organisations,
 )
+from secure_fedrec.data.refusals import refused
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
@@ -144,10 +145,8 @@ def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, 
 
 
 def _config_of(report: Mapping[str, Any], path: Path) -> StudyConfig:
-    try:
+    with refused(path, "is no study of HPFL ({})", ConfigError, KeyError):
         return StudyConfig(**{each.name: report[each.name] for each in fields(StudyConfig)})
-    except (ConfigError, KeyError) as refused:
-        raise DataError(path, f"is no study of HPFL ({refused})") from refused
 
 
 def _kind(source: StudySource, report: Mapping[str, Any]) -> str:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from audits.rating_data import FileData, Sample, TableData, load_source, table_facts
-from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, Wanted, digest_of
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
@@ -25,7 +24,6 @@ from secure_fedrec.data.organisations.common_items import (
     split_common_items,
 )
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve
@@ -245,21 +243,15 @@ def device(
     return FORMS[algorithm.form](algorithm, data)
 
 
-def load_organisations(
-    data: CutData | CutFileData,
-    algorithm: FedDMFSettings,
-    *,
-    seed: int,
-    data_dir: Path | None,
-    cohort: CohortConfig,
-) -> Undivided:
+def load_organisations(wanted: Wanted) -> Undivided:
     """Read the rating table of a configuration, and cut it.
 
     Raises:
         DataError: it is missing or damaged.
         ConfigError: two organisations have no item in common, or a user too few interactions.
     """
-    table = load_source(data, seed=seed, data_dir=data_dir).table
+    data: CutData | CutFileData = wanted.data
+    table = load_source(wanted).table
     with renamed_keys({"data.common": "data.cut.common"}):
-        organisations = split_common_items(table, data.cut.config(seed), name=table.name)
-    return Undivided(CutTask(settings=algorithm, table=table, data=organisations))
+        organisations = split_common_items(table, data.cut.config(wanted.seed), name=table.name)
+    return Undivided(CutTask(settings=wanted.algorithm, table=table, data=organisations))

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from audits.rating_data import load_source, rated_sets, table_facts
-from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.rating_data import attribute_columns, load_source, rated_sets, table_facts
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, Wanted, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
 from audits.systems.furl.settings import InteractionData, InteractionFileData, NCFSettings
 from secure_fedrec.algorithms.base import PublicState
@@ -89,11 +88,8 @@ class InteractionTask:
 
     def secrets(self) -> Secrets:
         """Training interactions, and the clients' attributes where the data set has any."""
-        attributes = {
-            f"attributes.{name}": np.unique(values, return_inverse=True)[1].astype(np.int64)
-            for name, values in self.table.demographics.items()
-        }
-        return {"ratings": rated_sets(self.interactions.positives), "secrets": attributes}
+        ratings = rated_sets(self.interactions.positives)
+        return {"ratings": ratings, "secrets": attribute_columns(self.table)}
 
     def public(self) -> dict[str, Any]:
         """How many items there are."""
@@ -143,22 +139,19 @@ class InteractionTask:
         return held_out_quality(scores, self.interactions.held_out, candidates)
 
 
-def load_feedback(
-    data: InteractionData | InteractionFileData,
-    algorithm: NCFSettings,
-    *,
-    seed: int,
-    data_dir: Path | None,
-) -> Undivided:
+def load_feedback(wanted: Wanted) -> Undivided:
     """Read the rating table of a configuration, hold one item per client out, draw negatives.
 
     Raises:
         DataError: it is missing or damaged, or a client has nothing to train on.
     """
-    source = load_source(data, seed=seed, data_dir=data_dir)
+    data: InteractionData | InteractionFileData = wanted.data
+    source, seed = load_source(wanted), wanted.seed
     split = source.leave_one_out(data.held_out, seed=seed)
-    interactions = sample_interactions(split, negatives=data.negatives, seed=seed)
     task = InteractionTask(
-        settings=algorithm, table=source.table, interactions=interactions, negatives=data.negatives
+        settings=wanted.algorithm,
+        table=source.table,
+        interactions=sample_interactions(split, negatives=data.negatives, seed=seed),
+        negatives=data.negatives,
     )
     return Undivided(task)

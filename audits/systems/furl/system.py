@@ -5,7 +5,6 @@ checked and explained without it.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 
 from attacks.suite import FAMILIES
 from audits.rating_data import FILE
-from audits.system import Check, DataKind, Dataset, Statement, System, Task
+from audits.system import Check, DataKind, Dataset, Statement, System, Task, Wanted
 from audits.systems.furl.settings import (
     DocumentSettings,
     InteractionData,
@@ -23,7 +22,6 @@ from audits.systems.furl.settings import (
     StickersData,
 )
 from secure_fedrec.data import DATASETS
-from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import Claim, Subject, claims_about
 
 if TYPE_CHECKING:
@@ -60,14 +58,12 @@ _CLAIMS = claims_about(
 )
 
 
-def _load(
-    data: Any, algorithm: Any, *, seed: int, data_dir: Path | None, cohort: CohortConfig
-) -> Dataset:
+def _load(wanted: Wanted) -> Dataset:
     from audits.systems.furl import interactions, texts  # noqa: PLC0415
 
-    if isinstance(data, InteractionData | InteractionFileData):
-        return interactions.load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
-    return texts.load_texts(data, algorithm, seed=seed, data_dir=data_dir)
+    if isinstance(wanted.data, InteractionData | InteractionFileData):
+        return interactions.load_feedback(wanted)
+    return texts.load_texts(wanted)
 
 
 def _device(

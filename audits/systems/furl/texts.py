@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, Wanted, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
 from audits.systems.furl.settings import DocumentSettings, NewsgroupsData, StickersData
 from secure_fedrec.algorithms.base import PublicState
@@ -148,21 +147,18 @@ class TextTask:
         )
 
 
-def load_texts(
-    data: NewsgroupsData | StickersData,
-    algorithm: DocumentSettings,
-    *,
-    seed: int,
-    data_dir: Path | None,
-) -> Undivided:
+def load_texts(wanted: Wanted) -> Undivided:
     """Read or make the texts of a configuration.
 
     Raises:
         DataError: the file is missing or damaged.
     """
+    data: NewsgroupsData | StickersData = wanted.data
     if isinstance(data, StickersData):
-        return Undivided(TextTask(algorithm, generate_stickers(data.config(seed))))
-    return Undivided(TextTask(algorithm, load_newsgroups(data_dir, data.config(seed))))
+        texts = generate_stickers(data.config(wanted.seed))
+    else:
+        texts = load_newsgroups(wanted.data_dir, data.config(wanted.seed))
+    return Undivided(TextTask(wanted.algorithm, texts))
 
 
 def _on_test(evaluate: Evaluate) -> Evaluate:

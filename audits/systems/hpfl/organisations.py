@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from audits.rating_data import given
-from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.rating_data import attribute_columns, given
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, Wanted, digest_of
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.system import HPFL
@@ -26,11 +26,10 @@ from secure_fedrec.data import (
 from secure_fedrec.data.organisations.catalogues import OneCatalogue
 from secure_fedrec.data.organisations.tables import Records
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
-from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import Settings
+from secure_fedrec.studies.engine import bag_shapes
 from secure_fedrec.vault import Vault
 
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
@@ -87,7 +86,7 @@ class OrganisationTask:
     Args:
         settings: of the algorithm.
         organisations: the data set.
-        groups: attribute -> int64[users of all organisations], which attacks try to infer.
+        groups: "attributes.NAME" -> int64[users of all organisations], which attacks try to infer.
 
     Raises:
         ConfigError: the user model cannot reach the highest score.
@@ -151,11 +150,7 @@ class OrganisationTask:
             evaluate=evaluate,
             knowledge={"attributes": list(own.attribute_names), "levels": own.levels.tolist()},
         )
-        bags = {
-            name: BagShape(width=width, most=most)
-            for name, (width, most) in algorithm.bag_sizes.items()
-        }
-        return Fresh(algorithm, problem, bags)
+        return Fresh(algorithm, problem, bag_shapes(algorithm.bag_sizes))
 
     def public(self) -> dict[str, Any]:
         """How many organisations and attributes there are, and the levels of scores."""
@@ -176,8 +171,8 @@ class OrganisationTask:
             own.attributes[client][own.train.of(client).items].sum(axis=0)
             for client in range(own.n_clients)
         ]
-        groups = {f"attributes.{name}": values for name, values in self.groups.items()}
-        return {"secrets": {"histograms.attributes": np.array(counts, dtype=np.float64), **groups}}
+        histograms = np.array(counts, dtype=np.float64)
+        return {"secrets": {"histograms.attributes": histograms, **self.groups}}
 
 
 def device(
@@ -223,30 +218,25 @@ def _pairs(own: Organisations, records: Records) -> Pairs:
     return Pairs(np.concatenate(users), np.concatenate(items), records.scores)
 
 
-def load_records(
-    data: Any, algorithm: HPFLConfig, *, seed: int, data_dir: Path | None, cohort: CohortConfig
-) -> Undivided:
+def load_records(wanted: Wanted) -> Undivided:
     """Read or make the organisations of a configuration.
 
     Raises:
         DataError: the data set is missing or damaged.
         ConfigError: the user model cannot reach the highest score.
     """
+    data, seed, data_dir = wanted.data, wanted.seed, wanted.data_dir
     if isinstance(data, SyntheticOrganisationData):
         organisations = generate_organisations(data.config(seed), shares=data)
     else:
         organisations = load_organisations(data.name, data_dir, seed=seed, shares=data)
     groups = _groups(organisations, data_dir) if data.name == "ml-100k-zip" else {}
     return Undivided(
-        OrganisationTask(settings=algorithm, organisations=organisations, groups=groups)
+        OrganisationTask(settings=wanted.algorithm, organisations=organisations, groups=groups)
     )
 
 
 def _groups(organisations: Organisations, data_dir: Path | None) -> dict[str, IntArray]:
     """Gender, age and occupation of every user, organisation after organisation."""
-    table = load("ml-100k", data_dir)
-    users = np.concatenate(organisations.user_ids)
-    return {
-        name: np.unique(values, return_inverse=True)[1].astype(np.int64)[users]
-        for name, values in table.demographics.items()
-    }
+    users, columns = np.concatenate(organisations.user_ids), load("ml-100k", data_dir)
+    return {name: values[users] for name, values in attribute_columns(columns).items()}

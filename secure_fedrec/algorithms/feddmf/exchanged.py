@@ -105,10 +105,8 @@ class ExchangedFedDMF(DMFOrganisations):
             indptr, order = self._pairs(client)
             return indptr, vault.read_ragged(_RECEIVED, client)[order]
 
-        trained = [
-            self.train(client, aim, round_=public.round + 1, vault=vault, streams=streams)
-            for client in clients.tolist()
-        ]
+        round_ = public.round + 1
+        trained = self.train(clients, aim, round_=round_, vault=vault, streams=streams)
         upload = Upload(
             clients=clients, blocks={_PARTICIPANTS: FlatBlock(values=np.ones((len(clients), 1)))}
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class Trained:
 
     client: int
     state: TrainingState
+
+
+Aim: TypeAlias = Callable[[int, TrainingState], tuple[IntArray, FloatArray]]
 
 
 class DMFOrganisations:
@@ -119,27 +122,24 @@ class DMFOrganisations:
         return TrainingState(parameters=parameters, first=first, second=second, powers=powers)
 
     def train(
-        self,
-        client: int,
-        aim: Callable[[int, TrainingState], tuple[IntArray, FloatArray]],
-        *,
-        round_: int,
-        vault: Vault,
-        streams: Streams,
-    ) -> Trained:
-        """A round's part of an epoch, from what an organisation keeps.
+        self, clients: IntArray, aim: Aim, *, round_: int, vault: Vault, streams: Streams
+    ) -> list[Trained]:
+        """A round's part of an epoch, from what organisations keep.
 
         Args:
-            client: which organisation.
+            clients: which organisations.
             aim: what each item vector is pulled towards, int64[I + 1] and float64[T, d], by the
                 organisation and the copy of its model that is trained; it may change that.
             round_: the round in progress.
-            vault: holds its pairs.
+            vault: holds their pairs.
             streams: of the run.
 
         Raises:
-            DivergedError: the loss, or a parameter, is no number any more.
+            DivergedError: the loss of one, or a parameter, is no number any more.
         """
+        return [self._train(each, aim, round_, vault, streams) for each in clients.tolist()]
+
+    def _train(self, client: int, aim: Aim, round_: int, vault: Vault, streams: Streams) -> Trained:
         model, config = self._models[client], self.config
         epoch, part = divmod(round_ - 1, config.exchanges)
         whole = self._examples(client, epoch, vault, streams)

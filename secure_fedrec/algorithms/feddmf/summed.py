@@ -83,10 +83,7 @@ class SummedFedDMF(_OverASum):
         """An epoch of each organisation, towards the mean direction of the others."""
         round_ = public.round + 1
         aim = partial(self._targets, public=public, vault=vault)
-        trained = [
-            self.train(client, aim, round_=round_, vault=vault, streams=streams)
-            for client in clients.tolist()
-        ]
+        trained = self.train(clients, aim, round_=round_, vault=vault, streams=streams)
 
         def commit(vault: Vault) -> None:
             self.keep(trained, vault)
@@ -160,10 +157,8 @@ class AveragedDMF(_OverASum):
             size = np.zeros(self.model(client).items + 1, dtype=np.int64)  # nothing is pulled
             return size, np.zeros((0, self.width))
 
-        trained = [
-            self.train(client, aim, round_=public.round + 1, vault=vault, streams=streams)
-            for client in clients.tolist()
-        ]
+        round_ = public.round + 1
+        trained = self.train(clients, aim, round_=round_, vault=vault, streams=streams)
         rows = [
             np.pad(self._vectors(each), ((0, 0), (0, 1)), constant_values=1.0) for each in trained
         ]

@@ -13,6 +13,7 @@ follows: it states none. That W_n starts near the identity is ours.
 """
 
 from dataclasses import field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,9 +36,9 @@ from secure_fedrec.algorithms.item_tables.local import (
     errors_of,
     tails,
 )
-from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.method import Method
 from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
+from secure_fedrec.algorithms.item_tables.starts import same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -91,7 +92,7 @@ class Fed3CR(Enhanced):
         """As the plug-in's, but for the order of sums, in one compiled loop."""
         rates = Rates(self._rate, self._decay, self._generator_rate)
         step = _unified_steps if self.enhancement.unified else _steps
-        step(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
+        step(models, batch, losses, _Course(self._form, rates, self._user_rate, self._of_thread()))
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Products u . Z_i, which order items as the scores do."""
@@ -119,11 +120,6 @@ class UserVector(Method[Fed3CRConfig]):
 
     name = "user-vector"
 
-    def start(self, streams: Streams) -> Start:
-        """G from N(0, 1)."""
-        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(table, np.empty(0))
-
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
         start = same_linear(streams.stream("score-function"), self.config.rank, clients)
@@ -135,43 +131,37 @@ class UserVector(Method[Fed3CRConfig]):
         rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
         _step(models, batch, *rates, losses)
 
-    def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """Products u . Z_i, which order items as the scores do."""
-        return products(models, table)
+
+class _Course(NamedTuple):
+    """What is alike in all steps of a client.
+
+    Attributes:
+        form: of the loss and of the transfer.
+        rates: step sizes, and the decay.
+        user_rate: step size of the user vector.
+        work: memory of the thread.
+    """
+
+    form: Form
+    rates: Rates
+    user_rate: np.float32
+    work: Work
 
 
 @compiled_loop
-def _steps(
-    models: Models,
-    batch: Batch,
-    losses: FloatArray,
-    form: Form,
-    rates: Rates,
-    user_rate: np.float32,
-    work: Work,
-) -> None:
+def _steps(models: Models, batch: Batch, losses: FloatArray, course: _Course) -> None:
     for place in range(len(batch.clients)):
         client, decay = batch.clients[place], batch.rates[place]
         vector = models.own[client]
-        losses[client] = _move_tables(
-            models, batch, place, vector, models.shared[client], form, rates, work
-        )
+        losses[client] = _move_tables(models, batch, place, vector, models.shared[client], course)
         for factor in range(len(vector)):
-            vector[factor] -= decay * user_rate * work.lines[PULL_U, factor]
+            vector[factor] -= decay * course.user_rate * course.work.lines[PULL_U, factor]
 
 
 @compiled_loop
-def _unified_steps(
-    models: Models,
-    batch: Batch,
-    losses: FloatArray,
-    form: Form,
-    rates: Rates,
-    user_rate: np.float32,
-    work: Work,
-) -> None:
+def _unified_steps(models: Models, batch: Batch, losses: FloatArray, course: _Course) -> None:
     """As ``_steps`` with Z = (G + P_n) W, whose scores are products of G + P_n with v = W u."""
-    width = models.own.shape[1]
+    form, width = course.form, models.own.shape[1]
     seen = np.empty(width, dtype=np.float32)
     for place in range(len(batch.clients)):
         client, decay = batch.clients[place], batch.rates[place]
@@ -179,30 +169,24 @@ def _unified_steps(
         matrix = shared[len(shared) - width * width :].reshape(width, width)
         for one in range(width):
             seen[one] = form.scale * dot(matrix, one, models.own, client, 0)
-        losses[client] = _move_tables(models, batch, place, seen, shared[:0], form, rates, work)
-        pulled = work.lines[PULL_U]  # what pulls on v; so pulled u^T on W, W^T pulled on u
-        rate = decay * rates.generator
+        losses[client] = _move_tables(models, batch, place, seen, shared[:0], course)
+        pulled = course.work.lines[PULL_U]  # what pulls on v; so pulled u^T on W, W^T pulled on u
+        rate = decay * course.rates.generator
         seen[:] = 0
         for one in range(width):
             for other in range(width):
                 seen[other] += form.scale * matrix[one, other] * pulled[one]
                 matrix[one, other] -= rate * form.scale * pulled[one] * vector[other]
         for factor in range(width):
-            vector[factor] -= decay * user_rate * seen[factor]
+            vector[factor] -= decay * course.user_rate * seen[factor]
 
 
 @compiled_loop
 def _move_tables(
-    models: Models,
-    batch: Batch,
-    place: int,
-    vector: SingleArray,
-    phi: SingleArray,
-    form: Form,
-    rates: Rates,
-    work: Work,
+    models: Models, batch: Batch, place: int, vector: SingleArray, phi: SingleArray, course: _Course
 ) -> float:
     """A client's step but for its own vector; its loss. ``lines[PULL_U]`` gets the pull on that."""
+    form, rates, _, work = course
     client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
     first, last = models.indptr[client], models.indptr[client + 1]
     rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])

@@ -22,8 +22,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
-from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import normal, own_normal
+from secure_fedrec.algorithms.item_tables.starts import own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -64,8 +63,8 @@ class FedMF(Method[FedMFConfig]):
 
     def start(self, streams: Streams) -> Start:
         """V, normal around 0."""
-        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(self.config.init_scale * table, np.empty(0))
+        start = super().start(streams)
+        return start._replace(table=self.config.init_scale * start.table)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
@@ -77,10 +76,6 @@ class FedMF(Method[FedMFConfig]):
         config = self.config
         rates = (config.learning_rate, config.item_learning_rate)
         _step(models, batch, *rates, config.regularization, losses)
-
-    def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """U . V_i, which orders items as the scores do."""
-        return products(models, table)
 
 
 @compiled_loop

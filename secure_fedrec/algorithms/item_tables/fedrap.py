@@ -22,9 +22,9 @@ from secure_fedrec.algorithms.item_tables.local import (
     StepSize,
     logistic,
 )
-from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.method import Method
 from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
+from secure_fedrec.algorithms.item_tables.starts import same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -70,11 +70,6 @@ class FedRAP(Method[FedRAPConfig]):
     form = "scored"
     dense = True
     personal = True
-
-    def start(self, streams: Streams) -> Start:
-        """C from N(0, 1)."""
-        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(table, np.empty(0))
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""

@@ -13,6 +13,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     Models,
     SingleArray,
 )
+from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
@@ -151,6 +152,15 @@ class Method(Generic[ConfigT]):
     def __init__(self, config: ConfigT, n_items: int) -> None:
         self.config = config
         self.n_items = n_items
+
+    def start(self, streams: Streams) -> Start:
+        """The item table from N(0, 1), and nothing beside it."""
+        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
+        return Start(table, np.empty(0))
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Products of rows with ``own``, which order items as the scores do."""
+        return products(models, table)
 
     def personal_start(self, streams: Streams) -> SingleArray:
         """N(0, 1)."""

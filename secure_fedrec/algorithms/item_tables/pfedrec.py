@@ -22,8 +22,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     tails,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
-from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import linear, normal, same_linear
+from secure_fedrec.algorithms.item_tables.starts import linear, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -60,8 +59,8 @@ class PFedRec(Method[PFedRecConfig]):
 
     def start(self, streams: Streams) -> Start:
         """E from N(0, 1); the mean of b."""
-        table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(table, linear(streams.stream("score-function"), self.config.rank)[-1:])
+        bias = linear(streams.stream("score-function"), self.config.rank)[-1:]
+        return super().start(streams)._replace(shared=bias)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
@@ -71,10 +70,6 @@ class PFedRec(Method[PFedRecConfig]):
         """(w, b), then E."""
         rate = self.config.learning_rate
         _step(models, batch, rate, rate * self.n_items * self.config.item_scale, losses)
-
-    def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """Logits without b, which order items as the scores do."""
-        return products(models, table)
 
 
 @compiled_loop

@@ -6,14 +6,9 @@ puts them together. ``settings`` says how a file is to be read, ``shape`` finds 
 say, ``describe`` tells what is in it.
 """
 
-from secure_fedrec.data.files.settings import AttributesFile, CatalogueFile, RatingsFile, TextFile
-from secure_fedrec.data.files.table import FileRatings, read_ratings
-
-__all__ = [
-    "AttributesFile",
-    "CatalogueFile",
-    "FileRatings",
-    "RatingsFile",
-    "TextFile",
-    "read_ratings",
-]
+from secure_fedrec.data.files.settings import AttributesFile as AttributesFile
+from secure_fedrec.data.files.settings import CatalogueFile as CatalogueFile
+from secure_fedrec.data.files.settings import RatingsFile as RatingsFile
+from secure_fedrec.data.files.settings import TextFile as TextFile
+from secure_fedrec.data.files.table import FileRatings as FileRatings
+from secure_fedrec.data.files.table import read_ratings as read_ratings

@@ -2,12 +2,12 @@
 
 import gzip
 import io
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
+from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import DataError
 
 # A packed file of ratings unpacks to some five times its size; gzip itself reaches a thousand.
@@ -31,10 +31,8 @@ def require_file(path: Path) -> None:
     Raises:
         DataError: there is nothing, a folder, a device or a pipe.
     """
-    try:
+    with refused(path, "cannot be read ({})", OSError, ValueError):  # too long, or with a zero byte
         there, folder, file = path.exists(), path.is_dir(), path.is_file()
-    except (OSError, ValueError) as error:  # a name too long, or with a zero byte
-        raise DataError(path, f"cannot be read ({error})") from error
     if folder:
         raise DataError(path, "is a folder, not a file")
     if not file:
@@ -50,21 +48,16 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             ratings do.
     """
     require_file(path)
-    try:
-        with path.open("rb") as packed:
-            start = packed.peek(8)[:8]
-            for magic, problem in _STRANGERS:
-                if start.startswith(magic):
-                    raise DataError(path, problem)
-            if not (start.startswith(_GZIP) or path.name.lower().endswith(".gz")):
-                yield packed
-            else:
-                with gzip.open(packed) as stream:
-                    yield io.BufferedReader(_Unpacked(path, packed, stream), 2**20)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(path, f"is a damaged or truncated gzip file ({error})") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
+    with readable(path), path.open("rb") as packed:
+        start = packed.peek(8)[:8]
+        for magic, problem in _STRANGERS:
+            if start.startswith(magic):
+                raise DataError(path, problem)
+        if not (start.startswith(_GZIP) or path.name.lower().endswith(".gz")):
+            yield packed
+        else:
+            with gzip.open(packed) as stream:
+                yield io.BufferedReader(_Unpacked(path, packed, stream), 2**20)
 
 
 class _Unpacked(io.RawIOBase):

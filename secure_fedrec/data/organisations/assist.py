@@ -21,6 +21,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data.organisations.split import SplitShares, draw_parts
 from secure_fedrec.data.organisations.tables import Organisations, organise
+from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.data.textfiles import read_numbers, read_records, whole_numbers
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -170,12 +171,8 @@ def _concepts(path: Path, largest: int) -> tuple[BoolArray, list[str]]:
 
 
 def _json(path: Path) -> object:
-    try:
+    with readable(path), refused(path, "is no JSON ({})", ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
-        raise DataError(path, f"is no JSON ({error})") from error
 
 
 def _list(path: Path, value: object) -> list[Any]:

@@ -96,66 +96,37 @@ def train(
         raise ValueError("there is no record to learn from")
     if not len(validation.scores) and (config.keep == "best" or config.patience):
         raise ValueError("early stopping needs a validation record")
-    run = _Run(gum, parameters.copy(), records, config, generator, pull)
-    best = parameters.copy()
+    moved, best, size = parameters.copy(), parameters.copy(), len(records.scores)
+    descent, model = _descent(gum, moved, config, pull), gum.model(moved)
+    slopes = gum.layout.parts(descent.gradient)
+    rate, batch = float(config.learning_rate), config.batch_size or size
     errors = [_squared_error(gum, parameters, validation)]
-    kept = 0
+    kept = steps = 0
     while len(errors) <= config.epochs:
-        run.epoch()
-        errors.append(_squared_error(gum, run.parameters, validation))
+        order = generator.permutation(size)
+        steps = run_epoch(descent, model, slopes, records, order, rate, batch, steps)
+        errors.append(_squared_error(gum, moved, validation))
         epoch = len(errors) - 1
         if config.keep == "last" or errors[-1] < errors[kept]:
             kept = epoch
-            best[:] = run.parameters
+            best[:] = moved
         if config.patience and epoch - int(np.nanargmin(errors)) >= config.patience:
             break
     return Trained(parameters=best, epochs=len(errors) - 1, kept=kept, errors=np.array(errors))
 
 
-class _Run:
-    """Parameters and optimiser state of a training run."""
-
-    def __init__(
-        self,
-        gum: GUM,
-        parameters: FloatArray,
-        records: Records,
-        config: GUMTraining,
-        generator: np.random.Generator,
-        pull: Pull | None,
-    ) -> None:
-        layout = gum.layout
-        nothing, adam = np.empty(0), config.optimizer == "adam"
-        self.parameters = parameters
-        self._model = gum.model(parameters)
-        self._records = records
-        self._config = config
-        self._generator = generator
-        pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
-        first, second = (np.zeros(layout.size if adam else 0) for _ in range(2))
-        self._descent = Descent(
-            parameters=parameters,
-            gradient=np.zeros(layout.size),
-            moments=Moments(first=first, second=second, moving=_pulled_rows(gum, pull)),
-            pull=pull,
-            adam=adam,
-        )
-        self._slopes = layout.parts(self._descent.gradient)
-        self._steps = 0
-
-    def epoch(self) -> None:
-        """One pass over the records."""
-        config, size = self._config, len(self._records.scores)
-        self._steps = run_epoch(
-            self._descent,
-            self._model,
-            self._slopes,
-            self._records,
-            self._generator.permutation(size),
-            float(config.learning_rate),
-            size if config.batch_size is None else config.batch_size,
-            self._steps,
-        )
+def _descent(gum: GUM, parameters: FloatArray, config: GUMTraining, pull: Pull | None) -> Descent:
+    """Parameters, which are trained in place, and the optimiser's state before the first step."""
+    size, nothing, adam = gum.layout.size, np.empty(0), config.optimizer == "adam"
+    pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
+    first, second = (np.zeros(size if adam else 0) for _ in range(2))
+    return Descent(
+        parameters=parameters,
+        gradient=np.zeros(size),
+        moments=Moments(first=first, second=second, moving=_pulled_rows(gum, pull)),
+        pull=pull,
+        adam=adam,
+    )
 
 
 def _pulled_rows(gum: GUM, pull: Pull) -> BoolArray:

@@ -11,6 +11,7 @@ who it was.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations, count, islice
 from math import comb
 from typing import Final
@@ -39,6 +40,7 @@ _ORDER: Final = (
 )
 
 
+@dataclass(eq=False)
 class Interference:
     """The search in one trial.
 
@@ -54,27 +56,21 @@ class Interference:
         broken: readers that somebody disturbs.
     """
 
-    def __init__(
-        self,
-        split: SplitModel,
-        traces: LocalTraces,
-        findings: Findings,
-        trial: Trial,
-        base: Values,
-        earlier: Values,
-    ) -> None:
-        self._split = split
-        self._traces = traces
-        self._findings = findings
-        self._trial = trial
-        self._base = base
-        self._earlier = earlier
+    split: SplitModel
+    traces: LocalTraces
+    findings: Findings
+    trial: Trial
+    base: Values
+    earlier: Values
+    broken: set[int] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        trial = self.trial
         self._draw = trial.generator("order")
         # Backwards, beginning with another user in every trial: so each trains before each other
         # one, too, and each of a few before all.
         backwards, first = trial.users[::-1], trial.seed % len(trial.users)
         self._turned = (*backwards[first:], *backwards[:first])
-        self.broken: set[int] = set()
 
     def search(self, fresh: Digests, changed: Sequence[Values]) -> None:
         """Look for values and trainings that reach some readers.
@@ -83,7 +79,7 @@ class Interference:
             fresh: what they ended with when nobody had trained before but themselves.
             changed: two states with other values of everybody.
         """
-        users, readers = self._trial.users, list(fresh)
+        users, readers = self.trial.users, list(fresh)
         one, other = changed
         # Of many users one arm only: a trial of all of them costs as much as all the others.
         arms = [(self._turned, one, self._now(other)), (self._some(users), other, self._now(one))]
@@ -93,13 +89,11 @@ class Interference:
             user
             for history, before, then in arms
             for user in differing(
-                after, self._traces.digests(before, history=history, then=then, readers=readers)
+                after, self.traces.digests(before, history=history, then=then, readers=readers)
             )
         }
-        at_once = self._traces.digests(
-            self._earlier, then=self._base, readers=readers, rehearsed=True
-        )
-        turned = self._traces.digests(self._base, readers=self._turned)
+        at_once = self.traces.digests(self.earlier, then=self.base, readers=readers, rehearsed=True)
+        turned = self.traces.digests(self.base, readers=self._turned)
         ordered = {*differing(fresh, turned)}
         present = {*differing(after, fresh), *differing(after, at_once), *ordered}
         if not moved and not present:
@@ -119,12 +113,12 @@ class Interference:
 
     def _after(self, readers: Sequence[int]) -> Digests:
         """What readers end with after everybody has trained on the base, in an earlier round."""
-        users = self._trial.users
-        return self._traces.digests(self._earlier, history=users, then=self._base, readers=readers)
+        users = self.trial.users
+        return self.traces.digests(self.earlier, history=users, then=self.base, readers=readers)
 
     def _now(self, state: Values) -> Values:
         """A state with the federated values that readers train on."""
-        return {**state, **{name: self._base[name] for name in self._split.federated}}
+        return {**state, **{name: self.base[name] for name in self.split.federated}}
 
     def _some(self, users: Sequence[int]) -> tuple[int, ...]:
         """Some of the users, one at least, in any order."""
@@ -135,17 +129,17 @@ class Interference:
     def _restless(self, fresh: Digests, after: Digests) -> set[int]:
         """Whose training ends differently when the same sequence is run again."""
         after_again = self._after(list(fresh))
-        fresh_again = self._traces.digests(self._base, readers=list(fresh))
+        fresh_again = self.traces.digests(self.base, readers=list(fresh))
         return {*differing(after, after_again), *differing(fresh, fresh_again)}
 
     def _search_values(self, suspects: Sequence[int], others: Values) -> None:
         """Whether they read other users' values, or what those have left."""
-        for user in self._suspects_between(suspects, (), self._base, others):
-            self._blame_values(user, others, range(self._split.n_users), ())
+        for user in self._suspects_between(suspects, (), self.base, others):
+            self._blame_values(user, others, range(self.split.n_users), ())
         for left, writers in self._apart(suspects):
-            parts = [(slot, user) for slot in self._split.own for user in writers]
-            mixed = self._mixed(self._base, others, parts)
-            for user in self._suspects_between(left, writers, self._base, mixed):
+            parts = [(slot, user) for slot in self.split.own for user in writers]
+            mixed = self._mixed(self.base, others, parts)
+            for user in self._suspects_between(left, writers, self.base, mixed):
                 self._blame_values(user, others, writers, writers)
 
     def _search_changes(
@@ -156,24 +150,24 @@ class Interference:
         if not left:
             return
         found = [
-            self._traces.digests(before, history=history, then=each, readers=left)
+            self.traces.digests(before, history=history, then=each, readers=left)
             for each in (self._now(before), then)
         ]
         for user in differing(*found):
-            self._blame_values(user, then, range(self._split.n_users), history, before=before)
+            self._blame_values(user, then, range(self.split.n_users), history, before=before)
 
     def _search_presence(self, suspects: Sequence[int]) -> None:
         """Whether it matters to them that others have trained: ever, or since they have."""
         for left, writers in self._apart(suspects):
             for first in ((), tuple(left)):
                 alone, after = (
-                    self._traces.digests(
-                        self._earlier, history=history, then=self._base, readers=[*left, *left]
+                    self.traces.digests(
+                        self.earlier, history=history, then=self.base, readers=[*left, *left]
                     )
                     for history in (first, (*first, *writers))
                 )
                 for user in sorted({*differing(alone, after)} - self.broken):
-                    one, two = self._traces.digests(self._base, readers=[user, user])[user]
+                    one, two = self.traces.digests(self.base, readers=[user, user])[user]
                     if one != two:
                         self.broken.add(user)
                         self._leave_open(_RESTLESS.format(user))
@@ -182,7 +176,7 @@ class Interference:
 
     def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Readers that are not broken yet, and users to train before them, no reader among them."""
-        users = self._trial.users
+        users = self.trial.users
         if len(suspects) > _ALONE:
             for writers in separations(users):
                 left = [each for each in suspects if each not in {*self.broken, *writers}]
@@ -205,7 +199,7 @@ class Interference:
             return []
         twice = [*readers, *readers]
         return differing(
-            *(self._traces.digests(state, history=history, readers=twice) for state in (one, other))
+            *(self.traces.digests(state, history=history, readers=twice) for state in (one, other))
         )
 
     def _blame_values(
@@ -226,13 +220,13 @@ class Interference:
             history: who trains before.
             before: on which values, if those only change afterwards.
         """
-        parts = [(slot, owner) for slot in self._split.own for owner in owners if owner != reader]
-        base = self._base if before is None else self._now(before)
+        parts = [(slot, owner) for slot in self.split.own for owner in owners if owner != reader]
+        base = self.base if before is None else self._now(before)
 
         def at(number: int) -> Observed:
             then = self._mixed(base, others, parts[:number])
             first = then if before is None else before
-            return self._traces.observed(first, history=history, then=then, reader=reader)
+            return self.traces.observed(first, history=history, then=then, reader=reader)
 
         verb = "moves with it"
         if history:
@@ -250,9 +244,7 @@ class Interference:
 
         def at(number: int) -> Observed:
             before = (*first, *history[:number])
-            return self._traces.observed(
-                self._earlier, history=before, then=self._base, reader=reader
-            )
+            return self.traces.observed(self.earlier, history=before, then=self.base, reader=reader)
 
         verb = "moves when that has been " + ("in between" if first else "before")
         self._blame(reader, history, [(TRAINING, user) for user in history], at, verb)
@@ -289,7 +281,7 @@ class Interference:
         what, size = _first_difference(at(step + 1), at(0)) or (TRAINING, float("nan"))
         name, owner = steps[step]
         reaches = f"that user's {what} {verb}"
-        self._findings.violate(1, name, (owner, reader), reaches, size, self._trial.seed)
+        self.findings.violate(1, name, (owner, reader), reaches, size, self.trial.seed)
 
     def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
         """A state, with some users' values from elsewhere."""
@@ -301,7 +293,7 @@ class Interference:
         return mixed
 
     def _leave_open(self, problem: str) -> None:
-        self._findings.leave_open(LOSS, problem, self._trial.seed)
+        self.findings.leave_open(LOSS, problem, self.trial.seed)
 
 
 def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:

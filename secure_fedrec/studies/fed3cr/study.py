@@ -8,7 +8,6 @@ study of the method "oracles" has rules without a model in its place.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -35,10 +34,9 @@ from secure_fedrec.evaluation.ranks import (
     client_ranks,
     quality,
 )
-from secure_fedrec.protection.bags import BagShape
-from secure_fedrec.settings import Count, Natural, OneOf, Settings
+from secure_fedrec.settings import Count, Natural, OneOf
 from secure_fedrec.streams import Streams
-from secure_fedrec.studies.engine import unprotected
+from secure_fedrec.studies.engine import bag_shapes, unprotected
 from secure_fedrec.studies.fed3cr.methods import (
     CENTRAL,
     METHODS,
@@ -49,13 +47,11 @@ from secure_fedrec.studies.fed3cr.methods import (
 )
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.resumed import (
-    FINGERPRINT,
     Record,
+    StudySettings,
     as_json,
-    conclude,
-    finished,
-    once,
     plain,
+    read_or_make,
     train,
 )
 
@@ -75,7 +71,7 @@ WARM: Final = "warm_hit_rate_at_10"
 _EVERY: Final = 5
 
 
-class StudyConfig(Settings, section="study"):
+class StudyConfig(StudySettings, section="study"):
     """What is studied.
 
     Args:
@@ -90,6 +86,8 @@ class StudyConfig(Settings, section="study"):
         ConfigError: a name is unknown, or a number out of range.
     """
 
+    paper = "Fed3CR"
+    version = STUDY_FORMAT
     method: Annotated[str, OneOf(METHODS)]
     data: str
     protocol: Annotated[str, OneOf(PROTOCOLS)]
@@ -120,23 +118,6 @@ class StudyConfig(Settings, section="study"):
         return with_settings(start, self.settings)
 
 
-def read_study(
-    path: Path, config: StudyConfig, *, data: str | None = None
-) -> dict[str, Any] | None:
-    """The study at ``path``; None where there is none.
-
-    Args:
-        path: of the report.
-        config: what is studied.
-        data: fingerprint of the interactions, where they are at hand.
-
-    Raises:
-        DataError: it is damaged, of other settings or of other data.
-    """
-    described = config.described()
-    return finished(path, described, version=STUDY_FORMAT, paper="Fed3CR", data=data)
-
-
 def run_study(
     data: TopN,
     config: StudyConfig,
@@ -164,39 +145,25 @@ def run_study(
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
     """
-    return once(
-        path,
-        partial(read_study, path, config, data=data.table.fingerprint()),
-        partial(_run, data, config, path, on_round, threads),
-        wait=wait,
-    )
+    table = data.table
 
+    def make() -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        case = ranking_case(table, protocol=config.protocol, seed=config.seed, latest=data.latest)
+        if config.method == ORACLES:
+            report, arrays = _oracles(case, config)
+        elif config.method in CENTRAL:
+            report, arrays = _centrally(case, config, on_round or (lambda: None))
+        else:
+            report, arrays = _trained(case, data, config, path, on_round, threads)
+        head = {
+            "clients": case.n_clients,
+            "items": case.n_items,
+            "cold_test_items": int(case.cold.sum()),
+            "without_validation": case.without_validation,
+        }
+        return {**head, **report}, arrays
 
-def _run(
-    data: TopN,
-    config: StudyConfig,
-    path: Path,
-    on_round: Callable[[], object] | None,
-    threads: int | None,
-) -> dict[str, Any]:
-    """Run a study, or go on with it, and write it."""
-    case = ranking_case(data.table, protocol=config.protocol, seed=config.seed, latest=data.latest)
-    head = {
-        "format": STUDY_FORMAT,
-        "study": config.described(),
-        FINGERPRINT: data.table.fingerprint(),
-        "clients": case.n_clients,
-        "items": case.n_items,
-        "cold_test_items": int(case.cold.sum()),
-        "without_validation": case.without_validation,
-    }
-    if config.method == ORACLES:
-        report, arrays = _oracles(case, config)
-    elif config.method in CENTRAL:
-        report, arrays = _centrally(case, config, on_round or (lambda: None))
-    else:
-        report, arrays = _trained(case, data, config, path, on_round, threads)
-    return conclude(path, {**head, **report}, arrays)
+    return read_or_make(path, config, make, data=table.fingerprint(), wait=wait)
 
 
 def _oracles(
@@ -307,8 +274,6 @@ def plain_engine(algorithm: ItemTables, case: RankingCase, seed: int) -> LocalEn
     problem = Problem(
         vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
     )
-    bags = {}
-    if isinstance(algorithm, SingleTables):
-        sizes = algorithm.bag_sizes().items()
-        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
+    sizes = algorithm.bag_sizes() if isinstance(algorithm, SingleTables) else {}
+    bags = bag_shapes(sizes)
     return unprotected(algorithm, problem, Streams.from_seed(seed), bags=bags)

@@ -7,7 +7,6 @@ which a share of the common items plays the items of others: they need nobody's 
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -21,18 +20,10 @@ from secure_fedrec.data.organisations.common_items import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.dmf.model import DMFConfig
-from secure_fedrec.settings import Count, OneOf, Settings, Share
+from secure_fedrec.settings import Count, OneOf, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, UNTRAINED, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure, sides
-from secure_fedrec.studies.resumed import (
-    FINGERPRINT,
-    as_json,
-    conclude,
-    finished,
-    keep,
-    kept,
-    once,
-)
+from secure_fedrec.studies.resumed import StudySettings, keep, kept, read_or_make
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -46,7 +37,7 @@ TIGHT: Final = replace(PAPER, margin=0.0)
 between vectors of an item, in which tastes find room to differ."""
 
 
-class StudyConfig(Settings, section="study"):
+class StudyConfig(StudySettings, section="study"):
     """What is studied.
 
     Args:
@@ -62,6 +53,8 @@ class StudyConfig(Settings, section="study"):
         ConfigError: a name is unknown.
     """
 
+    paper = "FedDMF"
+    version = STUDY_FORMAT
     method: Annotated[str, OneOf(RUNS)]
     split: CommonItemsConfig
     data: str = "ml-latest-small"
@@ -73,22 +66,6 @@ class StudyConfig(Settings, section="study"):
         """Three epochs of a smaller model: that it runs, not what it reaches."""
         model = DMFConfig(width=8, hidden=16, dropout=self.algorithm.model.dropout)
         return replace(self, algorithm=replace(self.algorithm, epochs=3, model=model), every=3)
-
-
-def read_study(
-    path: Path, config: StudyConfig, *, data: str | None = None
-) -> dict[str, Any] | None:
-    """The study at ``path``; None where there is none.
-
-    Args:
-        path: of the report.
-        config: what is studied.
-        data: fingerprint of the table, where it is at hand.
-
-    Raises:
-        DataError: it is damaged, of other settings or of other data.
-    """
-    return finished(path, as_json(config), version=STUDY_FORMAT, paper="FedDMF", data=data)
 
 
 def run_study(
@@ -118,48 +95,32 @@ def run_study(
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the range of numbers.
     """
-    return once(
-        path,
-        partial(read_study, path, config, data=table.fingerprint()),
-        partial(_run, table, config, path, on_epoch),
-        wait=wait,
-    )
+    fingerprint = table.fingerprint()
+
+    def make() -> tuple[dict[str, Any], dict[str, Any]]:
+        data = cut(table, config)
+        beside, begun = path.with_suffix(".checkpoint"), perf_counter()
+        run_id = f"{fingerprint} {config.described()}"
+        state, epochs, spent = _earlier(beside, run_id)
+        task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
+        last = 1 if config.method in UNTRAINED else config.algorithm.epochs
+        for found in RUNS[config.method](task):
+            if found.epoch % config.every == 0 or found.epoch == last:
+                cosine = None if found.cosine is None else found.cosine()
+                quality = measure(data, found.scores, seed=config.split.seed)
+                epochs.append({"epoch": found.epoch, "cosine": cosine, **quality})
+            if found.epoch < last:
+                seconds = spent + perf_counter() - begun
+                keep(beside, found.state(), {"epochs": epochs, "seconds": seconds}, run_id=run_id)
+            if on_epoch is not None:
+                on_epoch(found)
+        return _report(data, epochs, spent + perf_counter() - begun), {}
+
+    return read_or_make(path, config, make, data=fingerprint, wait=wait)
 
 
-def _run(
-    table: RatingTable,
-    config: StudyConfig,
-    path: Path,
-    on_epoch: Callable[[Epoch], object] | None,
-) -> dict[str, Any]:
-    """Run a study, or go on with it, and write it."""
-    data = cut(table, config)
-    beside, begun = path.with_suffix(".checkpoint"), perf_counter()
-    run_id = f"{table.fingerprint()} {as_json(config)}"
-    state, epochs, spent = _earlier(beside, run_id)
-    task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
-    last = 1 if config.method in UNTRAINED else config.algorithm.epochs
-    for found in RUNS[config.method](task):
-        if found.epoch % config.every == 0 or found.epoch == last:
-            cosine = None if found.cosine is None else found.cosine()
-            quality = measure(data, found.scores, seed=config.split.seed)
-            epochs.append({"epoch": found.epoch, "cosine": cosine, **quality})
-        if found.epoch < last:
-            seconds = spent + perf_counter() - begun
-            keep(beside, found.state(), {"epochs": epochs, "seconds": seconds}, run_id=run_id)
-        if on_epoch is not None:
-            on_epoch(found)
-    report = _report(config, data, epochs, spent + perf_counter() - begun)
-    report[FINGERPRINT] = table.fingerprint()
-    return conclude(path, report)
-
-
-def _report(
-    config: StudyConfig, data: CommonItems, epochs: list[dict[str, Any]], seconds: float
-) -> dict[str, Any]:
+def _report(data: CommonItems, epochs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     return {
-        "format": STUDY_FORMAT,
-        "study": as_json(config),
         "common": int(data.common.sum()),
         "own": [len(data.own(place)) for place in range(data.n_organisations)],
         "users": data.n_users.tolist(),

@@ -6,7 +6,6 @@ rho = 0 FedRec is PMF, trained by full steps. The paper reports the last round, 
 """
 
 from collections.abc import Callable
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,18 +24,11 @@ from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.protection.cloaks.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.protection.denoisers.config import DenoisersConfig
-from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate, Settings
+from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate
 from secure_fedrec.streams import Streams
-from secure_fedrec.studies.resumed import (
-    FINGERPRINT,
-    Record,
-    as_json,
-    conclude,
-    finished,
-    once,
-    train,
-)
-from secure_fedrec.wire import Meter, Wire
+from secure_fedrec.studies.engine import engine_of
+from secure_fedrec.studies.resumed import Record, StudySettings, as_json, read_or_make, train
+from secure_fedrec.wire import Meter
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -47,7 +39,7 @@ METHODS: Final = ("fedrec", "fedrec++")
 _EVERY: Final = 25
 
 
-class StudyConfig(Settings, section="study"):
+class StudyConfig(StudySettings, section="study"):
     """What is studied.
 
     Args:
@@ -69,6 +61,8 @@ class StudyConfig(Settings, section="study"):
             ratings, or FedRec with denoisers.
     """
 
+    paper = "FedRec++"
+    version = STUDY_FORMAT
     method: Annotated[str, OneOf(METHODS)]
     data: str
     fold: Natural
@@ -115,22 +109,6 @@ class StudyConfig(Settings, section="study"):
         return layers
 
 
-def read_study(
-    path: Path, config: StudyConfig, *, data: str | None = None
-) -> dict[str, Any] | None:
-    """The study at ``path``; None where there is none.
-
-    Args:
-        path: of the report.
-        config: what is studied.
-        data: fingerprint of the table, where it is at hand.
-
-    Raises:
-        DataError: it is damaged, of other settings or of other data.
-    """
-    return finished(path, config.described(), version=STUDY_FORMAT, paper="FedRec++", data=data)
-
-
 def run_study(
     table: RatingTable,
     config: StudyConfig,
@@ -155,37 +133,25 @@ def run_study(
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the ring.
     """
-    return once(
-        path,
-        partial(read_study, path, config, data=table.fingerprint()),
-        partial(_run, table, config, path, on_round),
-        wait=wait,
-    )
+    fingerprint = table.fingerprint()
 
+    def make() -> tuple[dict[str, Any], dict[str, Any]]:
+        engine = _engine(table, config)
+        record, run_id = Record(), f"{fingerprint} {config.described()}"
+        try:
+            train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
+        except EncodingError as diverged:
+            key, value = "study.learning_rate", config.learning_rate
+            raise DivergedError(key, value, f"{config.method}: {diverged}") from diverged
+        return {
+            "clients": table.n_clients,
+            "vectors": _vectors(engine.wire.meter, list(engine.stack.denoisers), record),
+            "digest": sha256(np.ascontiguousarray(engine.public.table).tobytes()).hexdigest(),
+            "seconds": record.seconds,
+            "rounds": record.rounds,
+        }, {}
 
-def _run(
-    table: RatingTable, config: StudyConfig, path: Path, on_round: Callable[[], object] | None
-) -> dict[str, Any]:
-    """Run a study, or go on with it, and write it."""
-    engine = _engine(table, config)
-    record, run_id = Record(), f"{table.fingerprint()} {config.described()}"
-    try:
-        train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
-    except EncodingError as diverged:
-        key, value = "study.learning_rate", config.learning_rate
-        raise DivergedError(key, value, f"{config.method}: {diverged}") from diverged
-    denoisers = list(engine.stack.denoisers)
-    report = {
-        "format": STUDY_FORMAT,
-        "study": config.described(),
-        FINGERPRINT: table.fingerprint(),
-        "clients": table.n_clients,
-        "vectors": _vectors(engine.wire.meter, denoisers, record),
-        "digest": sha256(np.ascontiguousarray(engine.public.table).tobytes()).hexdigest(),
-        "seconds": record.seconds,
-        "rounds": record.rounds,
-    }
-    return conclude(path, report)
+    return read_or_make(path, config, make, data=fingerprint, wait=wait)
 
 
 def _see(report: RoundReport, record: Record) -> None:
@@ -201,16 +167,8 @@ def _engine(table: RatingTable, config: StudyConfig) -> LocalEngine:
     stack = build_stack(
         config.layers(), sizes=sizes_of(algorithm, problem), codec=FixedPoint(), streams=streams
     )
-    return LocalEngine(
-        algorithm=algorithm,
-        stack=stack,
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=streams,
-        wire=Wire(meter=Meter(table.n_clients)),
-        evaluate=problem.evaluate,
-        participants=_participants(config, stack, table.n_clients, streams),
-    )
+    participants = _participants(config, stack, table.n_clients, streams)
+    return engine_of(algorithm, problem, stack, streams, participants=participants)
 
 
 def _participants(

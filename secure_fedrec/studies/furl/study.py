@@ -5,7 +5,7 @@ pooled texts, in the federation ceil(users / cohort) rounds. The user numbers of
 anew in every round, so within a federated epoch some users take part twice and others not at all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from time import process_time
 from typing import Any, NamedTuple
@@ -99,16 +99,13 @@ def run_furl_study(
     quality = DocumentQuality(config.model(len(data.classes), users=data.n_users), data)
     train = _train_federation if config.configured.federated else _train_server
     curve: list[dict[str, float]] = []
-
-    def after_epoch(epoch: int, trained: _Trained) -> None:
+    for epoch, trained in enumerate(train(config, data, Streams.from_seed(seed)), start=1):
         if epoch % config.evaluate_every and epoch != config.epochs:
-            return
+            continue
         curve.append({"epoch": epoch, **quality.measure(*trained)})
         curve[-1]["seconds"] = process_time() - begun
         if report is not None:
             report(curve[-1])
-
-    trained = train(config, data, Streams.from_seed(seed), after_epoch)
     chosen = "validation_auc" if len(data.classes) == 2 else "validation_accuracy"
     rows = data.rows("test")
     majority = quality_of_users(data, rows)
@@ -163,31 +160,21 @@ def furl_problem(
 
 
 def _train_federation(
-    config: FURLStudyConfig,
-    data: UserTexts,
-    streams: Streams,
-    after_epoch: Callable[[int, _Trained], None],
-) -> _Trained:
-    """Rounds of FURL on plain sums: every protection of the sum gives the same bits."""
+    config: FURLStudyConfig, data: UserTexts, streams: Streams
+) -> Iterator[_Trained]:
+    """Rounds of FURL on plain sums, epoch by epoch: every protection gives the same bits."""
     algorithm = furl_algorithm(config, classes=len(data.classes), users=data.n_users)
     problem = furl_problem(algorithm, data)
     cohort = CohortConfig(clients_per_round=min(config.clients_per_round, data.n_users))
     engine = unprotected(algorithm, problem, streams, cohort=cohort)
-    for epoch in range(1, config.epochs + 1):
+    for _ in range(config.epochs):
         for _ in range(_rounds_per_epoch(config, data.n_users)):
             engine.run_round()
-        trained = _state(algorithm, engine.public, problem.vault)
-        after_epoch(epoch, trained)
-    return trained
+        yield _state(algorithm, engine.public, problem.vault)
 
 
-def _train_server(
-    config: FURLStudyConfig,
-    data: UserTexts,
-    streams: Streams,
-    after_epoch: Callable[[int, _Trained], None],
-) -> _Trained:
-    """Minibatch steps on the pooled texts, with a table of user embeddings."""
+def _train_server(config: FURLStudyConfig, data: UserTexts, streams: Streams) -> Iterator[_Trained]:
+    """Minibatch steps on the pooled texts, with a table of user embeddings, epoch by epoch."""
     words = streams.stream("model-init").words_at(0, np.array([0]), np.array([0]), width=1)
     with seeded_torch(int(words[0, 0])):
         model = DocumentModel(config.model(len(data.classes), users=data.n_users))
@@ -211,9 +198,7 @@ def _train_server(
         )
         moments = optimizer.state()
         private = split.read_private(model).reshape(data.n_users, -1)
-        trained = _Trained(split.read_federated(model), private)
-        after_epoch(epoch, trained)
-    return trained
+        yield _Trained(split.read_federated(model), private)
 
 
 def _state(algorithm: FURL, public: PublicState, vault: Vault) -> _Trained:
