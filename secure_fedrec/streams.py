@@ -6,17 +6,23 @@ which other clients share a batch, on the order of calls, or on how much another
 a batch of thousands of clients draws exactly what each would have drawn by itself, a resumed run
 draws what the killed one would have, and a change of rho moves no cohort.
 
-Seeded streams make *simulations* reproducible. A deployment must use ``Streams.system()``, whose
-key comes from the operating system's generator.
+What a client draws for itself (its first private tables, negatives, the order of its batches,
+virtual items) would be known to whoever knows the seed. So a client of a deployment draws it under
+a secret of its own (``Streams.of_clients``), and the seed gives what everybody draws alike.
+
+Seeded streams alone make *simulations* reproducible. The embedded engine draws what a deployment's
+clients do if it is handed their secrets.
 """
 
 import secrets
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from typing_extensions import override
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError
@@ -103,15 +109,62 @@ class Stream:
         return np.frombuffer(out, dtype="<u8", count=blocks.nbytes // 8)
 
 
+class ClientStream(Stream):
+    """A stream whose lanes are clients, each under a key of its own (``Streams.private``).
+
+    Args:
+        streams: by client.
+    """
+
+    __slots__ = ("_streams",)
+
+    def __init__(self, streams: Mapping[int, Stream]) -> None:
+        self._streams = streams
+
+    @override
+    def words_at(
+        self, round_: int, lanes: IntArray, indices: IntArray, *, width: int = 2
+    ) -> WordArray:
+        found = np.empty((len(lanes), width), dtype=np.uint64)
+        for lane in np.unique(lanes).tolist():
+            own = lanes == lane
+            found[own] = self._of(lane).words_at(round_, lanes[own], indices[own], width=width)
+        return found
+
+    @override
+    def words(self, round_: int, lanes: IntArray, counts: IntArray, starts: IntArray) -> WordArray:
+        runs = [
+            self._of(lane).words(round_, lanes[n : n + 1], counts[n : n + 1], starts[n : n + 1])
+            for n, lane in enumerate(lanes.tolist())
+        ]
+        return np.concatenate([np.empty(0, dtype=np.uint64), *runs])
+
+    @override
+    def generator(self, round_: int = 0, lane: int = 0) -> np.random.Generator:
+        return self._of(lane).generator(round_, lane)
+
+    def _of(self, client: int) -> Stream:
+        if client not in self._streams:
+            raise ConfigError("streams.client", client, "draws for itself, on its own host")
+        return self._streams[client]
+
+
 class Streams:
-    """The family of streams of one run."""
+    """The family of streams of one run.
 
-    __slots__ = ("_root",)
+    Args:
+        root: 32 bytes.
+        secrets: 32 bytes of each client's own, by number; None where clients have none, and the
+            root gives what they draw.
+    """
 
-    def __init__(self, root: bytes) -> None:
+    __slots__ = ("_root", "_secrets")
+
+    def __init__(self, root: bytes, secrets: Mapping[int, bytes] | None = None) -> None:
         if len(root) != 32:
             raise ValueError(f"a root key has 32 bytes, got {len(root)}")
         self._root = root
+        self._secrets = secrets
 
     @classmethod
     def from_seed(cls, seed: int) -> "Streams":
@@ -129,6 +182,37 @@ class Streams:
         """Streams keyed by the operating system's generator: unpredictable, not reproducible."""
         return cls(secrets.token_bytes(32))
 
+    def of_clients(self, secrets: Mapping[int, bytes]) -> "Streams":
+        """The family in which clients draw under secrets of their own.
+
+        Args:
+            secrets: 32 bytes by client; a client's host knows its own alone.
+        """
+        return Streams(self._root, dict(secrets))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether clients draw under secrets of their own."""
+        return self._secrets is not None
+
+    def of(self, client: int) -> "Streams":
+        """The family that a client draws for itself from.
+
+        Raises:
+            ConfigError: its secret is not here.
+        """
+        if self._secrets is None:
+            return self
+        if client not in self._secrets:
+            raise ConfigError("streams.client", client, "draws for itself, on its own host")
+        return self.bound_to(self._secrets[client])
+
+    def private(self, name: str) -> Stream:
+        """The stream of that name that clients draw for themselves from; lanes are clients."""
+        if self._secrets is None:
+            return self.stream(name)
+        return ClientStream({client: self.of(client).stream(name) for client in self._secrets})
+
     def bound_to(self, secret: bytes) -> "Streams":
         """The family under this key *and* a secret: no seed alone gives its draws."""
         info = b"secure-fedrec|v1|bound streams"
@@ -137,7 +221,7 @@ class Streams:
         )
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name; different names give independent streams."""
+        """The stream of that name, alike on all hosts; different names are independent."""
         info = b"secure-fedrec|v1|stream|" + name.encode()
         key = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._root)
         return Stream(name, key)

@@ -97,27 +97,26 @@ class Blueprint:
             )
 
     def plan(
-        self, secret: bytes | None = None, own: Mapping[str, npt.NDArray[Any]] | None = None
+        self,
+        secrets: Mapping[int, bytes] | None = None,
+        own: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> TrainingPlan:
         """What a host computes.
 
         Args:
-            secret: 32 bytes of a client's host, from which what nobody else may foresee is drawn,
-                such as virtual items; None on the server's host, which draws nothing.
+            secrets: 32 bytes of a client's host, by its number, from which what nobody else may
+                foresee is drawn (``Streams.of_clients``); None on hosts that draw nothing.
             own: what a client's host was given beside its examples.
 
         Raises:
             ConfigError: a setting does not fit.
         """
         config = self.settings
-        streams = Streams.from_seed(config.seed)
+        streams = Streams.from_seed(config.seed).of_clients(secrets or {})
         make = config.audited.device
         if make is None:
             raise ConfigError("algorithm.name", config.system, "cannot be made on a host")
         stack = stack_of(config, self.sizes, streams)
-        if secret is not None and stack.cloak is not None:
-            own_stack = stack_of(config, self.sizes, streams.bound_to(secret))
-            stack = replace(stack, cloak=own_stack.cloak)
         algorithm = make(config.algorithm, self.facts, {} if own is None else own)
         return TrainingPlan(
             algorithm=algorithm,

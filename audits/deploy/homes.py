@@ -205,7 +205,7 @@ def open_site(
     vault, given = own_data(own / "data.npz", client)
     return Site(
         agreement=agreed,
-        plan=blueprint.plan(secret, given),
+        plan=blueprint.plan({client: secret}, given),
         vault=vault,
         identities={each.node: each for each in identities},
         state=SealedState(own / "state", secret),

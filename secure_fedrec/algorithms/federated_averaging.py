@@ -148,9 +148,10 @@ class FederatedAveraging:
         training = self.config.training
         early = training.keep == "best" or training.patience > 0
         self._gums.require_records(vault, validation=early)
-        stream = streams.stream(_START)
         own = [
-            gum.start(stream.generator(lane=client + 1))[gum.layout.private]
+            gum.start(streams.of(client).stream(_START).generator(lane=client + 1))[
+                gum.layout.private
+            ]
             for client, gum in self._gums.held(vault)
         ]
         ends = np.cumsum([0] + [len(each) for each in own])
@@ -224,7 +225,7 @@ class FederatedAveraging:
             strengths[shared] = config.proximal
             pull = Pull(strengths=strengths, anchor=start)
         training, validation = split_records(vault.examples(client))
-        generator = streams.stream("gum-batches").generator(public.round + 1, client)
+        generator = streams.private("gum-batches").generator(public.round + 1, client)
         trained = train(gum, start, training, validation, config.training, generator, pull=pull)
         own, change = trained.parameters[gum.layout.private], trained.parameters - start
         return own, change[shared], len(training.scores)

@@ -137,7 +137,7 @@ class PMF:
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """User vectors, uniform around 0, one stream lane per client."""
-        vault.create(_USER_VECTORS, self._uniform(streams.stream("user-init"), vault.clients))
+        vault.create(_USER_VECTORS, self._uniform(streams.private("user-init"), vault.clients))
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -292,7 +292,7 @@ class PMFStep:
 
     def _noise(self, stream: str, lanes: IntArray, indices: IntArray) -> FloatArray:
         """Gaussian noise of SGLD, a function of (client, item, round) alone: float64[N, d]."""
-        source, rank = self._streams.stream(stream), self._config.rank
+        source, rank = self._streams.private(stream), self._config.rank
         words = source.words_at(self._round, lanes, indices, width=rank)
         deviation = np.sqrt(self._config.temperature / self._step_size)
         return np.asarray(deviation * ndtri(uniform_reals(words)))

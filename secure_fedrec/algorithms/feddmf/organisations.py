@@ -147,7 +147,7 @@ class DMFOrganisations:
         state = self.read(client, vault)
         indptr, vectors = aim(client, state)
         pulled = Targets(indptr, unit(vectors), config.beta, config.margin)
-        word = streams.stream("dmf-dropout").words_at(round_, np.array([client]), np.array([0]))
+        word = streams.private("dmf-dropout").words_at(round_, np.array([client]), np.array([0]))
         key = int(word[0, 0] >> np.uint64(64 - _KEY_BITS))
         losses = train_epoch(model, state, examples, pulled, config.training, key=key)
         if not (np.isfinite(losses).all() and np.isfinite(state.parameters).all()):
@@ -242,7 +242,7 @@ class DMFOrganisations:
 
     def _examples(self, client: int, epoch: int, vault: Vault, streams: Streams) -> Examples:
         """The pairs of an epoch, kept from one of its rounds to the next to save time alone."""
-        pairs, order = vault.examples(client), streams.stream("dmf-order")
+        pairs, order = vault.examples(client), streams.private("dmf-order")
         word = order.words_at(epoch, np.array([client]), np.array([0]))
         key = sha256(b"".join(part.tobytes() for part in (word, pairs["users"], pairs["items"])))
         held = self._epochs.get(client)
@@ -259,7 +259,7 @@ class DMFOrganisations:
     def _start(self, client: int, streams: Streams) -> FloatArray:
         """The flat vector that an organisation starts from."""
         config, model = self.config.model, self._models[client]
-        generator = streams.stream("dmf-start").generator(lane=1 + client)
+        generator = streams.of(client).stream("dmf-start").generator(lane=1 + client)
         users = start_vectors(config, model.users, generator)
         vectors, layers = self.common_start(streams)
         vectors = vectors[self._listed[client]]

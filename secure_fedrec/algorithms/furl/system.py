@@ -112,7 +112,7 @@ class FURL:
         return PublicState(round=0, table=federated, extras=extras)
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
-        """Give every client the default w_p.
+        """Give every client the default w_p; its own, where clients draw under secrets.
 
         Raises:
             ConfigError: a client has no training example, so c_i = 0.
@@ -123,8 +123,9 @@ class FURL:
             raise ConfigError(
                 "data.clients", shown, f"{len(idle)} clients have no training example; leave out"
             )
-        _, default = self._initial_values(streams)
-        vault.create(_PRIVATE, np.tile(default, (vault.n_clients, 1)))
+        clients = vault.clients.tolist() if streams.keyed else [0]
+        defaults = [self._initial_values(streams.of(client))[1] for client in clients]
+        vault.create(_PRIVATE, np.tile(defaults, (1 if streams.keyed else vault.n_clients, 1)))
         if self._ring is not None:
             vault.create(_PENDING, np.zeros((vault.n_clients, 1 + self.split.n_private)))
         if self.config.local.keep_state:
@@ -134,7 +135,7 @@ class FURL:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
         """Local training of some clients, one after the other."""
-        stream, round_ = streams.stream("local-training"), public.round + 1
+        stream, round_ = streams.private("local-training"), public.round + 1
         weights = vault.example_counts(clients)
         private = self.private_values(public, vault, clients)
         kept = self.config.local.keep_state

@@ -130,10 +130,11 @@ class HPFL:
                 validation record, or a record of a user or item that is not its own.
         """
         self._gums.require_records(vault, validation=True)
-        common, stream = self._common_start(streams), streams.stream("hpfl-start")
+        common = self._common_start(streams)
         models = []
         for client, gum in self._gums.held(vault):
             accuracies = np.zeros(gum.layout.attributes + 1)
+            stream = streams.of(client).stream("hpfl-start")
             own = ClientModel.of(gum, gum.start(stream.generator(lane=client + 1)), accuracies)
             if self.config.start == "common":
                 own = replace(own, vectors=common.vectors, hidden=common.hidden)
@@ -222,7 +223,7 @@ class HPFL:
         if public.round:
             model = update(model, config, self.table, public)
         records, validation = split_records(vault.examples(client))
-        generator = streams.stream("hpfl-batches").generator(round_, client)
+        generator = streams.private("hpfl-batches").generator(round_, client)
         start = model.parameters(gum)
         trained = self._trainer(gum, start, records, validation, config.training, generator)
         counts = count_attributes(records, attributes)
@@ -236,7 +237,7 @@ class HPFL:
 
     def _selection(self, client: int, public: PublicState, streams: Streams) -> Selection:
         """The client's draws of the round, and p."""
-        words = streams.stream("hpfl-choices").words_at(
+        words = streams.private("hpfl-choices").words_at(
             public.round + 1, np.array([client]), np.array([0]), width=3
         )
         users, items = (words[0, :2] % np.uint64(_SEEDS)).tolist()

@@ -38,7 +38,7 @@ from secure_fedrec.algorithms.item_tables.local import (
 )
 from secure_fedrec.algorithms.item_tables.method import Method
 from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import same_linear
+from secure_fedrec.algorithms.item_tables.starts import own_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -122,7 +122,7 @@ class UserVector(Method[Fed3CRConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
-        start = same_linear(streams.stream("score-function"), self.config.rank, clients)
+        start = own_linear(streams, "score-function", self.config.rank, clients)
         return np.ascontiguousarray(start[:, :-1])
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:

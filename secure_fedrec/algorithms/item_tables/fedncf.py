@@ -72,7 +72,7 @@ class FedNCF(Method[FedNCFConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
-        stream, scale = streams.stream("user-vectors"), self.config.init_scale
+        stream, scale = streams.private("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)
 
     def knowledge(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from secure_fedrec.algorithms.item_tables.local import (
 )
 from secure_fedrec.algorithms.item_tables.method import Method
 from secure_fedrec.algorithms.item_tables.scoring import products
-from secure_fedrec.algorithms.item_tables.starts import same_linear
+from secure_fedrec.algorithms.item_tables.starts import own_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -73,7 +73,7 @@ class FedRAP(Method[FedRAPConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
-        return same_linear(streams.stream("score-function"), self.config.rank, clients)
+        return own_linear(streams, "score-function", self.config.rank, clients)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """P, C, w and b at once."""

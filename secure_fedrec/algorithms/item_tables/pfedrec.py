@@ -22,7 +22,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     tails,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
-from secure_fedrec.algorithms.item_tables.starts import linear, same_linear
+from secure_fedrec.algorithms.item_tables.starts import linear, own_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
@@ -64,7 +64,7 @@ class PFedRec(Method[PFedRecConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
-        return same_linear(streams.stream("score-function"), self.config.rank, clients)
+        return own_linear(streams, "score-function", self.config.rank, clients)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """(w, b), then E."""

@@ -7,7 +7,7 @@ import numpy as np
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.special import ndtri
-from secure_fedrec.streams import Stream, uniform_reals
+from secure_fedrec.streams import Stream, Streams, uniform_reals
 
 
 def normal(stream: Stream, shape: tuple[int, int], lanes: IntArray | None = None) -> FloatArray:
@@ -25,9 +25,16 @@ def linear(stream: Stream, inputs: int, outputs: int = 1) -> FloatArray:
     return np.asarray((2 * reals - 1) / math.sqrt(inputs))
 
 
-def same_linear(stream: Stream, inputs: int, clients: IntArray) -> SingleArray:
-    """A linear layer of one output, the same for all clients: float32[B, inputs + 1]."""
-    start = linear(stream, inputs).astype(np.float32)
+def own_linear(streams: Streams, name: str, inputs: int, clients: IntArray) -> SingleArray:
+    """A linear layer of one output for each client: float32[B, inputs + 1].
+
+    All have the same, as published, unless they draw under secrets: a start that the server knew
+    would leave nothing of a first upload unknown to it but the ratings.
+    """
+    if streams.keyed:
+        reals = _uniform(streams.private(name), (len(clients), inputs + 1), clients)
+        return ((2 * reals - 1) / math.sqrt(inputs)).astype(np.float32)
+    start = linear(streams.stream(name), inputs).astype(np.float32)
     return np.repeat(start[None], len(clients), axis=0)
 
 

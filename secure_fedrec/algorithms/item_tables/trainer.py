@@ -128,9 +128,11 @@ class ItemTables:
             raise DataError("training items", problem)
         vault.create(OWN, self.method.own(vault.clients, streams))
         if self.method.personal:
-            start = self.method.personal_start(streams)
-            tables = np.empty((vault.n_clients, *start.shape), dtype=np.float32)
-            tables[:] = start
+            # All have the same, as published, unless they draw under secrets of their own.
+            own = vault.clients[:1] if not streams.keyed and len(vault.clients) else vault.clients
+            starts = [self.method.personal_start(streams.of(client)) for client in own.tolist()]
+            tables = np.empty((vault.n_clients, *starts[0].shape), dtype=np.float32)
+            tables[:] = starts
             vault.create(PERSONAL, tables)
 
     def client_step(
@@ -219,11 +221,11 @@ class ItemTables:
             nothing if self._kept_out is None else self._kept_out.of_all(clients),
             self.n_items,
             per_positive=self.method.config.local.negatives,
-            stream=streams.stream(NEGATIVES),
+            stream=streams.private(NEGATIVES),
             round=round_,
             clients=clients,
         )
-        stream = streams.stream("item-table-batches")
+        stream = streams.private("item-table-batches")
         keys = stream.words_at(round_, clients, np.zeros_like(clients), width=1)
         return drawn, keys[:, 0].copy()
 

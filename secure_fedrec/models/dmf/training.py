@@ -182,5 +182,5 @@ def _words(
     streams: Streams, name: str, epoch: int, client: int, count: int
 ) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     one = np.array([client])
-    found = streams.stream(name).words(epoch, one, np.array([count]), np.array([0]))
+    found = streams.private(name).words(epoch, one, np.array([count]), np.array([0]))
     return np.asarray(found).reshape(-1)

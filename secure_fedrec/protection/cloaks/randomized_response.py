@@ -63,9 +63,9 @@ class RandomizedResponse:
         self._n_items = n_items
         self._streams = streams
         self._virtual = virtual
-        self._permanent = streams.stream("permanent")
-        self._reports = streams.stream("reports")
-        self._residuals = streams.stream("residuals")
+        self._permanent = streams.private("permanent")
+        self._reports = streams.private("reports")
+        self._residuals = streams.private("residuals")
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Report a randomised item set for the clients that are not exempt."""

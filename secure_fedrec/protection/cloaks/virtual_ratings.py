@@ -108,7 +108,7 @@ class VirtualRatings:
         self.config = config
         self._n_items = n_items
         self._streams = streams
-        self._fakes = streams.stream("fakes")
+        self._fakes = streams.private("fakes")
         self._popularity = popularity
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
