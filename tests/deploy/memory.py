@@ -9,14 +9,21 @@ from typing import Any
 import numpy as np
 
 from audits.config.audit import parse_config
-from audits.deploy.homes import Layout, open_coordinator, open_host, provision
-from audits.run.build import Federation, build_federation, load_dataset
+from audits.deploy.homes import (
+    Layout,
+    load_agreement,
+    open_coordinator,
+    open_host,
+    provision,
+)
+from audits.run.build import Federation, build_federation, load_dataset, stack_of
 from audits.system import Task
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.engines.distributed.site_state import kept_public_state
+from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire
 
 Relay = Callable[[str, int, bytes], Sequence[bytes]]
@@ -135,14 +142,21 @@ class Deployment:
         self.transport.sites[client] = site
 
     def twin(self, rounds: int | None = None) -> LocalEngine:
-        """The embedded engine after as many rounds with the same clients in the sums."""
+        """The embedded engine after as many rounds with the same clients in the sums.
+
+        It is handed the secrets that sites draw their own tables, orders and rows from.
+        """
         algorithm, problem, _ = self.federation.task.fresh()
+        config, sites = self.federation.config, self.layout.sites()
+        secrets = {client: (self.layout.site(client) / "key").read_bytes() for client in sites}
+        streams = Streams.from_seed(config.seed).of_clients(secrets)
+        blueprint, _ = load_agreement(self.layout.agreement)
         engine = LocalEngine(
             algorithm=algorithm,
-            stack=build_federation(self.federation.config, self.federation.task).stack,
+            stack=stack_of(config, blueprint.sizes, streams),
             vault=problem.vault,
             n_rows=problem.n_rows,
-            streams=self.federation.streams,
+            streams=streams,
             wire=Wire(meter=Meter(problem.vault.n_clients)),
             participants=self.clients.__getitem__,
         )

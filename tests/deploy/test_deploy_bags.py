@@ -25,13 +25,18 @@ CURIOUS: dict[str, Any] = {"layer": "masking"}
 PAILLIER: dict[str, Any] = {"layer": "paillier", "key_bits": 2048}
 HOSTS = (LONE, LONE + 1)
 """Of the mixes, where nobody else has a host without data."""
+LONG = {**HPFL, "algorithm": {**HPFL["algorithm"], "rounds": 6}}
 FORWARDED_ONCE = "round 1 is not beyond round 1, the last one begun"
 
 
 def deployed(
     folder: Path, *layers: dict[str, Any], noise: Any = (), data: Any = HPFL["data"], **options: Any
 ) -> Deployment:
-    raw = settings(*layers, **{**HPFL, "data": data}, bag_protection=[*noise, MIXES])
+    raw = settings(
+        *layers,
+        **{**LONG, "data": data},
+        bag_protection=[*noise, MIXES],
+    )
     return Deployment.of(raw, folder, **options)
 
 
@@ -134,7 +139,13 @@ def test_a_batch_of_one_client_is_refused_before_anything_starts(
     alone: Any, tmp_path: Path
 ) -> None:
     data, cohort = {**HPFL["data"], **alone}, {} if alone else {"clients_per_round": 1}
-    raw = {**settings(**{**HPFL, "data": data}, bag_protection=[MIXES]), "cohort": cohort}
+    raw = {
+        **settings(
+            **{**LONG, "data": data},
+            bag_protection=[MIXES],
+        ),
+        "cohort": cohort,
+    }
     with pytest.raises(ConfigError, match="mixes hide 2 clients a round or more"):
         Deployment.of(raw, tmp_path)
 

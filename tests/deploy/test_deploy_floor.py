@@ -17,7 +17,7 @@ ONCE = ["ADVERTISE", "SHARES", "UPLOAD", "REVEAL"]
 
 def deployed(folder: Path, **options: Any) -> Deployment:
     return Deployment.of(
-        settings(FLOOR, algorithm={"rounds": 3, "rank": 2}, **TEN), folder, **options
+        settings(FLOOR, **{**TEN, "algorithm": {"rounds": 3, "rank": 2}}), folder, **options
     )
 
 

@@ -37,9 +37,9 @@ FEDDMF: dict[str, Any] = {
     "data": {"name": "synthetic", "clients": 24, "items": 40, "cut": {"organisations": 3}},
     "algorithm": {"name": "feddmf", "form": "averaged", "epochs": 2},
 }
-EXCHANGED: dict[str, Any] = {"data": FEDDMF["data"], "algorithm": {"name": "feddmf", "epochs": 1}}
+EXCHANGED: dict[str, Any] = {"data": FEDDMF["data"], "algorithm": {"name": "feddmf", "epochs": 4}}
 """Organisations give each other vectors."""
-TEN = {"data": {**SMALL, "clients": 10}}
+TEN: dict[str, Any] = {"data": {**SMALL, "clients": 10}, "algorithm": {"rounds": 20}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
 

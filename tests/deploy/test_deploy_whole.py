@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_paillier_key")
 PAILLIER: dict[str, Any] = {"layer": "paillier", "key_bits": 2048}
 FEW: dict[str, Any] = {
     "data": {"name": "synthetic", "clients": 4, "items": 12, "mean_ratings": 5.0},
-    "algorithm": {"rounds": 3, "rank": 1},
+    "algorithm": {"rounds": 6, "rank": 1},
 }
 
 

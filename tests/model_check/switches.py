@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
@@ -17,7 +18,7 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.client.secrets import Neighbour
 from secure_fedrec.protection.masking.client.steps import ClientRound
 from secure_fedrec.protection.masking.envelope import Envelope
-from secure_fedrec.protection.masking.messages.sum_messages import hash_of_sharers
+from secure_fedrec.protection.masking.messages.sum_messages import confirmed_hash
 from secure_fedrec.protection.masking.messages.topology import Topology
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.statement import NO_STATEMENT
@@ -48,7 +49,7 @@ def switched_off(rules: frozenset[str] = frozenset()) -> Iterator[None]:
         if "overlap" in rules:
             patch.setattr(MaskingConfig, "_check_counts", lambda _: None)
         if "equal sharers" in rules:
-            patch.setattr(f"{_CLIENT_ROUND}.share_due", _share_due)
+            patch.setattr(ClientRound, "_masked_alike", lambda *_: True)
         if "survivors shared" in rules:
             patch.setattr(ClientRound, "take_survivors", _take_anybody)
         if "one reveal" in rules:
@@ -56,17 +57,16 @@ def switched_off(rules: frozenset[str] = frozenset()) -> Iterator[None]:
         yield
 
 
-def _share_due(*, survives: bool, same_sharers: bool) -> str:
-    return "self" if survives else "mask"
-
-
 def _take_anybody(
     self: ClientRound, envelope: Envelope, take: Any = ClientRound.take_survivors
 ) -> None:
-    self._shared, own = np.ones_like(self._shared), self._shared_hash
-    self._shared_hash = hash_of_sharers(self._shared, NO_STATEMENT)  # in what it confirms
-    take(self, envelope)
-    self._shared_hash = own
+    def confirmed(survivors: BoolArray, _: bytes, root: bytes, seed: bytes) -> bytes:
+        return confirmed_hash(survivors, NO_STATEMENT, root, seed)
+
+    self._shared = np.ones_like(self._shared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{_CLIENT_ROUND}.confirmed_hash", confirmed)  # whoever shared
+        take(self, envelope)
 
 
 def _forget(patch: pytest.MonkeyPatch) -> None:
