@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from audits.deploy.options import add_gather, add_hosts, add_roster
+from audits.deploy.options import add_gather, add_hosts, add_roster, add_site
 from audits.exit_codes import EXIT_CODES
 from audits.options import acceptable, add_policy
 from audits.presets import PRESETS
@@ -183,6 +183,8 @@ def _add_runs(words: Any) -> None:
     _data_options(gathered)
     about = "keys of parties, and the list that an operator signs"
     add_roster(_command(words, "roster", "audits.deploy.roster:roster", about))
+    about = "what a site has spent, and whether it takes part"
+    add_site(_command(words, "site", "audits.deploy.site_command:site", about))
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(

@@ -79,12 +79,9 @@ for number in (1, 2):
     seed = secrets.token_bytes(32)  # public, of the round's rotation
     words = {c: SkellamClient(noise, seed).protect({"update": updates[c]}) for c in DATA}
     vectors = {c: layout.encode(noise.codec.to_integers(words[c])) for c in DATA}
-    statement = Statement(  # what each device's upload follows from, as the device has it
-        federation=NAME,
-        state=state_hash({"model": before}),
-        round=number,
-        instructions=sha256(seed).digest(),
-    )
+    # What each device's upload follows from, as the device has it: model, round and seed.
+    state, told = state_hash({"model": before}), sha256(seed).digest()
+    statement = Statement(federation=NAME, state=state, round=number, instructions=told)
     outcome = federation.sum(config, vectors, statement=statement)
     sums = SkellamServer(noise, seed).decode(outcome.words, survivors=len(outcome.survivors))
     load(before + sums["update"] / len(DATA))

@@ -90,7 +90,7 @@ def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> Non
     commands = set(re.findall(r"(?:^|`)secure-fedrec ([a-z]+)", README, re.MULTILINE))
     assert commands == {
         *("audit", "train", "attack", "check", "plan", "report", "compare"),
-        *("reproduce", "data", "init", "explain", "deploy", "gather", "roster"),
+        *("reproduce", "data", "init", "explain", "deploy", "gather", "roster", "site"),
     }
     for command in sorted(commands):
         with pytest.raises(SystemExit) as ended:

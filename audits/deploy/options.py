@@ -21,6 +21,19 @@ def add_gather(command: argparse.ArgumentParser) -> None:
     command.add_argument("--out", type=Path, required=True, help="run folder to make")
 
 
+def add_site(command: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="rounds, price spent and left, whether it is halted")
+    show.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    show.add_argument("site", type=Path, help="folder of the client's own")
+    show.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
+    show.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+    resume = actions.add_parser("resume", help="let a halted client take part again")
+    resume.add_argument("site", type=Path, help="folder of the client's own")
+    resume.add_argument("word", help="the owner's word for why, kept beside what halted it")
+
+
 def add_roster(command: argparse.ArgumentParser) -> None:
     """Options of the command."""
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -69,6 +69,31 @@ class HaltedClient:
                 f"this client's part was halted, {self._mark} says why; remove it to go on"
             )
 
+    @property
+    def reason(self) -> str | None:
+        """What halted it; None where it goes on.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else None
+
+    @property
+    def history(self) -> Path:
+        """The file of all that has halted it before."""
+        return self._mark.with_name("resumed")
+
+    def resume(self, word: str) -> None:
+        """Let the part go on; what halted it is kept, with the owner's word.
+
+        Raises:
+            OSError: it cannot be written; then the part stays halted.
+        """
+        before = self.history.read_text(encoding="utf-8") if self.history.exists() else ""
+        told = f"{before}{self.reason or ''}resumed: {word}\n\n"
+        replace_file(self.history, told.encode(), private=True, durable=True)
+        self._mark.unlink(missing_ok=True)
+
     @contextmanager
     def on_own_data(self, *passed: type[Exception]) -> Iterator[None]:
         """Around what is computed from the client's own data.

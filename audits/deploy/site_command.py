@@ -1,0 +1,97 @@
+"""``secure-fedrec site``: what a site's owner sees of it, and lets it go on after a halt."""
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from audits.deploy.homes import load_agreement
+from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.session import Role
+from secure_fedrec.protection.session.roster import Identity, read_private
+
+
+def site(arguments: argparse.Namespace) -> int:
+    """``site show|resume``."""
+    print({"show": _show, "resume": _resume}[arguments.action](arguments))
+    return 0
+
+
+def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, Any]:
+    """What is known of a site, as JSON values.
+
+    Args:
+        agreement: folder of what all hosts are given.
+        own: the site's folder.
+        key: what seals its private state; by default the file in its folder.
+
+    Raises:
+        DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
+    """
+    blueprint, agreed = load_agreement(agreement)
+    identities = [Identity.load(path) for path in sorted(_state(own).parent.glob("*.identity"))]
+    (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
+    if client < 0:
+        raise ConfigError("site", str(own), "has no client's identity")
+    state = SealedState(
+        own / "state", read_private(own / "key" if key is None else key, "site.key")
+    )
+    kept, plan = state.load(), blueprint.plan()
+    sent = 0 if kept is None else kept.spent
+    return {
+        "client": client,
+        "federation": agreed.federation.hex(),
+        "roster": agreed.roster.version,
+        "round": 0 if kept is None else kept.round,
+        "rounds": plan.algorithm.rounds,
+        "halted": state.halted.reason,
+        "noised_uploads": sent,
+        "epsilon_spent": _finite(plan.price(sent)),
+        "epsilon_left": _finite(plan.budget - plan.price(sent)) if plan.budget else None,
+        "epsilon": _finite(plan.budget) if plan.budget else None,
+    }
+
+
+def _show(arguments: argparse.Namespace) -> str:
+    found = standing(arguments.agreement, arguments.site, arguments.key)
+    if arguments.json:
+        return json.dumps(found)
+    lines = [
+        f"client {found['client']}, roster {found['roster']}",
+        f"summed in round {found['round']} last, of {found['rounds']}",
+    ]
+    spent, left, most = (found[name] for name in ("epsilon_spent", "epsilon_left", "epsilon"))
+    if most is None:
+        lines.append("no noise: nothing is counted")
+    else:
+        sent = f"{found['noised_uploads']} noised uploads have spent epsilon {spent:.4g}"
+        lines.append(f"{sent} of {most:.4g}, {left:.4g} is left")
+    halted = found["halted"]
+    lines.append("takes part" if halted is None else f"halted: {halted.strip().splitlines()[-1]}")
+    return "\n".join(lines)
+
+
+def _resume(arguments: argparse.Namespace) -> str:
+    halted = HaltedClient(_state(arguments.site))
+    if halted.reason is None:
+        raise ConfigError("site", str(arguments.site), "is not halted")
+    halted.resume(arguments.word)
+    return f"takes part again; what halted it stands in {halted.history}"
+
+
+def _state(own: Path) -> Path:
+    """Where a site's state is.
+
+    Raises:
+        ConfigError: it is no site that has begun.
+    """
+    state = own / "state"
+    if not state.is_dir():
+        raise ConfigError("site", str(own), "holds no state of a site that has been started")
+    return state
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
