@@ -25,12 +25,11 @@ from attacks.scoring.scored import (
     beside_others,
     is_honest,
     normal_null,
+    ranked_unit,
     require_finite,
-    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.evaluation.ranking import midranks
 
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
@@ -120,18 +119,18 @@ def score_histograms(
     shares = actual / totals[:, None]
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
-    correlations = _ranked(claimed) @ _ranked(shares).T
+    correlations = ranked_unit(claimed) @ ranked_unit(shares).T
     each = np.arange(len(totals))
     figures, gains = beside_others("histogram_error", errors, each, seed=seed, span=1.0, sign=-1.0)
     ranked, more = beside_others("histogram_correlation", correlations, each, seed=seed, span=2.0)
     figures |= ranked
     figures["activity_correlation"] = None
     if len(np.unique(totals)) > 2:
-        activity = _ranked(claim.activity[known][None]) @ _ranked(totals[None]).T
+        activity = ranked_unit(claim.activity[known][None]) @ ranked_unit(totals[None]).T
         figures["activity_correlation"] = float(activity[0, 0])
     bins = shares.shape[1]
-    dealt = np.random.default_rng(seed).permuted(_ranked(shares), axis=1)
-    null = float((_ranked(claimed) * dealt).sum(axis=1).mean())
+    dealt = np.random.default_rng(seed).permuted(ranked_unit(shares), axis=1)
+    null = float((ranked_unit(claimed) * dealt).sum(axis=1).mean())
     # A rank correlation of unrelated orders has mean 0 and variance 1 / (bins - 1), ties or not.
     deviation = 1.0 / np.sqrt(max(1, bins - 1) * len(totals))
     return Scored(
@@ -141,9 +140,3 @@ def score_histograms(
         details={"histogram": claim.name},
         null_control=normal_null("histogram_correlation", null, 0.0, float(deviation)),
     )
-
-
-def _ranked(values: FloatArray) -> FloatArray:
-    """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
-    ranks = midranks(values)
-    return unit(ranks - ranks.mean(axis=-1, keepdims=True))

@@ -34,12 +34,11 @@ from attacks.scoring.scored import (
     Scored,
     is_honest,
     normal_null,
+    ranked_unit,
     require_finite,
-    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.evaluation.ranking import midranks
 from secure_fedrec.evaluation.scores import area_under_curve
 
 KIND = "sales"
@@ -192,12 +191,12 @@ def _tell(
     if sold.sum() < _FEWEST or judged.sum() < _FEWEST or len(np.unique(counts[judged])) < 2:
         return None
     guess, prior = probe(features, np.log1p(known), sold)[judged], 0.0
-    own = _ranked(known[judged].astype(np.float64))
-    combined = _ranked(guess)
+    own = ranked_unit(known[judged].astype(np.float64))
+    combined = ranked_unit(guess)
     if judged is sold:
-        prior = float(own @ _ranked(counts[judged].astype(np.float64)))
-        combined = _ranked(combined + own)
-    true = _ranked(counts[judged].astype(np.float64))
+        prior = float(own @ ranked_unit(counts[judged].astype(np.float64)))
+        combined = ranked_unit(combined + own)
+    true = ranked_unit(counts[judged].astype(np.float64))
     dealt = np.random.default_rng(seed).permutation(true)
     sells = counts[judged] >= SELLS
     auc = area_under_curve(combined, sells)
@@ -226,9 +225,3 @@ def probe(features: FloatArray, values: FloatArray, known: BoolArray) -> FloatAr
     pull = _RIDGE * len(own) * np.eye(own.shape[1])
     slope = np.linalg.solve(own.T @ own + pull, own.T @ (values[known] - values[known].mean()))
     return np.asarray(scaled @ slope)
-
-
-def _ranked(values: FloatArray) -> FloatArray:
-    """Centred ranks of length 1; 0 where all values are equal."""
-    ranks = midranks(values[None])[0]
-    return unit(ranks - ranks.mean())

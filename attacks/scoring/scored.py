@@ -10,6 +10,7 @@ from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, int
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.special import bdtr
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.evaluation.ranking import midranks
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
 
@@ -137,6 +138,12 @@ def unit(vectors: FloatArray) -> FloatArray:
     """Vectors of length 1 along the last axis; zero stays zero."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.where(length > 0, length, 1.0))
+
+
+def ranked_unit(values: FloatArray) -> FloatArray:
+    """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
+    ranks = midranks(values)
+    return unit(ranks - ranks.mean(axis=-1, keepdims=True))
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

@@ -32,6 +32,7 @@ from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 KIND = "sets"
@@ -93,20 +94,10 @@ class SetClaim:
         return case.judged(KIND, self.name, partial(score_sets, self))
 
 
-def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray | None = None) -> ScoreTable:
-    """Pairs of a [client, item] grid, or of those marked in ``keep``."""
-    clients, items = labels.shape
-    if keep is None:
-        indptr = np.arange(clients + 1) * items
-        return ScoreTable(
-            indptr=indptr,
-            scores=np.ascontiguousarray(scores, dtype=np.float64).ravel(),
-            labels=labels.ravel(),
-        )
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64)
-    return ScoreTable(
-        indptr=indptr, scores=np.asarray(scores[keep], dtype=np.float64), labels=labels[keep]
-    )
+def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray) -> ScoreTable:
+    """Pairs of a [client, item] grid that are marked in ``keep``."""
+    kept = np.asarray(scores[keep], dtype=np.float64)
+    return ScoreTable(indptr=bounds_of(keep.sum(axis=1)), scores=kept, labels=labels[keep])
 
 
 def score_sets(
