@@ -8,7 +8,6 @@ popularity where it ties; what counts is the gain of both over popularity alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ from attacks.scoring.sets import (
     score_table,
 )
 from attacks.scoring.statistics import dealt_labels, per_client_auc
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
 
@@ -87,7 +86,7 @@ def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HeldOutClaim:
+class HeldOutClaim(SecretClaim):
     """How likely each item is one that a client has not trained on but will choose.
 
     Args:
@@ -97,14 +96,12 @@ class HeldOutClaim:
         history: round count -> [B, m], scores had the adversary stopped after so many.
     """
 
-    name: str
-    clients: IntArray
     scores: FloatArray | Rows
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the held-out items of that name."""
-        return case.judged(KIND, self.name, partial(score_held_out, self))
+        return self.judged(case, KIND, score_held_out)
 
 
 def score_held_out(

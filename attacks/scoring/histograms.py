@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -28,8 +27,8 @@ from attacks.scoring.scored import (
     ranked_unit,
     require_finite,
 )
-from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from attacks.scoring.truth import Case, SecretClaim
+from secure_fedrec.core.arrays import FloatArray
 
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
@@ -69,7 +68,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HistogramClaim:
+class HistogramClaim(SecretClaim):
     """How a client's records are distributed.
 
     Args:
@@ -79,14 +78,12 @@ class HistogramClaim:
         activity: float64[B], grows with the number of records.
     """
 
-    name: str
-    clients: IntArray
     shares: FloatArray
     activity: FloatArray
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        return case.judged(KIND, self.name, partial(score_histograms, self))
+        return self.judged(case, KIND, score_histograms)
 
 
 def score_histograms(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.item_sets import ItemSets, Joined
-from attacks.scoring.tables import count_per_client
+from attacks.scoring.tables import count_per_client, highest_each
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.core.kernels import segments
 
@@ -96,12 +96,7 @@ class Rows:
 
     def highest(self) -> IntArray:
         """int64[B], the largest of each client's counts; 1 at least."""
-        highest = np.ones(len(self.listed), dtype=np.int64)
-        there = np.flatnonzero(self.listed.lengths)
-        if len(there):
-            found = np.maximum.reduceat(self.values, self.listed.indptr[:-1][there])
-            highest[there] = np.maximum(found, 1)
-        return highest
+        return highest_each(self.values, self.listed.indptr).astype(np.int64)
 
     def grid(self) -> npt.NDArray[Any]:
         """[B, m]; for tests and small catalogues."""

@@ -11,7 +11,6 @@ Who sells nothing (a server) is given the sales of all other organisations, more
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from attacks.scoring.scored import (
     ranked_unit,
     require_finite,
 )
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
 
@@ -85,7 +84,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SalesClaim:
+class SalesClaim(SecretClaim):
     """What was seen of the items of organisations.
 
     Args:
@@ -95,14 +94,12 @@ class SalesClaim:
         features: float64[k, F] of each, in the same order.
     """
 
-    name: str
-    clients: IntArray
     items: tuple[IntArray, ...]
     features: tuple[FloatArray, ...]
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        return case.judged(KIND, self.name, partial(score_sales, self))
+        return self.judged(case, KIND, score_sales)
 
 
 class _Told(NamedTuple):

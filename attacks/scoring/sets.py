@@ -7,7 +7,6 @@ control, which must sit at 0.5).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
@@ -74,7 +73,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SetClaim:
+class SetClaim(SecretClaim):
     """How likely each element is to be in a client's set.
 
     Args:
@@ -84,14 +83,12 @@ class SetClaim:
         predicted: bool[B, C], the set as guessed outright; None if the attack only ranks.
     """
 
-    name: str
-    clients: IntArray
     scores: FloatArray
     predicted: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the sets of that name."""
-        return case.judged(KIND, self.name, partial(score_sets, self))
+        return self.judged(case, KIND, score_sets)
 
 
 def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray) -> ScoreTable:

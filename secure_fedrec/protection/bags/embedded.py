@@ -7,7 +7,7 @@ bag that the server holds is the multiset of the encoded vectors, bit for bit, n
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from secure_fedrec.blocks import require_names
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
@@ -17,7 +17,7 @@ from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded_mixes import MixedLine
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.bags.named_senders import Line, NamedLine
+from secure_fedrec.protection.bags.named_senders import NamedLine
 from secure_fedrec.protection.bags.noise import NoisyVectors
 from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.layer_interfaces import BagShape, Released, Withstood
@@ -36,6 +36,9 @@ _MOST_BAGS = 256
 _DELTA = 1e-5
 """Of a claim without a delta of its own."""
 
+
+Line: TypeAlias = NamedLine | MixedLine
+"""One round's way of vectors to the server."""
 
 Carried = Callable[[int, Mapping[int, Sequence[bytes]], Mapping[str, RingArray], Wire], None]
 """Runs a round's halves: its number, messages by client, the bags they must come to, the wire."""

@@ -15,7 +15,7 @@ word: that they are the sum of all is what an honest-but-curious server keeps to
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 
 import numpy as np
@@ -141,18 +141,13 @@ class _HostedCiphertexts(NoHelpers):
 
     def __init__(self, collector: EncryptedSum) -> None:
         self._collector = collector
-        self._encryptor: Encryptor | None = None
+        self._under = lru_cache(maxsize=1)(Encryptor)  # its table of powers serves every round
 
     def _keys_for(self, holders: Iterable[Node]) -> SharedKeys:
         """A new key: its public half for everybody, all of it for its holders."""
         private = generate_key(self._collector.config.key_bits)
         secret = dict.fromkeys(holders, private.to_bytes())
         return SharedKeys(public=private.public.to_bytes(), private=secret)
-
-    def _under(self, key: PublicKey) -> Encryptor:
-        if self._encryptor is None or self._encryptor.key != key:
-            self._encryptor = Encryptor(key)  # its table of powers serves every round
-        return self._encryptor
 
     def _words(self, at: Standing, client: int, block: RowBlock) -> RingArray:
         """What a client uploads."""
