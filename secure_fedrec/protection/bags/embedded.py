@@ -103,15 +103,18 @@ class LayeredBags:
             ConfigError: its halves are to carry it out, and there are none.
         """
         if self.execution == "real" and self.carried is None:
-            raise ConfigError(
-                "bag_protection.execution",
-                "real",
-                "is carried out by halves on hosts, which build_stack gives to the bags",
-            )
+            problem = "is carried out by halves on hosts, which build_stack gives to the bags"
+            raise ConfigError("bag_protection.execution", "real", problem)
         line: Line = NamedLine(round=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
             line = MixedLine(self.mixes, round_, participants)
         return BagSession(self, line, round_, len(participants), wire)
+
+    def arrivals(self, round_: int, name: str, *, due: int, clients: int) -> Arrivals:
+        """What arrives for a bag in a round: so many messages, with vectors of so many clients."""
+        shape, codec = self.bags[name], self.codec
+        most = clients * shape.most
+        return Arrivals(round_=round_, name=name, shape=shape, due=due, most=most, codec=codec)
 
     def protect(self, name: str, block: SetBlock) -> SetBlock:
         """Vectors for a bag as they leave their client: noised where there is that layer, encoded.
@@ -184,8 +187,6 @@ class LayeredBags:
 class BagSession:
     """One round of all bags; make it with ``LayeredBags.open``."""
 
-    __slots__ = ("_arrivals", "_channel", "_given", "_line", "_round", "_wire")
-
     def __init__(
         self, channel: LayeredBags, line: Line, round_: int, clients: int, wire: Wire
     ) -> None:
@@ -195,15 +196,8 @@ class BagSession:
         self._wire = wire
         self._given: dict[int, Sequence[bytes]] = {}
         self._arrivals = {
-            name: Arrivals(
-                round_=round_,
-                name=name,
-                shape=shape,
-                due=line.due(name),
-                most=clients * shape.most,
-                codec=channel.codec,
-            )
-            for name, shape in channel.bags.items()
+            name: channel.arrivals(round_, name, due=line.due(name), clients=clients)
+            for name in channel.bags
         }
 
     def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:

@@ -57,11 +57,8 @@ class Mixes:
         needed = int(set_sizes(one, width=widest, codec=codec)[0])
         lacking = needed - config.routing.capacity
         if lacking > 0:
-            raise ConfigError(
-                "bag_protection.cell_bytes",
-                config.cell_bytes,
-                f"must be at least {config.cell_bytes + lacking} to carry a vector",
-            )
+            problem = f"must be at least {config.cell_bytes + lacking} to carry a vector"
+            raise ConfigError("bag_protection.cell_bytes", config.cell_bytes, problem)
 
     @property
     def routing(self) -> RoutingConfig:

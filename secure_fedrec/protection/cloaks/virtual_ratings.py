@@ -15,7 +15,7 @@ clients that rated it, plus one, which everybody is taken to know.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -79,6 +79,7 @@ class VirtualRatingsConfig(Settings, section="protection"):
     draw: Annotated[str, OneOf(DRAWS)] = "uniform"
 
 
+@dataclass(eq=False)
 class VirtualRatings:
     """The cloak of FedRec.
 
@@ -93,23 +94,17 @@ class VirtualRatings:
         ConfigError: the draw is by popularity, and that is not known.
     """
 
-    def __init__(
-        self,
-        config: VirtualRatingsConfig,
-        *,
-        n_items: int,
-        streams: Streams,
-        popularity: IntArray | None = None,
-    ) -> None:
-        if config.draw == "popularity" and popularity is None:
+    config: VirtualRatingsConfig
+    _: KW_ONLY
+    n_items: int
+    streams: Streams
+    popularity: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.config.draw == "popularity" and self.popularity is None:
             raise ConfigError(
-                "protection.draw", config.draw, "needs the items' popularity", ("uniform",)
+                "protection.draw", self.config.draw, "needs the items' popularity", ("uniform",)
             )
-        self.config = config
-        self._n_items = n_items
-        self._streams = streams
-        self._fakes = streams.stream("fakes")
-        self._popularity = popularity
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Add virtual rows to the uploads of the clients that are not exempt."""
@@ -137,7 +132,7 @@ class VirtualRatings:
         """The same cloak at rho = 0."""
         config = replace(self.config, rho=0.0)
         return VirtualRatings(
-            config, n_items=self._n_items, streams=self._streams, popularity=self._popularity
+            config, n_items=self.n_items, streams=self.streams, popularity=self.popularity
         )
 
     @property
@@ -151,14 +146,14 @@ class VirtualRatings:
 
     def _wanted(self, rated: IntArray) -> tuple[IntArray, BoolArray]:
         asked = np.floor(self.config.rho * rated)
-        room = self._n_items - rated
+        room = self.n_items - rated
         return np.minimum(asked, room).astype(np.int64), asked > room
 
     def _draw(self, local: LocalModel, wanted: IntArray, round_: int) -> RowBlock:
-        draw = partial(draw_unrated, n_items=self._n_items)
-        if self._popularity is not None and self.config.draw == "popularity":
-            draw = partial(draw_by_popularity, popularity=self._popularity)
-        return draw(local.rated, local.clients, wanted, stream=self._fakes, round_=round_)
+        draw, stream = partial(draw_unrated, n_items=self.n_items), self.streams.stream("fakes")
+        if self.popularity is not None and self.config.draw == "popularity":
+            draw = partial(draw_by_popularity, popularity=self.popularity)
+        return draw(local.rated, local.clients, wanted, stream=stream, round_=round_)
 
     def _method(self, round_: int) -> str:
         if self.config.filling != "hybrid":

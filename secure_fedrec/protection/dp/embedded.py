@@ -79,11 +79,8 @@ class NoisedSum(MaskedSum):
             )
         corrupt = corrupt_clients(config, noise, cohort=cohort, n_clients=self.n_clients)
         if corrupt >= config.min_survivors:
-            raise ConfigError(
-                "protection.min_survivors",
-                config.min_survivors,
-                f"must exceed the {corrupt} clients whose noise protects nobody",
-            )
+            problem = f"must exceed the {corrupt} clients whose noise protects nobody"
+            raise ConfigError("protection.min_survivors", config.min_survivors, problem)
         self.clip = clip
         self.noise = replace(noise, corrupt=corrupt)
         self.rotation = streams.stream("rotation")

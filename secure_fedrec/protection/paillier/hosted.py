@@ -47,6 +47,7 @@ from secure_fedrec.protection.paillier.messages.tables import TableReader
 from secure_fedrec.protection.paillier.messages.words_shown import table_layout, uploaded_words
 from secure_fedrec.protection.paillier.scheme.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.scheme.keys import PrivateKey, PublicKey, generate_key
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.server.table import TableServer
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
 from secure_fedrec.protection.session import AUTHORITY, Identity, Node, Parcel, Role
@@ -157,6 +158,28 @@ class _HostedCiphertexts(NoHelpers):
         words: RingArray = part.words[0]
         return words
 
+    def _agreed(
+        self,
+        at: Standing,
+        clients: IntArray,
+        series: bytes,
+        table: SlotLayout | None = None,
+        attempt: bytes = b"",
+    ) -> Plan:
+        """What hosts agree on, for a series of rounds that no other has."""
+        collector = self._collector
+        return Plan(
+            holding=KeyHolding(holder=collector.config.holder),
+            key=_public_key(at),
+            roster=at.roster,
+            clients=tuple(clients.tolist()),
+            layouts=(collector.slots,),
+            table=table,
+            minimum=collector.min_survivors,
+            federation=sha256(_DOMAIN + series).digest()[:16],
+            attempt=attempt,
+        )
+
     def _require_enough(self, at: Standing) -> None:
         """Refuse what the server's word makes too few."""
         least = self._collector.min_survivors
@@ -213,16 +236,7 @@ class HostedEncryption(_HostedCiphertexts):
 
     def _plan(self, at: Standing) -> Plan:
         self._require_enough(at)
-        collector, attempt = self._collector, at.series + _attempt(at)
-        return Plan(
-            holding=KeyHolding(holder="authority"),
-            key=_public_key(at),
-            roster=at.roster,
-            clients=tuple(at.clients.tolist()),
-            layouts=(collector.slots,),
-            minimum=collector.min_survivors,
-            federation=sha256(_DOMAIN + attempt).digest()[:16],
-        )
+        return self._agreed(at, at.clients, at.series + _attempt(at))
 
 
 class HostedTable(_HostedCiphertextSum):
@@ -334,18 +348,8 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
         """What hosts agree on: tables are of the federation, all else of one attempt."""
-        collector = self._collector
-        return Plan(
-            holding=KeyHolding(holder="clients"),
-            key=_public_key(at),
-            roster=at.roster,
-            clients=tuple(clients.tolist()),
-            layouts=(collector.slots,),
-            table=table_layout(_held(at).words),
-            minimum=collector.min_survivors,
-            federation=sha256(_DOMAIN + b"tables|" + at.series).digest()[:16],
-            attempt=_attempt(at),
-        )
+        table, series = table_layout(_held(at).words), b"tables|" + at.series
+        return self._agreed(at, clients, series, table=table, attempt=_attempt(at))
 
 
 def _attempt(at: Standing) -> bytes:

@@ -124,8 +124,6 @@ class Reassembler:
         max_pieces: most pieces of a message.
     """
 
-    __slots__ = ("_held", "_limit", "_max_pieces", "_messages")
-
     def __init__(self, limit: int, *, max_pieces: int) -> None:
         self._limit = limit
         self._max_pieces = max_pieces
