@@ -163,14 +163,8 @@ def _tell(vectors: FloatArray, chosen: FloatArray, member: BoolArray, seed: int)
         return None
     shares = explained(vectors, chosen[judged], popularity)
     dealt = np.random.default_rng(seed).permutation(member)
-    auc, prior, null = (
-        float(area_under_curve(scores, labels) or 0.0)
-        for scores, labels in (
-            (shares, member),
-            (chosen[judged].sum(axis=1), member),
-            (shares, dealt),
-        )
-    )
+    told = (shares, member), (chosen[judged].sum(axis=1), member), (shares, dealt)
+    auc, prior, null = (float(area_under_curve(*each) or 0.0) for each in told)
     return _Told(auc, max(prior, 1.0 - prior), null, *counts)
 
 

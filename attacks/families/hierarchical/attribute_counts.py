@@ -66,10 +66,8 @@ class AttributeCounts(OneRound, SuiteAttack):
         even = np.full(weights.shape, 1.0 / size)
         shares = np.divide(weights, totals[:, None], out=even, where=totals[:, None] > 0)
         clients = uploads.senders.ids
-        return Claims(
-            rounds=rounds[:1],
-            made=(
-                SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
-                HistogramClaim(name=ATTRIBUTES, clients=clients, shares=shares, activity=totals),
-            ),
+        made = (
+            SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
+            HistogramClaim(name=ATTRIBUTES, clients=clients, shares=shares, activity=totals),
         )
+        return Claims(rounds=rounds[:1], made=made)

@@ -64,14 +64,12 @@ class OutputBias(OneRound, SuiteAttack):
         shares = _shares(view, uploads, change / examples[:, None], examples)
         if shares is not None:
             scores, predicted = shares, np.asarray(shares > 0.5 / examples[:, None])
-        return Claims(
-            rounds=(uploads.round,),
-            made=(
-                LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
-                SetClaim(name=CLASSES, clients=uploads.clients, scores=scores, predicted=predicted),
-            ),
-            details={"layer": bias.name, "expectation": shares is not None},
+        made = (
+            LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
+            SetClaim(name=CLASSES, clients=uploads.clients, scores=scores, predicted=predicted),
         )
+        details = {"layer": bias.name, "expectation": shares is not None}
+        return Claims(rounds=(uploads.round,), made=made, details=details)
 
 
 def _shares(

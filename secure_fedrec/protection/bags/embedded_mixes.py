@@ -61,14 +61,13 @@ class MixedLine:
             origins = np.repeat(clients, most)
             filled = places < np.repeat(block.lengths, most)
             tags = self._mixes.arrival[name].words_at(self._round, origins, places, width=1)
+            bounds = np.concatenate([[0], np.cumsum(filled)])
             messages = Messages(
                 round=self._round,
                 step=Step.BAG,
                 senders=Parties.anonymous("client", len(origins)),
                 receivers=Parties.server(len(origins)),
-                payload=SetBlock(
-                    indptr=np.concatenate([[0], np.cumsum(filled)]), values=block.values
-                ),
+                payload=SetBlock(indptr=bounds, values=block.values),
                 sizes=np.full(len(origins), self._mixes.config.cell_bytes),
                 tags=tags[:, 0],
                 bag=name,

@@ -258,14 +258,8 @@ def draw_by_popularity(
         counts = np.full(len(lanes), n_items)
         words = stream.words(round_, lanes, counts, np.zeros_like(counts))
         bounds = slice(start, start + len(lanes) + 1)
-        race_unrated(
-            uniform_reals(words).reshape(len(lanes), n_items),
-            weights,
-            rated.indptr[bounds],
-            rated.rows,
-            indptr[bounds],
-            items,
-        )
+        times = uniform_reals(words).reshape(len(lanes), n_items)
+        race_unrated(times, weights, rated.indptr[bounds], rated.rows, indptr[bounds], items)
     return RowBlock(indptr=indptr, rows=items, values=None)
 
 

@@ -107,14 +107,13 @@ class RoutedSession(DenoisingSession):
         """
         self._receipts.require_received()
         aggregate = super().close()
-        used = np.flatnonzero(self._cells_of)
-        binding = self.collector.binding
-        count_receipts(
+        binding, meter, used = (
+            self.collector.binding,
             self.wire.meter,
-            self._cells_of[used],
-            signers=binding.denoisers[used],
-            readers=self.order[~binding.is_denoiser[self.order]],
+            np.flatnonzero(self._cells_of),
         )
+        signers, readers = binding.denoisers[used], self.order[~binding.is_denoiser[self.order]]
+        count_receipts(meter, self._cells_of[used], signers=signers, readers=readers)
         return aggregate
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:

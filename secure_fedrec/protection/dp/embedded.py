@@ -85,10 +85,9 @@ class NoisedSum(MaskedSum):
         self.noise = replace(noise, corrupt=corrupt)
         self.rotation = streams.stream("rotation")
         with renamed_keys(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
+            n_items, width = self.n_items, self.width
             self.skellam = SkellamConfig(
-                encoding=encoding_of(
-                    n_items=self.n_items, width=self.width, clip=clip, noise=noise
-                ),
+                encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
                 noise_multiplier=noise.noise_multiplier,
                 ring_bits=self.codec.bits,
                 cohort=cohort,

@@ -85,13 +85,11 @@ class SharingClient(Half):
         if self._loaded is None:
             raise ProtocolError(f"client {self._client} has nothing to share")
         shared = self.share(*self._loaded)
-        return [
-            self._parcel(Kind.SHARES, shared.server),
-            *(
-                Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
-                for number, seed in enumerate(shared.denoisers)
-            ),
+        seeds = [
+            Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
+            for number, seed in enumerate(shared.denoisers)
         ]
+        return [self._parcel(Kind.SHARES, shared.server), *seeds]
 
     def accept(self, adverts: Sequence[bytes]) -> None:
         """Take the denoisers' keys of this round, one message from each, in any order.

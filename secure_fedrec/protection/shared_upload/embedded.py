@@ -159,13 +159,10 @@ class SharedUploadSession(TableSession):
         self._server.accept(uploads, self.wire.send(uploads, origins=clients))
         sizes = seed_message_bytes(block.lengths, overhead)
         for number, (held, words) in enumerate(zip(self._held, shares, strict=True)):
+            payload = share_block(block, words, codec)
+            holder = Parties(role="denoiser", ids=np.full(len(block), number))
             sent = client_messages(
-                self.round,
-                clients,
-                share_block(block, words, codec),
-                sizes,
-                step=Step.SHARE,
-                receivers=Parties(role="denoiser", ids=np.full(len(block), number)),
+                self.round, clients, payload, sizes, step=Step.SHARE, receivers=holder
             )
             targets = np.full(len(clients), collector.denoisers[number])
             held.accept(sent, self.wire.send(sent, origins=clients, targets=targets))
