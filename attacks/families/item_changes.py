@@ -173,9 +173,6 @@ class ScoreVectors(OneRound, SuiteAttack):
         need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
-            round=changes.round,
-            clients=changes.clients,
-            vectors=changes.main,
-            table=SCORE_TABLE,
+            round=changes.round, clients=changes.clients, vectors=changes.main, table=SCORE_TABLE
         )
         return Claims(rounds=(changes.round,), made=(claim,))

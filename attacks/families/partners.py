@@ -80,9 +80,7 @@ class PartnerMembers(OneRound, SuiteAttack):
         return Claims(rounds=(round_,), made=(claim,))
 
 
-def _seen(
-    view: View,
-) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatArray, ...]]:
+def _seen(view: View) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatArray, ...]]:
     """Round, organisations in view that are others, and items and vectors of each of them."""
     round_, found = _given(view) or _summed(view) or (0, {})
     need(bool(found), "no vectors of organisations are in view, nor their sum")

@@ -14,16 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.sets import (
@@ -146,11 +137,7 @@ def score_held_out(
     return Scored(
         figures=figures,
         gains={"held_out_gain": Gain(combined - prior)},
-        units={
-            "clients": len(aucs),
-            "pairs": int(sizes.sum()),
-            "positives": int(positives.sum()),
-        },
+        units={"clients": len(aucs), "pairs": int(sizes.sum()), "positives": int(positives.sum())},
         details={"held_out": claim.name, "held_out_auc_by_rounds": history},
         null_control=normal_null("held_out_auc", *null_of(dealt, sizes, positives)),
     )

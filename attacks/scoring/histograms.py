@@ -44,9 +44,7 @@ MEASURES = records(
         LEADS,
     ),
     histogram_correlation_lift=gain(
-        0.9,
-        "histogram_correlation minus histogram_correlation_chance.",
-        chooses="other secrets",
+        0.9, "histogram_correlation minus histogram_correlation_chance.", chooses="other secrets"
     ),
     histogram_error=Measure(
         "Records misplaced in the histogram",

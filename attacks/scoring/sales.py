@@ -76,9 +76,7 @@ MEASURES = records(
         LEADS._replace(leads=False, units="items"),
     ),
     item_sales_gain=gain(
-        0.5,
-        "item_sales_correlation minus item_sales_prior.",
-        chooses="other secrets",
+        0.5, "item_sales_correlation minus item_sales_prior.", chooses="other secrets"
     ),
 )
 

@@ -55,10 +55,7 @@ MEASURES = records(
     ),
     set_lift=gain(0.4, "set_auc minus set_prior_auc.", chooses="other secrets"),
     set_precision=Measure(
-        "Precision of the set",
-        "Share of the set the attack names that is right.",
-        _GUESSED,
-        _LIFT,
+        "Precision of the set", "Share of the set the attack names that is right.", _GUESSED, _LIFT
     ),
     set_recall=Measure(
         "Recall of the set", "Share of the true set the attack names.", _GUESSED, _LIFT

@@ -29,19 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.loops import Runs, add_rest, add_up_downwards, count_exceeded, cut_at_size
-from attacks.scoring.tables import (
-    Pooled,
-    ScoreTable,
-    Table,
-    pooled_classes,
-)
+from attacks.scoring.tables import Pooled, ScoreTable, Table, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.evaluation.intervals import (
-    Interval,
-    check_share,
-    percentile_interval,
-    resampled,
-)
+from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
 _MAX_POINTS = 512
 _STRIDE = 16

@@ -50,10 +50,7 @@ class TouchedRows(OneRound, SuiteAttack):
                 rated = [_rated_claim(uploads, sizes, touched(sizes))]
                 continue
             claim = SetClaim(
-                name=table.name,
-                clients=uploads.clients,
-                scores=sizes,
-                predicted=touched(sizes),
+                name=table.name, clients=uploads.clients, scores=sizes, predicted=touched(sizes)
             )
             sets.append(claim)
         return Claims(rounds=(uploads.round,), made=(*rated, *sets))

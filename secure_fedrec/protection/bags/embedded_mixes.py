@@ -19,12 +19,7 @@ from secure_fedrec.protection.bags.named_senders import Sending
 from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.routing.line_receipts import count_receipts
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import (
-    Messages,
-    Meter,
-    Parties,
-    Step,
-)
+from secure_fedrec.wire import Messages, Meter, Parties, Step
 
 
 class MixedLine:

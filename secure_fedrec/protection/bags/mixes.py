@@ -14,11 +14,7 @@ from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import (
-    decode_set,
-    encode_set,
-    set_sizes,
-)
+from secure_fedrec.wire import decode_set, encode_set, set_sizes
 
 
 class Mixes:

@@ -20,12 +20,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.config import VECTOR, LocalDPConfig
 from secure_fedrec.protection.base.layer_interfaces import BagShape
-from secure_fedrec.protection.dp import (
-    Event,
-    GaussianNoise,
-    LaplaceNoise,
-    LocalNoise,
-)
+from secure_fedrec.protection.dp import Event, GaussianNoise, LaplaceNoise, LocalNoise
 
 
 class NoisyVectors:

@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.core.arrays import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    IntArray,
-    WordArray,
-)
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base.layer_interfaces import Cloaked, Released

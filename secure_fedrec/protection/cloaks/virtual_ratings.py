@@ -23,12 +23,7 @@ import numpy as np
 
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.core.item_sets import (
-    list_unrated,
-    merge_sets,
-    race_unrated,
-    take_first_distinct,
-)
+from secure_fedrec.core.item_sets import list_unrated, merge_sets, race_unrated, take_first_distinct
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel

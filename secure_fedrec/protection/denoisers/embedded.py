@@ -138,10 +138,7 @@ class DenoisingSession(DirectSession):
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
         self._tags_seen: list[WordArray] = []
         self._denoisers = Heard(
-            round_,
-            Step.DENOISE,
-            expected=np.flatnonzero(members),
-            senders=collector.config.count,
+            round_, Step.DENOISE, expected=np.flatnonzero(members), senders=collector.config.count
         )
 
     def exempt(self, clients: IntArray) -> BoolArray:

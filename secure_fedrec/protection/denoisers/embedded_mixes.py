@@ -23,9 +23,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.table import TableSizes
 from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.protection.denoisers.embedded import Denoisers, DenoisingSession
-from secure_fedrec.protection.routing import (
-    LEAST_SENDERS,
-)
+from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.routing.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.streams import Streams

@@ -362,10 +362,7 @@ class NoisedMean(_UnderMasks):
         noise = self._noise(clients, length)
         with renamed_keys(_KEYS):
             return SumLayout(
-                bits=self.ring_bits,
-                length=length,
-                clients=clients,
-                largest=int(noise.codec.clip),
+                bits=self.ring_bits, length=length, clients=clients, largest=int(noise.codec.clip)
             )
 
 

@@ -21,11 +21,7 @@ from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.base.row_numbers import encode_row_numbers, require_ascending
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.session import Node, Parcel, Role
-from secure_fedrec.protection.shared_upload.messages import (
-    SEED_BYTES,
-    Kind,
-    encode_rows,
-)
+from secure_fedrec.protection.shared_upload.messages import SEED_BYTES, Kind, encode_rows
 from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.round_parties import Half
 from secure_fedrec.protection.shared_upload.uniform_words import UniformWords

@@ -11,12 +11,7 @@ from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import encrypt_upload, require_words
 from secure_fedrec.protection.paillier.scheme.encryption import Encryptor
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES, PairwiseMask
-from secure_fedrec.protection.session import (
-    Identity,
-    Parcel,
-    Role,
-    refusals_of,
-)
+from secure_fedrec.protection.session import Identity, Parcel, Role, refusals_of
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 
