@@ -90,12 +90,10 @@ class RoutedSession(DenoisingSession):
 
     collector: RoutedDenoisers
 
-    def __init__(
-        self, collector: RoutedDenoisers, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        super().__init__(collector, round_, participants, wire)
-        self._receipts = LineReceipts(round_)
-        self._cells_of = np.zeros(collector.config.count, dtype=np.int64)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._receipts = LineReceipts(self.round)
+        self._cells_of = np.zeros(self.collector.config.count, dtype=np.int64)
 
     def close(self) -> Aggregate:
         """Let the clients look for their cells, then end the round.

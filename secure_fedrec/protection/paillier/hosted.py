@@ -50,7 +50,7 @@ from secure_fedrec.protection.paillier.scheme.keys import PrivateKey, PublicKey,
 from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.server.table import TableServer
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
-from secure_fedrec.protection.session import AUTHORITY, Identity, Node, Parcel, Role
+from secure_fedrec.protection.session import AUTHORITY, Hub, Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -63,12 +63,14 @@ class _HostedCiphertextSum(HostedSum):
     """What the server's sides of one attempt have in common, whoever holds the key.
 
     Args:
+        hub: the server's half.
         collector: whose round it is.
         plan: of the attempt.
         at: the attempt.
     """
 
-    def __init__(self, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
+    def __init__(self, hub: Hub, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
+        self.hub = hub
         self._collector = collector
         self._plan = plan
         self._at = at
@@ -99,20 +101,9 @@ class _HostedCiphertextSum(HostedSum):
 
 
 class HostedEncryptedSum(_HostedCiphertextSum):
-    """The server's side of one attempt whose sum an authority opens.
+    """The server's side of one attempt whose sum an authority opens."""
 
-    Args:
-        collector: whose round it is.
-        plan: of the attempt.
-        at: the attempt.
-        identity: the server's key.
-    """
-
-    def __init__(
-        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity
-    ) -> None:
-        super().__init__(collector, plan, at)
-        self.hub = UploadingServer(plan, identity, at.round)
+    hub: UploadingServer
 
     @override
     def aggregate(self) -> Aggregate:
@@ -203,7 +194,9 @@ class HostedEncryption(_HostedCiphertexts):
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedEncryptedSum:
-        return HostedEncryptedSum(self._collector, self._plan(at), at, identity)
+        plan = self._plan(at)
+        hub = UploadingServer(plan, identity, at.round)
+        return HostedEncryptedSum(hub, self._collector, plan, at)
 
     @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
@@ -240,21 +233,9 @@ class HostedEncryption(_HostedCiphertexts):
 
 
 class HostedTable(_HostedCiphertextSum):
-    """The server's side of one attempt that it reads nothing of (``hosting.Left``).
+    """The server's side of one attempt that it reads nothing of (``hosting.Left``)."""
 
-    Args:
-        collector: whose round it is.
-        plan: of the attempt.
-        at: the attempt.
-        identity: the server's key.
-        table: what the round before has left; b"" in round 1.
-    """
-
-    def __init__(
-        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity, table: bytes
-    ) -> None:
-        super().__init__(collector, plan, at)
-        self.hub = TableServer.going_on(plan, identity, at.round, table)
+    hub: TableServer
 
     @property
     def left(self) -> bytes:
@@ -295,7 +276,8 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         """
         self._require_enough(at)
         plan, table = self._plan(at, at.clients), _held(at).table
-        return HostedTable(self._collector, plan, at, identity, table)
+        hub = TableServer.going_on(plan, identity, at.round, table)
+        return HostedTable(hub, self._collector, plan, at)
 
     @override
     def require_key(self, keys: bytes, secret: bytes) -> None:

@@ -167,10 +167,8 @@ class PathEnd(_OnPath):
         identity: its signing key.
     """
 
-    def __init__(self, course: Course, identity: Identity) -> None:
-        super().__init__(course, identity)
-        self._key: OpeningKey | None = None
-        self._directory: Directory | None = None
+    _key: OpeningKey | None = None
+    _directory: Directory | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """At a prompt a key; upon all keys nothing; then what its part is (``Party.step``).
@@ -221,9 +219,7 @@ class PathStart(_OnPath):
         identity: its signing key.
     """
 
-    def __init__(self, course: Course, identity: Identity) -> None:
-        super().__init__(course, identity)
-        self._sent: SentCells | None = None
+    _sent: SentCells | None = None
 
     def _cells(
         self, directory: Directory, messages: Sequence[bytes], *, recipient: int, cells: int

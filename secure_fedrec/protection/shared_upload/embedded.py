@@ -8,7 +8,7 @@ its signature broken. Sums, counts, supports and message sizes are those of the 
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -122,15 +122,14 @@ class SharedUpload(TableCollector):
         )
 
 
+@dataclass(eq=False)
 class SharedUploadSession(TableSession):
     """One round of shared uploads."""
 
     collector: SharedUpload
 
-    def __init__(
-        self, collector: SharedUpload, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        super().__init__(collector, round_, participants, wire)
+    def __post_init__(self) -> None:
+        collector, participants = self.collector, self.order
         self._streams: list[UniformWords] = []
         self._named = np.zeros(collector.n_items, dtype=np.int64)
         self._server = self._tally(Step.UPLOAD, "the server", participants)
