@@ -15,7 +15,7 @@ from secure_fedrec.protection.base.dense_uploads import (
 )
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
-    HostedSum,
+    EveryRowSum,
     NoHelpers,
     Standing,
 )
@@ -33,10 +33,10 @@ from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.public_state import LATER_STATE
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 
-class HostedMaskedSum(HostedSum):
+class HostedMaskedSum(EveryRowSum):
     """The server's side of one attempt.
 
     Args:
@@ -63,13 +63,6 @@ class HostedMaskedSum(HostedSum):
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return self.hub.survivors
-
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        if stage != Kind.UPLOAD.name:
-            return None
-        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:

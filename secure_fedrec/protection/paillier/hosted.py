@@ -27,8 +27,8 @@ from secure_fedrec.protection.base.dense_uploads import Gathered, show_words
 from secure_fedrec.protection.base.hosting import (
     ClientRows,
     Desk,
+    EveryRowSum,
     Held,
-    HostedSum,
     NoHelpers,
     SharedKeys,
     Standing,
@@ -59,7 +59,7 @@ from secure_fedrec.wire import Step, Wire
 _DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
 
 
-class _HostedCiphertextSum(HostedSum):
+class _HostedCiphertextSum(EveryRowSum):
     """What the server's sides of one attempt have in common, whoever holds the key.
 
     Args:
@@ -68,6 +68,8 @@ class _HostedCiphertextSum(HostedSum):
         plan: of the attempt.
         at: the attempt.
     """
+
+    _collector: EncryptedSum
 
     def __init__(self, hub: Hub, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
         self.hub = hub
@@ -79,13 +81,6 @@ class _HostedCiphertextSum(HostedSum):
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._at.clients
-
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        if stage != Kind.UPLOAD.name:
-            return None
-        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
