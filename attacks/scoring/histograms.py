@@ -115,9 +115,8 @@ def score_histograms(
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
     correlations = ranked_unit(claimed) @ ranked_unit(shares).T
-    each = np.arange(len(totals))
-    figures, gains = beside_others("histogram_error", errors, each, seed=seed, span=1.0, sign=-1.0)
-    ranked, more = beside_others("histogram_correlation", correlations, each, seed=seed, span=2.0)
+    figures, gains = beside_others("histogram_error", errors, seed=seed, span=1.0, sign=-1.0)
+    ranked, more = beside_others("histogram_correlation", correlations, seed=seed, span=2.0)
     figures |= ranked
     figures["activity_correlation"] = None
     if len(np.unique(totals)) > 2:

@@ -75,20 +75,19 @@ def require_finite(what: str, values: FloatArray) -> None:
 
 
 def beside_others(
-    name: str, values: FloatArray, own: IntArray, *, seed: int, span: float, sign: float = 1.0
+    name: str, values: FloatArray, *, seed: int, span: float, sign: float = 1.0
 ) -> tuple[Figures, Gains]:
     """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
 
     Args:
         name: of the figure.
-        values: float64[B, n], row b is claim b against every truth.
-        own: int64[B], column of the claim's own truth.
+        values: float64[B, B], row b is claim b against every truth, column b the claim's own.
         seed: of the bootstrap.
         span: length of the interval that values lie in.
         sign: -1 where a low value is the better claim.
     """
-    to_own, sums = values[np.arange(len(own)), own], values.sum(axis=1)
-    return beside_sums(name, to_own, sums, values.shape[1], seed=seed, span=span, sign=sign)
+    to_own, sums = values.diagonal().copy(), values.sum(axis=1)
+    return beside_sums(name, to_own, sums, len(values), seed=seed, span=span, sign=sign)
 
 
 def beside_sums(
