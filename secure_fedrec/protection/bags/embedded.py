@@ -81,12 +81,9 @@ class LayeredBags:
         self.codec = codec
         self._streams = streams
         self.noise = None if noise is None else NoisyVectors(noise, bags=self.bags, codec=codec)
-        self.mixes = (
-            None
-            if routing is None
-            else Mixes(routing, bags=self.bags, codec=codec, streams=streams)
-        )
-
+        self.mixes: Mixes | None = None
+        if routing is not None:
+            self.mixes = Mixes(routing, bags=self.bags, codec=codec, streams=streams)
         self.execution = "simulated" if routing is None else routing.execution
         self.carried: Carried | None = None
 
