@@ -168,6 +168,13 @@ class SuiteAttack:
         raise NotImplementedError
 
 
+class OneRound:
+    """Beside ``SuiteAttack``: it decodes one round's payloads, whatever the table's rows are."""
+
+    reads_one_round = True
+    reads_item_rows = False
+
+
 def need(there: Kind | None, reason: str) -> Kind:
     """What a ``SuiteAttack`` needs; where it is not there, the reason ends the attack."""
     if not there:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.view.coalition import others_sum, others_vectors, rows_of
+from attacks.view.coalition import others_sum, others_vectors, own_clients, rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -78,7 +78,7 @@ def weigh(seen: FloatArray, first: FloatArray, second: FloatArray, *, finest: fl
 
 def _rows(view: View, knowledge: Knowledge, worlds: Worlds, round_: int) -> float:
     """Rows under names: which ones there are, and what they hold."""
-    finest, own = view.codec.resolution, _own(view)
+    finest, own = view.codec.resolution, own_clients(view)
     kept = round_ in view.payload_rounds(Step.UPLOAD) if view.sees(Step.UPLOAD) else True
     messages, block = rows_of(named_rows(view, round_, payload=kept))
     found = 0.0
@@ -97,7 +97,7 @@ def _rows(view: View, knowledge: Knowledge, worlds: Worlds, round_: int) -> floa
 
 def _vectors(view: View, worlds: Worlds, round_: int) -> float:
     """Vectors under names one by one; without names, their sum."""
-    finest, own, found = view.codec.resolution, _own(view), 0.0
+    finest, own, found = view.codec.resolution, own_clients(view), 0.0
     others = np.setdiff1d(np.arange(len(worlds.first)), sorted(own))
     for bag in view.bags(round_):
         messages = others_vectors(view, round_, bag)
@@ -123,7 +123,7 @@ def _sums(view: View, worlds: Worlds, round_: int) -> float:
         present = view.messages(Step.UPLOAD, round_).senders.ids
         present = np.union1d(present, np.asarray(knowledge.denoisers, dtype=np.int64))
     if knowledge.sums_are_real:  # then what the coalition put in has been taken out
-        present = np.setdiff1d(present, sorted(_own(view)))
+        present = np.setdiff1d(present, sorted(own_clients(view)))
     found = weigh(_spread(view, left, n_items), *worlds.sums(present), finest=finest)
     if left.counts is None:
         return found
@@ -149,7 +149,3 @@ def _spread(view: View, block: RowBlock, n_items: int) -> FloatArray:
     if block.values is not None:
         values[block.rows] = view.codec.decode(block.values)[:, 0]
     return values
-
-
-def _own(view: View) -> frozenset[int]:
-    return frozenset() if view.own is None else view.own.clients

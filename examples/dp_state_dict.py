@@ -53,12 +53,9 @@ def load(vector: np.ndarray) -> None:
 SIZE = sum(value.numel() for value in model.state_dict().values())
 
 # --- protection: what is clipped and noised, how it is masked, then a sum per round ---
+whole = Contribution(parts=(Part(name="update", size=SIZE),))
 noise = SkellamConfig(
-    encoding=BoundedEncoding(
-        contribution=Contribution(parts=(Part(name="update", size=SIZE),)),
-        clip=0.5,
-        fraction_bits=12,
-    ),
+    encoding=BoundedEncoding(contribution=whole, clip=0.5, fraction_bits=12),
     noise_multiplier=1.0,
     ring_bits=32,
     cohort=len(DATA),

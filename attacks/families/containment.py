@@ -126,9 +126,7 @@ class Containment:
         kind = np.where(counts[:, _EXACT] > 0, _EXACT, _CAPPED)
         every = np.arange(len(kind))
         by_set = Fits(
-            candidates=counts[:, 0],
-            first=firsts[:, 0],
-            relation=Contained(within=self, kinds=None),
+            candidates=counts[:, 0], first=firsts[:, 0], relation=Contained(within=self, kinds=None)
         )
         by_size = Fits(
             candidates=counts[every, kind],

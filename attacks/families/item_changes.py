@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.blocks import item_view
 from attacks.view.coalition import rows_of, words_of
@@ -145,7 +145,7 @@ def without_decay(changes: FloatArray, table: FloatArray) -> FloatArray:
     return np.asarray(np.where(alike[:, None], 0.0, rest))
 
 
-class ScoreVectors(SuiteAttack):
+class ScoreVectors(OneRound, SuiteAttack):
     """Reads a client's score vector off the direction in which rows of the item table move.
 
     Game: Given one upload of a client that scores items by a private vector, tell the direction of
@@ -163,8 +163,6 @@ class ScoreVectors(SuiteAttack):
     """
 
     name = "score-vector"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(measure="reidentified_share", on="untouched", floor=0.9, breaks="owners")
 
     def claim(self, view: View) -> Claims:
@@ -175,9 +173,6 @@ class ScoreVectors(SuiteAttack):
         need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
-            round=changes.round,
-            clients=changes.clients,
-            vectors=changes.main,
-            table=SCORE_TABLE,
+            round=changes.round, clients=changes.clients, vectors=changes.main, table=SCORE_TABLE
         )
         return Claims(rounds=(changes.round,), made=(claim,))

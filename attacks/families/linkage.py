@@ -4,14 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from attacks.base import (
-    Claims,
-    Control,
-    SuiteAttack,
-    common_rounds,
-    need,
-    require_seen,
-)
+from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.containment import Containment
 from attacks.scoring.item_sets import keys_of, listed_rows
 from attacks.scoring.links import Fits, LinkClaim

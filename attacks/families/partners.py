@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.members import MembersClaim
 from attacks.scoring.sales import SalesClaim
 from attacks.view.blocks import item_view
-from attacks.view.coalition import rows_of, words_of
+from attacks.view.coalition import own_clients, rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -16,7 +16,7 @@ _Vectors = dict[int, tuple[IntArray, FloatArray]]
 """Items and their vectors by client."""
 
 
-class ItemSales(SuiteAttack):
+class ItemSales(OneRound, SuiteAttack):
     """Fits a probe from a partner's item vectors to sales, and reads it out on the other items.
 
     Game: Given an organisation's item vectors of one round, tell how often its users chose each of
@@ -33,8 +33,6 @@ class ItemSales(SuiteAttack):
     """
 
     name = "item-sales"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="item_sales_correlation",
         on="partners",
@@ -44,17 +42,13 @@ class ItemSales(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the sales of every organisation whose vectors are in view."""
-        round_, vectors, others = _seen(view)
-        claim = SalesClaim(
-            name="items",
-            clients=np.array(others, dtype=np.int64),
-            items=tuple(vectors[client][0] for client in others),
-            features=tuple(_features(vectors[client][1]) for client in others),
-        )
+        round_, clients, items, vectors = _seen(view)
+        features = tuple(map(_features, vectors))
+        claim = SalesClaim(name="items", clients=clients, items=items, features=features)
         return Claims(rounds=(round_,), made=(claim,))
 
 
-class PartnerMembers(SuiteAttack):
+class PartnerMembers(OneRound, SuiteAttack):
     """Asks of a person's record whether a partner's item vectors were trained on it.
 
     Game: Given an organisation's item vectors of one round and what some persons chose, tell its
@@ -72,8 +66,6 @@ class PartnerMembers(SuiteAttack):
     """
 
     name = "partner-members"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="member_auc",
         on="partner users",
@@ -83,22 +75,19 @@ class PartnerMembers(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the users of every organisation whose vectors are in view."""
-        round_, vectors, others = _seen(view)
-        claim = MembersClaim(
-            name="users",
-            clients=np.array(others, dtype=np.int64),
-            items=tuple(vectors[client][0] for client in others),
-            vectors=tuple(vectors[client][1] for client in others),
-        )
+        round_, clients, items, vectors = _seen(view)
+        claim = MembersClaim(name="users", clients=clients, items=items, vectors=vectors)
         return Claims(rounds=(round_,), made=(claim,))
 
 
-def _seen(view: View) -> tuple[int, _Vectors, list[int]]:
-    """Round, vectors of organisations that are in view, and those of them that are others'."""
-    round_, vectors = _given(view) or _summed(view) or (0, {})
-    need(bool(vectors), "no vectors of organisations are in view, nor their sum")
-    own = frozenset() if view.own is None else view.own.clients
-    return round_, vectors, sorted(set(vectors) - own)
+def _seen(view: View) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatArray, ...]]:
+    """Round, organisations in view that are others, and items and vectors of each of them."""
+    round_, found = _given(view) or _summed(view) or (0, {})
+    need(bool(found), "no vectors of organisations are in view, nor their sum")
+    others = sorted(set(found) - own_clients(view))
+    items = tuple(found[client][0] for client in others)
+    vectors = tuple(found[client][1] for client in others)
+    return round_, np.array(others, dtype=np.int64), items, vectors
 
 
 def _features(vectors: FloatArray) -> FloatArray:

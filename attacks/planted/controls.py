@@ -14,15 +14,10 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
-from attacks.planted import (
-    plant_organisations,
-    plant_partner_users,
-    plant_partners,
-    plant_ratings,
-    plant_split,
-    plant_untouched,
-)
-from attacks.planted.ratings import CLIENTS
+from attacks.planted.partners import plant_partner_users, plant_partners
+from attacks.planted.ratings import CLIENTS, plant_ratings
+from attacks.planted.runs import plant_organisations, plant_split
+from attacks.planted.untouched import plant_untouched
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import MEASURES, SUITE

@@ -7,12 +7,12 @@ vector per attribute, weighted by records times an accuracy. Layouts are those o
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -66,7 +66,7 @@ class PlantedOrganisations:
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> "PlantedOrganisationStep":
+    ) -> FinishedStep:
         """Move vectors, form groups, count records."""
         moved = {
             bag: [_MOVE * vault.read_ragged(table, client) for client in clients.tolist()]
@@ -85,7 +85,15 @@ class PlantedOrganisations:
             values.append(own)
         ends = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
         block = RowBlock(indptr=ends, rows=np.concatenate(rows), values=np.concatenate(values))
-        return PlantedOrganisationStep(clients, block, moved, self.groups)
+        bags = _group_means(moved, self.groups)
+
+        def commit(vault: Vault) -> None:
+            for bag, tables in moved.items():
+                for client, own in zip(clients.tolist(), tables, strict=True):
+                    vault.write_ragged(BAGS[bag], client, own)
+
+        upload = Upload(clients=clients, blocks={TABLE: block}, bags=bags)
+        return FinishedStep(clients=clients, upload=upload, commit=commit)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Weighted means."""
@@ -108,36 +116,13 @@ class PlantedOrganisations:
         return {"name": "planted-organisations", "table": table, "traits": traits}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlantedOrganisationStep:
-    """One round's work of some organisations.
-
-    Args:
-        clients: int64[B].
-        block: weighted attribute vectors.
-        moved: by bag, the vectors of the members of each client.
-        groups: int64[members].
-    """
-
-    clients: IntArray
-    block: RowBlock
-    moved: Mapping[str, list[FloatArray]]
-    groups: IntArray
-
-    @property
-    def upload(self) -> Upload:
-        """Rows, and the mean of every group."""
-        sizes = np.bincount(self.groups)
-        starts = np.cumsum(sizes) - sizes
-        bags = {}
-        for bag, tables in self.moved.items():
-            means = [np.add.reduceat(each, starts) / sizes[:, None] for each in tables]
-            ends = np.arange(len(means) + 1) * len(sizes)
-            bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
-        return Upload(clients=self.clients, blocks={TABLE: self.block}, bags=bags)
-
-    def commit(self, vault: Vault) -> None:
-        """Keep the moved vectors."""
-        for bag, tables in self.moved.items():
-            for client, values in zip(self.clients.tolist(), tables, strict=True):
-                vault.write_ragged(BAGS[bag], client, values)
+def _group_means(moved: Mapping[str, list[FloatArray]], groups: IntArray) -> dict[str, SetBlock]:
+    """By bag, the mean of every group of each client's members, whose vectors those are."""
+    sizes = np.bincount(groups)
+    starts = np.cumsum(sizes) - sizes
+    bags = {}
+    for bag, tables in moved.items():
+        means = [np.add.reduceat(each, starts) / sizes[:, None] for each in tables]
+        ends = np.arange(len(means) + 1) * len(sizes)
+        bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
+    return bags

@@ -34,10 +34,7 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     stack = protected(algorithm, problem, streams, layers)
     run = recorded(algorithm, problem, stack, streams, tuple(planted["payload_rounds"]))
     columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
-    truth = GroundTruth(
-        train=train,
-        recorded=run.truth,
-        denoiser_clients=stack.denoisers,
-        secrets=planted_secrets(columns, name),
+    secrets, denoisers = planted_secrets(columns, name), stack.denoisers
+    return run, GroundTruth(
+        train=train, recorded=run.truth, denoiser_clients=denoisers, secrets=secrets
     )
-    return run, truth

@@ -24,7 +24,6 @@ from secure_fedrec.wire import RecordingPolicy
 class PlantedSum:
     """A planted algorithm whose public table is the last round's sum; of zeros before round 1."""
 
-    __slots__ = ()
     width = 1
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:

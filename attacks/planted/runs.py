@@ -61,12 +61,8 @@ def plant_split(
     run = recorded(algorithm, problem, stack, streams, payload_rounds)
     counts = np.zeros((_CLIENTS, config.classes))
     np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
-    truth = GroundTruth(
-        recorded=run.truth,
-        train=_table(rated),
-        secrets=planted_secrets({"classes": counts, "groups": groups}, "split", "implicit"),
-    )
-    return run, truth
+    secrets = planted_secrets({"classes": counts, "groups": groups}, "split", "implicit")
+    return run, GroundTruth(recorded=run.truth, train=_table(rated), secrets=secrets)
 
 
 def plant_organisations(
@@ -103,13 +99,9 @@ def plant_organisations(
     members = run.truth.columns(1, f"private-{BAGS['user-drafts']}")
     if members is None:
         raise ValueError("the run was not recorded")
-    truth = GroundTruth(
-        recorded=run.truth,
-        secrets=planted_secrets(
-            {"attributes": counts, "members": members["values"]}, "organisations"
-        ),
-    )
-    return run, truth
+    planted = {"attributes": counts, "members": members["values"]}
+    secrets = planted_secrets(planted, "organisations")
+    return run, GroundTruth(recorded=run.truth, secrets=secrets)
 
 
 def _rated_sets(groups: IntArray, rng: np.random.Generator) -> BoolArray:

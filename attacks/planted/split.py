@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
@@ -97,7 +97,7 @@ class PlantedSplit:
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> "PlantedStep":
+    ) -> FinishedStep:
         """One gradient step of some clients."""
         vectors, tables = vault.read(_PRIVATE, clients), []
         rate = self.config.learning_rate
@@ -108,7 +108,12 @@ class PlantedSplit:
             weight = len(examples["items"])
             changes = [-rate * weight * each.reshape(-1) for each in shared]
             tables.append(np.concatenate([*changes, [weight]]))
-        return PlantedStep(clients, vectors, np.stack(tables))
+        upload = Upload(clients=clients, blocks={TABLE: FlatBlock(values=np.stack(tables))})
+
+        def commit(vault: Vault) -> None:
+            vault.write(_PRIVATE, clients, vectors)
+
+        return FinishedStep(clients=clients, upload=upload, commit=commit)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """The weighted mean of the changes."""
@@ -169,27 +174,3 @@ class PlantedSplit:
         parts = np.split(public.table, self._ends[1:-1])
         shapes = self.config.shapes.values()
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlantedStep:
-    """One round's work of some clients.
-
-    Args:
-        clients: int64[B].
-        vectors: float64[B, dim], the private vectors after it.
-        table: float64[B, n], what they give out.
-    """
-
-    clients: IntArray
-    vectors: FloatArray
-    table: FloatArray
-
-    @property
-    def upload(self) -> Upload:
-        """The whole vector from every client."""
-        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self.table)})
-
-    def commit(self, vault: Vault) -> None:
-        """Keep the private vectors."""
-        vault.write(_PRIVATE, self.clients, self.vectors)

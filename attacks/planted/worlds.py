@@ -165,14 +165,10 @@ def _run(
         items=items.astype(np.int32),
         ratings=ratings[clients, items],
     )
-    return recorded(
-        PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
-        Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
-        stack,
-        streams,
-        tuple(range(1, rounds + 1)),
-        cohort=CohortConfig(clients_per_round=cohort),
-    )
+    algorithm = PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None)
+    problem = Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items})
+    every, asked = tuple(range(1, rounds + 1)), CohortConfig(clients_per_round=cohort)
+    return recorded(algorithm, problem, stack, streams, every, cohort=asked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,23 +8,13 @@ popularity where it ties; what counts is the gain of both over popularity alone.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.sets import (
@@ -36,7 +26,7 @@ from attacks.scoring.sets import (
     score_table,
 )
 from attacks.scoring.statistics import dealt_labels, per_client_auc
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
 
@@ -87,7 +77,7 @@ def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HeldOutClaim:
+class HeldOutClaim(SecretClaim):
     """How likely each item is one that a client has not trained on but will choose.
 
     Args:
@@ -97,14 +87,12 @@ class HeldOutClaim:
         history: round count -> [B, m], scores had the adversary stopped after so many.
     """
 
-    name: str
-    clients: IntArray
     scores: FloatArray | Rows
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the held-out items of that name."""
-        return case.judged(KIND, self.name, partial(score_held_out, self))
+        return self.judged(case, KIND, score_held_out)
 
 
 def score_held_out(
@@ -149,11 +137,7 @@ def score_held_out(
     return Scored(
         figures=figures,
         gains={"held_out_gain": Gain(combined - prior)},
-        units={
-            "clients": len(aucs),
-            "pairs": int(sizes.sum()),
-            "positives": int(positives.sum()),
-        },
+        units={"clients": len(aucs), "pairs": int(sizes.sum()), "positives": int(positives.sum())},
         details={"held_out": claim.name, "held_out_auc_by_rounds": history},
         null_control=normal_null("held_out_auc", *null_of(dealt, sizes, positives)),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -25,12 +24,11 @@ from attacks.scoring.scored import (
     beside_others,
     is_honest,
     normal_null,
+    ranked_unit,
     require_finite,
-    unit,
 )
-from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.evaluation.ranking import midranks
+from attacks.scoring.truth import Case, SecretClaim
+from secure_fedrec.core.arrays import FloatArray
 
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
@@ -46,9 +44,7 @@ MEASURES = records(
         LEADS,
     ),
     histogram_correlation_lift=gain(
-        0.9,
-        "histogram_correlation minus histogram_correlation_chance.",
-        chooses="other secrets",
+        0.9, "histogram_correlation minus histogram_correlation_chance.", chooses="other secrets"
     ),
     histogram_error=Measure(
         "Records misplaced in the histogram",
@@ -70,7 +66,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HistogramClaim:
+class HistogramClaim(SecretClaim):
     """How a client's records are distributed.
 
     Args:
@@ -80,14 +76,12 @@ class HistogramClaim:
         activity: float64[B], grows with the number of records.
     """
 
-    name: str
-    clients: IntArray
     shares: FloatArray
     activity: FloatArray
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        return case.judged(KIND, self.name, partial(score_histograms, self))
+        return self.judged(case, KIND, score_histograms)
 
 
 def score_histograms(
@@ -120,18 +114,17 @@ def score_histograms(
     shares = actual / totals[:, None]
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
-    correlations = _ranked(claimed) @ _ranked(shares).T
-    each = np.arange(len(totals))
-    figures, gains = beside_others("histogram_error", errors, each, seed=seed, span=1.0, sign=-1.0)
-    ranked, more = beside_others("histogram_correlation", correlations, each, seed=seed, span=2.0)
+    correlations = ranked_unit(claimed) @ ranked_unit(shares).T
+    figures, gains = beside_others("histogram_error", errors, seed=seed, span=1.0, sign=-1.0)
+    ranked, more = beside_others("histogram_correlation", correlations, seed=seed, span=2.0)
     figures |= ranked
     figures["activity_correlation"] = None
     if len(np.unique(totals)) > 2:
-        activity = _ranked(claim.activity[known][None]) @ _ranked(totals[None]).T
+        activity = ranked_unit(claim.activity[known][None]) @ ranked_unit(totals[None]).T
         figures["activity_correlation"] = float(activity[0, 0])
     bins = shares.shape[1]
-    dealt = np.random.default_rng(seed).permuted(_ranked(shares), axis=1)
-    null = float((_ranked(claimed) * dealt).sum(axis=1).mean())
+    dealt = np.random.default_rng(seed).permuted(ranked_unit(shares), axis=1)
+    null = float((ranked_unit(claimed) * dealt).sum(axis=1).mean())
     # A rank correlation of unrelated orders has mean 0 and variance 1 / (bins - 1), ties or not.
     deviation = 1.0 / np.sqrt(max(1, bins - 1) * len(totals))
     return Scored(
@@ -141,9 +134,3 @@ def score_histograms(
         details={"histogram": claim.name},
         null_control=normal_null("histogram_correlation", null, 0.0, float(deviation)),
     )
-
-
-def _ranked(values: FloatArray) -> FloatArray:
-    """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
-    ranks = midranks(values)
-    return unit(ranks - ranks.mean(axis=-1, keepdims=True))

@@ -10,8 +10,7 @@ from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.rows import Rows
 from attacks.scoring.sets import nan_mean
 from attacks.scoring.statistics import per_client_auc
-from attacks.scoring.tables import count_per_client
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from attacks.scoring.tables import count_per_client, highest_each
 
 
 def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
@@ -25,7 +24,7 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
             scores, indptr = part.table.scores, part.pairs.indptr
             seen = scores > 0
             support = part.table.where(seen)
-            always = scores == np.repeat(_highest(scores, indptr), np.diff(indptr))
+            always = scores == np.repeat(highest_each(scores, indptr), np.diff(indptr))
             aucs.append(per_client_auc(part.table))
             inside.append(per_client_auc(support))
             sizes.append(np.count_nonzero(always))
@@ -39,15 +38,6 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
             "exact_set_share": float(np.mean(np.concatenate(whole))),
         }
     return found
-
-
-def _highest(scores: FloatArray, indptr: IntArray) -> FloatArray:
-    """Largest score of every client; 1 at least."""
-    highest = np.ones(len(indptr) - 1)
-    there = np.flatnonzero(np.diff(indptr))
-    if len(there):
-        highest[there] = np.maximum(np.maximum.reduceat(scores, indptr[:-1][there]), 1.0)
-    return highest
 
 
 def _finite(value: float) -> float | None:

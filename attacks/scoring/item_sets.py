@@ -45,10 +45,15 @@ class ItemSets:
         return len(self.indptr) - 1
 
     @classmethod
+    def of_sizes(cls, sizes: IntArray, items: IndexArray, n_items: int) -> "ItemSets":
+        """Sets of so many items each, int64[B], which lie one after the other."""
+        return cls(indptr=bounds_of(sizes), items=items, n_items=n_items)
+
+    @classmethod
     def of_grid(cls, grid: BoolArray) -> "ItemSets":
         """What is marked in bool[B, m]."""
         items = np.nonzero(grid)[1].astype(np.int32)
-        return cls(indptr=bounds_of(grid.sum(axis=1)), items=items, n_items=grid.shape[1])
+        return cls.of_sizes(grid.sum(axis=1), items, grid.shape[1])
 
     @classmethod
     def empty(cls, clients: int, n_items: int) -> "ItemSets":
@@ -213,8 +218,7 @@ def listed_rows(
     if (np.diff(keys) > 0).all():
         sizes = np.bincount(owners, minlength=len(clients))
         items = block.rows.astype(np.int32, copy=False)
-        listed = ItemSets(indptr=bounds_of(sizes), items=items, n_items=n_items)
-        return listed, np.arange(len(keys))
+        return ItemSets.of_sizes(sizes, items, n_items), np.arange(len(keys))
     distinct, where = np.unique(keys, return_inverse=True)
     return sets_of_keys(distinct, len(clients), n_items), where.reshape(-1).astype(np.int64)
 
@@ -223,7 +227,7 @@ def sets_of_keys(keys: IntArray, clients: int, n_items: int) -> ItemSets:
     """Sets of ascending distinct numbers ``client * n_items + item``."""
     owners, items = np.divmod(keys, n_items)
     sizes = np.bincount(owners, minlength=clients)
-    return ItemSets(indptr=bounds_of(sizes), items=items.astype(np.int32), n_items=n_items)
+    return ItemSets.of_sizes(sizes, items.astype(np.int32), n_items)
 
 
 def keys_of(sets: ItemSets) -> IntArray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 KIND = "labels"
@@ -38,7 +37,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LabelClaim:
+class LabelClaim(SecretClaim):
     """How likely each class is to be a client's own.
 
     Args:
@@ -47,13 +46,11 @@ class LabelClaim:
         scores: float64[B, C], the highest is the guess.
     """
 
-    name: str
-    clients: IntArray
     scores: FloatArray
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the classes of that name."""
-        return case.judged(KIND, self.name, partial(score_labels, self))
+        return self.judged(case, KIND, score_labels)
 
 
 def score_labels(

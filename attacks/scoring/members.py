@@ -15,7 +15,6 @@ nobody, such as genres, tell them apart as well.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from attacks.scoring.scored import (
     normal_null,
     require_finite,
 )
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
 
@@ -72,7 +71,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MembersClaim:
+class MembersClaim(SecretClaim):
     """What was seen of the items of organisations.
 
     Args:
@@ -82,14 +81,12 @@ class MembersClaim:
         vectors: float64[k, d] of each, in the same order.
     """
 
-    name: str
-    clients: IntArray
     items: tuple[IntArray, ...]
     vectors: tuple[FloatArray, ...]
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the candidates of that name."""
-        return case.judged(KIND, self.name, partial(score_members, self))
+        return self.judged(case, KIND, score_members)
 
 
 class _Told(NamedTuple):
@@ -166,14 +163,8 @@ def _tell(vectors: FloatArray, chosen: FloatArray, member: BoolArray, seed: int)
         return None
     shares = explained(vectors, chosen[judged], popularity)
     dealt = np.random.default_rng(seed).permutation(member)
-    auc, prior, null = (
-        float(area_under_curve(scores, labels) or 0.0)
-        for scores, labels in (
-            (shares, member),
-            (chosen[judged].sum(axis=1), member),
-            (shares, dealt),
-        )
-    )
+    told = (shares, member), (chosen[judged].sum(axis=1), member), (shares, dealt)
+    auc, prior, null = (float(area_under_curve(*each) or 0.0) for each in told)
     return _Told(auc, max(prior, 1.0 - prior), null, *counts)
 
 

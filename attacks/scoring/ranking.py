@@ -13,7 +13,6 @@ from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.bounded import Bounded
-from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.ranking import midranks
 
 _CHANCE = 0.5
@@ -56,14 +55,11 @@ class PublicRanking:
         """The game of who ranks by it, within what was seen."""
         visible = game.visible
         if visible is not None and isinstance(visible.rest, np.ndarray):
-            kept = visible.rest
-            sets = game.labels
+            kept, sets = visible.rest, game.labels
             inside, number = kept[sets.items], np.cumsum(kept) - 1
-            seen = ItemSets(
-                indptr=bounds_of(count_per_client(inside, sets.indptr)),
-                items=number[sets.items[inside]].astype(np.int32),
-                n_items=int(kept.sum()),
-            )
+            items = number[sets.items[inside]].astype(np.int32)
+            sizes = count_per_client(inside, sets.indptr)
+            seen = ItemSets.of_sizes(sizes, items, int(kept.sum()))
             return ranked(self.rows[:, kept], self.half, seen, self.own)
         if visible is None:
             return self.table(game.labels)

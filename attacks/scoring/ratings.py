@@ -98,10 +98,7 @@ def rated_grid(train: RatingTable) -> BoolArray:
 
 
 def rating_figures(
-    claim: RatingClaim,
-    clients: IntArray,
-    train: RatingTable,
-    corrupted: frozenset[int],
+    claim: RatingClaim, clients: IntArray, train: RatingTable, corrupted: frozenset[int]
 ) -> tuple[Figures, Gains]:
     """Share of the clients' ratings that are named exactly, beside the best constant.
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.item_sets import ItemSets, Joined
-from attacks.scoring.tables import count_per_client
+from attacks.scoring.tables import count_per_client, highest_each
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.core.kernels import bounds_of, segments
+from secure_fedrec.core.kernels import segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,12 +71,14 @@ class Rows:
     def take(self, clients: IntArray) -> "Rows":
         """Values of some clients, in that order."""
         places, _ = segments(self.listed.indptr, clients)
-        return replace(
-            self,
-            listed=self.listed.take(clients),
-            values=self.values[places],
-            over=None if self.over is None else self.over[clients],
-        )
+        return self.among(self.listed.take(clients), places, clients)
+
+    def among(
+        self, listed: ItemSets, pairs: IntArray | BoolArray, clients: IntArray | BoolArray
+    ) -> "Rows":
+        """Values of some pairs, which are those that some clients list."""
+        over = None if self.over is None else self.over[clients]
+        return replace(self, listed=listed, values=self.values[pairs], over=over)
 
     def divided(self, over: int | IntArray) -> "Rows":
         """The same, each client's values divided by a number."""
@@ -89,19 +91,12 @@ class Rows:
         if isinstance(self.rest, np.ndarray) or self.over is not None or told.all():
             return self
         sizes = count_per_client(told, self.listed.indptr)
-        sets = ItemSets(
-            indptr=bounds_of(sizes), items=self.listed.items[told], n_items=self.listed.n_items
-        )
+        sets = ItemSets.of_sizes(sizes, self.listed.items[told], self.listed.n_items)
         return Rows(listed=sets, values=self.values[told], rest=self.rest)
 
     def highest(self) -> IntArray:
         """int64[B], the largest of each client's counts; 1 at least."""
-        highest = np.ones(len(self.listed), dtype=np.int64)
-        there = np.flatnonzero(self.listed.lengths)
-        if len(there):
-            found = np.maximum.reduceat(self.values, self.listed.indptr[:-1][there])
-            highest[there] = np.maximum(found, 1)
-        return highest
+        return highest_each(self.values, self.listed.indptr).astype(np.int64)
 
     def grid(self) -> npt.NDArray[Any]:
         """[B, m]; for tests and small catalogues."""
@@ -186,17 +181,5 @@ def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:
         return rows
     lengths = first.listed.lengths
     pairs = np.repeat(keep, lengths)  # a byte a pair: their places would take eight
-    listed = ItemSets(
-        indptr=bounds_of(lengths[keep]),
-        items=first.listed.items[pairs],
-        n_items=first.listed.n_items,
-    )
-    return [
-        replace(
-            each,
-            listed=listed,
-            values=each.values[pairs],
-            over=None if each.over is None else each.over[keep],
-        )
-        for each in rows
-    ]
+    listed = ItemSets.of_sizes(lengths[keep], first.listed.items[pairs], first.listed.n_items)
+    return [each.among(listed, pairs, keep) for each in rows]

@@ -11,7 +11,6 @@ Who sells nothing (a server) is given the sales of all other organisations, more
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +33,11 @@ from attacks.scoring.scored import (
     Scored,
     is_honest,
     normal_null,
+    ranked_unit,
     require_finite,
-    unit,
 )
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.evaluation.ranking import midranks
 from secure_fedrec.evaluation.scores import area_under_curve
 
 KIND = "sales"
@@ -78,15 +76,13 @@ MEASURES = records(
         LEADS._replace(leads=False, units="items"),
     ),
     item_sales_gain=gain(
-        0.5,
-        "item_sales_correlation minus item_sales_prior.",
-        chooses="other secrets",
+        0.5, "item_sales_correlation minus item_sales_prior.", chooses="other secrets"
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SalesClaim:
+class SalesClaim(SecretClaim):
     """What was seen of the items of organisations.
 
     Args:
@@ -96,14 +92,12 @@ class SalesClaim:
         features: float64[k, F] of each, in the same order.
     """
 
-    name: str
-    clients: IntArray
     items: tuple[IntArray, ...]
     features: tuple[FloatArray, ...]
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the counts of that name."""
-        return case.judged(KIND, self.name, partial(score_sales, self))
+        return self.judged(case, KIND, score_sales)
 
 
 class _Told(NamedTuple):
@@ -192,12 +186,12 @@ def _tell(
     if sold.sum() < _FEWEST or judged.sum() < _FEWEST or len(np.unique(counts[judged])) < 2:
         return None
     guess, prior = probe(features, np.log1p(known), sold)[judged], 0.0
-    own = _ranked(known[judged].astype(np.float64))
-    combined = _ranked(guess)
+    own = ranked_unit(known[judged].astype(np.float64))
+    combined = ranked_unit(guess)
     if judged is sold:
-        prior = float(own @ _ranked(counts[judged].astype(np.float64)))
-        combined = _ranked(combined + own)
-    true = _ranked(counts[judged].astype(np.float64))
+        prior = float(own @ ranked_unit(counts[judged].astype(np.float64)))
+        combined = ranked_unit(combined + own)
+    true = ranked_unit(counts[judged].astype(np.float64))
     dealt = np.random.default_rng(seed).permutation(true)
     sells = counts[judged] >= SELLS
     auc = area_under_curve(combined, sells)
@@ -226,9 +220,3 @@ def probe(features: FloatArray, values: FloatArray, known: BoolArray) -> FloatAr
     pull = _RIDGE * len(own) * np.eye(own.shape[1])
     slope = np.linalg.solve(own.T @ own + pull, own.T @ (values[known] - values[known].mean()))
     return np.asarray(scaled @ slope)
-
-
-def _ranked(values: FloatArray) -> FloatArray:
-    """Centred ranks of length 1; 0 where all values are equal."""
-    ranks = midranks(values[None])[0]
-    return unit(ranks - ranks.mean())

@@ -10,6 +10,7 @@ from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, int
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.special import bdtr
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.evaluation.ranking import midranks
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
 
@@ -74,20 +75,19 @@ def require_finite(what: str, values: FloatArray) -> None:
 
 
 def beside_others(
-    name: str, values: FloatArray, own: IntArray, *, seed: int, span: float, sign: float = 1.0
+    name: str, values: FloatArray, *, seed: int, span: float, sign: float = 1.0
 ) -> tuple[Figures, Gains]:
     """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
 
     Args:
         name: of the figure.
-        values: float64[B, n], row b is claim b against every truth.
-        own: int64[B], column of the claim's own truth.
+        values: float64[B, B], row b is claim b against every truth, column b the claim's own.
         seed: of the bootstrap.
         span: length of the interval that values lie in.
         sign: -1 where a low value is the better claim.
     """
-    to_own, sums = values[np.arange(len(own)), own], values.sum(axis=1)
-    return beside_sums(name, to_own, sums, values.shape[1], seed=seed, span=span, sign=sign)
+    to_own, sums = values.diagonal().copy(), values.sum(axis=1)
+    return beside_sums(name, to_own, sums, len(values), seed=seed, span=span, sign=sign)
 
 
 def beside_sums(
@@ -137,6 +137,12 @@ def unit(vectors: FloatArray) -> FloatArray:
     """Vectors of length 1 along the last axis; zero stays zero."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.where(length > 0, length, 1.0))
+
+
+def ranked_unit(values: FloatArray) -> FloatArray:
+    """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
+    ranks = midranks(values)
+    return unit(ranks - ranks.mean(axis=-1, keepdims=True))
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

@@ -7,7 +7,6 @@ control, which must sit at 0.5).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -30,8 +29,9 @@ from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 KIND = "sets"
@@ -55,10 +55,7 @@ MEASURES = records(
     ),
     set_lift=gain(0.4, "set_auc minus set_prior_auc.", chooses="other secrets"),
     set_precision=Measure(
-        "Precision of the set",
-        "Share of the set the attack names that is right.",
-        _GUESSED,
-        _LIFT,
+        "Precision of the set", "Share of the set the attack names that is right.", _GUESSED, _LIFT
     ),
     set_recall=Measure(
         "Recall of the set", "Share of the true set the attack names.", _GUESSED, _LIFT
@@ -73,7 +70,7 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SetClaim:
+class SetClaim(SecretClaim):
     """How likely each element is to be in a client's set.
 
     Args:
@@ -83,30 +80,18 @@ class SetClaim:
         predicted: bool[B, C], the set as guessed outright; None if the attack only ranks.
     """
 
-    name: str
-    clients: IntArray
     scores: FloatArray
     predicted: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the sets of that name."""
-        return case.judged(KIND, self.name, partial(score_sets, self))
+        return self.judged(case, KIND, score_sets)
 
 
-def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray | None = None) -> ScoreTable:
-    """Pairs of a [client, item] grid, or of those marked in ``keep``."""
-    clients, items = labels.shape
-    if keep is None:
-        indptr = np.arange(clients + 1) * items
-        return ScoreTable(
-            indptr=indptr,
-            scores=np.ascontiguousarray(scores, dtype=np.float64).ravel(),
-            labels=labels.ravel(),
-        )
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))]).astype(np.int64)
-    return ScoreTable(
-        indptr=indptr, scores=np.asarray(scores[keep], dtype=np.float64), labels=labels[keep]
-    )
+def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray) -> ScoreTable:
+    """Pairs of a [client, item] grid that are marked in ``keep``."""
+    kept = np.asarray(scores[keep], dtype=np.float64)
+    return ScoreTable(indptr=bounds_of(keep.sum(axis=1)), scores=kept, labels=labels[keep])
 
 
 def score_sets(

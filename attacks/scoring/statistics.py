@@ -29,19 +29,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.loops import Runs, add_rest, add_up_downwards, count_exceeded, cut_at_size
-from attacks.scoring.tables import (
-    Pooled,
-    ScoreTable,
-    Table,
-    pooled_classes,
-)
+from attacks.scoring.tables import Pooled, ScoreTable, Table, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.evaluation.intervals import (
-    Interval,
-    check_share,
-    percentile_interval,
-    resampled,
-)
+from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
 _MAX_POINTS = 512
 _STRIDE = 16
@@ -173,7 +163,7 @@ def advantage(table: Table) -> float:
     """Largest TPR - FPR over all thresholds, pooled over pairs [4]; in [0, 1].
 
     The threshold is chosen on the pairs it is measured on, so that even noise is above 0: compare
-    with ``permute_labels_within_clients``.
+    with ``dealt_labels``.
     """
     positives, negatives = _both_classes(table)
     # It rises only where the threshold reaches a positive, and at the lowest the TPR is 1: no
@@ -181,16 +171,6 @@ def advantage(table: Table) -> float:
     tpr = (positives.size - np.append(0, positives.ends[:-1])) / positives.size
     fpr = (negatives.size - negatives.below(positives.values)) / negatives.size
     return float((tpr - fpr).max())
-
-
-def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable:
-    """Null control: the same scores against a fresh truth that they cannot know.
-
-    Each client's labels are permuted over its own pairs: base rates stay, and its expected AUC is
-    1/2. Pooled figures stay off chance where a client's scores tell its number of positives.
-    """
-    drawn = partial(dealt_labels, table, np.random.default_rng(seed))
-    return table._known.once(f"permuted {seed}", drawn)
 
 
 def dealt_labels(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:

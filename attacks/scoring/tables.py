@@ -316,6 +316,15 @@ def count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
     return counts
 
 
+def highest_each(values: npt.NDArray[Any], indptr: IntArray) -> npt.NDArray[Any]:
+    """The largest of each client's values, [B] of their type; 1 at least."""
+    highest = np.ones(len(indptr) - 1, dtype=values.dtype)
+    there = np.flatnonzero(np.diff(indptr))
+    if len(there):
+        highest[there] = np.maximum(np.maximum.reduceat(values, indptr[:-1][there]), 1)
+    return highest
+
+
 def check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
     """Refuse a column of another type or shape.
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from attacks.scoring.scored import NotApplicable, Scored
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth, View
 
@@ -76,16 +77,29 @@ class Case:
     server: View
     seed: int
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SecretClaim:
+    """Base of a claim about a secret of clients that has a name.
+
+    Args:
+        name: of the secret.
+        clients: int64[B], whom it is claimed of.
+    """
+
+    name: str
+    clients: IntArray
+
     def judged(
-        self, kind: str, name: str, score: Callable[[Any, frozenset[int], int], Judged]
+        self, case: Case, kind: str, score: Callable[[Any, Any, frozenset[int], int], Judged]
     ) -> Iterator[Judged]:
-        """What is scored by the secret of a kind and name; nothing where there is none.
+        """What is scored by the secret of a kind; nothing where there is none of that name.
 
         Args:
+            case: the case.
             kind: of the secret.
-            name: of it.
-            score: judges by it, less the adversary's own clients, with a seed.
+            score: judges this claim by it, less the adversary's own clients, with a seed.
         """
-        truth = self.truth.of_kind(kind).get(name)
+        truth = case.truth.of_kind(kind).get(self.name)
         if truth is not None:
-            yield score(truth, self.corrupted, self.seed)
+            yield score(self, truth, case.corrupted, case.seed)

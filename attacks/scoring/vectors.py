@@ -164,10 +164,7 @@ def score_vectors(
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
     share = hit_interval(odds, seed=seed)
-    figures |= {
-        **interval_figures("reidentified_share", share),
-        "reidentified_chance": chance,
-    }
+    figures |= {**interval_figures("reidentified_share", share), "reidentified_chance": chance}
     return Scored(
         figures=figures,
         gains={**gains, "reidentified_lift": Gain(odds - chance, guesses=True)},

@@ -35,6 +35,11 @@ def words_of(block: RowBlock) -> RingArray:
     return words
 
 
+def own_clients(view: View) -> frozenset[int]:
+    """The adversary's own clients, whose part of every round it knows."""
+    return frozenset() if view.own is None else view.own.clients
+
+
 def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[Messages, RowBlock]:
     """Uploads of a round, without those of clients whose part is known.
 

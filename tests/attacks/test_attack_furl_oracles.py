@@ -13,7 +13,7 @@ from attacks.families.split.architecture import Architecture
 from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.families.split.touched_rows import row_changes, signed_changes
-from attacks.planted import plant_split
+from attacks.planted.runs import plant_split
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))

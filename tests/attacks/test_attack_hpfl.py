@@ -9,7 +9,7 @@ import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.planted import plant_organisations, plant_split
+from attacks.planted.runs import plant_organisations, plant_split
 from secure_fedrec.algorithms.hpfl.client_update import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres

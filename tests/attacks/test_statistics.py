@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 import attacks.scoring.statistics as statistics
 from attacks.scoring.statistics import (
     advantage,
+    dealt_labels,
     per_client_auc,
-    permute_labels_within_clients,
     pooled_roc,
     tpr_at_fpr_interval,
 )
@@ -118,7 +118,7 @@ def test_an_empty_table_has_no_statistics() -> None:
     table = table_of([])
     assert (table.n_clients, table.n_pairs) == (0, 0)
     assert per_client_auc(table).shape == (0,)
-    assert permute_labels_within_clients(table, seed=1).n_pairs == 0
+    assert dealt_labels(table, np.random.default_rng(1)).n_pairs == 0
     assert tpr_at_fpr_interval(table, seed=1) is None
     for statistic in (pooled_roc, tpr_at_fpr, advantage):
         with pytest.raises(ValueError, match="need both"):
@@ -207,7 +207,7 @@ def test_the_null_is_covered_at_the_stated_level() -> None:
     repeats, table = 300, random_table(80, 12, lift=1.5)
     missed = 0
     for seed in range(repeats):
-        null = permute_labels_within_clients(table, seed=seed)
+        null = dealt_labels(table, np.random.default_rng(seed))
         interval = mean_auc_interval(null, seed=seed, draws=400)
         missed += not interval.low <= 0.5 <= interval.high
     low, high = binom.interval(0.999, repeats, 0.05)
@@ -358,7 +358,7 @@ def test_arguments_out_of_range_are_refused(bad: float) -> None:
 def test_permuting_keeps_scores_and_base_rates(clients: list[Client], seed: int) -> None:
     table = table_of(clients)
     before = table.labels.copy()
-    null = permute_labels_within_clients(table, seed=seed)
+    null = dealt_labels(table, np.random.default_rng(seed))
     assert null.scores is table.scores
     assert np.array_equal(table.labels, before)
     for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
@@ -368,11 +368,11 @@ def test_permuting_keeps_scores_and_base_rates(clients: list[Client], seed: int)
 def test_permutations_are_uniform_and_seeded() -> None:
     clients = [[(0.0, True), (0.0, False), (0.0, False), (0.0, False)]] * 4000
     table = table_of(clients)
-    null = permute_labels_within_clients(table, seed=1)
+    null = dealt_labels(table, np.random.default_rng(1))
     shares = null.labels.reshape(-1, 4).mean(axis=0)
     assert shares == pytest.approx(np.full(4, 0.25), abs=4 * math.sqrt(0.25 * 0.75 / 4000))
-    assert np.array_equal(null.labels, permute_labels_within_clients(table, seed=1).labels)
-    assert not np.array_equal(null.labels, permute_labels_within_clients(table, seed=2).labels)
+    assert np.array_equal(null.labels, dealt_labels(table, np.random.default_rng(1)).labels)
+    assert not np.array_equal(null.labels, dealt_labels(table, np.random.default_rng(2)).labels)
 
 
 def test_a_table_of_a_million_pairs_is_ordinary() -> None:

@@ -88,7 +88,9 @@ def test_nothing_is_forwarded_before_every_sender_has_handed_in(tmp_path: Path) 
     mix = ran.transport.sites[first]._party
     assert isinstance(mix, HostedMix)
     body = cells_for(mix.node, [bytes(2048)])
-    cells = [mix._course.seal(Kind.CELLS, body, ran.site(each).identity) for each in others[1:]]
+    cells = [
+        mix._course.messages.seal(Kind.CELLS, body, ran.site(each).identity) for each in others[1:]
+    ]
     with pytest.raises(ProtocolError, match=f"no CELLS of client {others[0]}"):
         mix.step(cells)
     with pytest.raises(ProtocolError, match=f"no CELLS of client {others[0]}"):
@@ -145,7 +147,7 @@ def test_lists_that_differ_from_client_to_client_release_no_sum(
         end._unsigned[self._course.serial] = [*signed]
         end._signed.clear()
         second = end.receipt(batch=self._course.serial, identity=half._identity.key)
-        sealed = self._course.seal(Kind.RECEIPT, second, half._identity)
+        sealed = self._course.messages.seal(Kind.RECEIPT, second, half._identity)
         return [sent[0]._replace(data=sealed), *sent[1:]]
 
     signed: list[bytes] = []

@@ -8,7 +8,7 @@ histogram of its records.
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.histograms import HistogramClaim
 from attacks.scoring.sets import SetClaim
 from attacks.view.coalition import rows_of, words_of
@@ -19,7 +19,7 @@ ATTRIBUTES = "attributes"
 """Secret: a client's records per attribute, and the attributes that it has records of."""
 
 
-class AttributeCounts(SuiteAttack):
+class AttributeCounts(OneRound, SuiteAttack):
     """Reads the weights of one upload.
 
     Game: Given one upload of an organisation, tell how its records are distributed over the
@@ -36,8 +36,6 @@ class AttributeCounts(SuiteAttack):
     """
 
     name = "attribute-counts"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="histogram_correlation",
         on="organisations",
@@ -68,10 +66,8 @@ class AttributeCounts(SuiteAttack):
         even = np.full(weights.shape, 1.0 / size)
         shares = np.divide(weights, totals[:, None], out=even, where=totals[:, None] > 0)
         clients = uploads.senders.ids
-        return Claims(
-            rounds=rounds[:1],
-            made=(
-                SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
-                HistogramClaim(name=ATTRIBUTES, clients=clients, shares=shares, activity=totals),
-            ),
+        made = (
+            SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
+            HistogramClaim(name=ATTRIBUTES, clients=clients, shares=shares, activity=totals),
         )
+        return Claims(rounds=rounds[:1], made=made)

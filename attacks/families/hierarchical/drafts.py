@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
+from attacks.base import Claims, Control, OneRound, SuiteAttack, common_rounds, need, require_seen
 from attacks.scoring.drafts import DraftClaim
 from attacks.view.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
@@ -33,7 +33,7 @@ _USERS = _Kind("user-drafts", "user_embeddings", "")
 _ITEMS = _Kind("item-drafts", "item_representations", "item_")
 
 
-class Drafts(SuiteAttack):
+class Drafts(OneRound, SuiteAttack):
     """Takes every draft for a member's vector, and its sender for the member's client.
 
     Game: Given the drafts of one round, tell vectors of single members, and which client holds a
@@ -48,8 +48,6 @@ class Drafts(SuiteAttack):
     """
 
     name = "drafts"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="disclosed_share",
         on="organisations",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.split.dense_layer import DenseLayerInputs
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.families.split.touched_rows import row_changes
@@ -11,7 +11,7 @@ from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.wire import View
 
 
-class AttributeInference(SuiteAttack):
+class AttributeInference(OneRound, SuiteAttack):
     """Gathers what one upload says about a client, for a classifier of its attributes.
 
     Game: Given one upload of each client, and the attributes of some clients, tell those of the
@@ -26,8 +26,6 @@ class AttributeInference(SuiteAttack):
     """
 
     name = "attribute-inference"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="attribute_auc",
         on="split",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.split.architecture import DenseLayer
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.vectors import VectorClaim
@@ -41,7 +41,7 @@ class DenseInputs(NamedTuple):
     fits: FloatArray
 
 
-class DenseLayerInputs(SuiteAttack):
+class DenseLayerInputs(OneRound, SuiteAttack):
     """Divides the change of the weights by the change of the bias.
 
     Game: Given one upload of a client, tell its private vector.
@@ -61,8 +61,6 @@ class DenseLayerInputs(SuiteAttack):
     """
 
     name = "dense-layer"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(measure="reidentified_share", on="split", breaks="owners")
 
     def claim(self, view: View) -> Claims:

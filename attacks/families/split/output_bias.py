@@ -7,7 +7,7 @@ model foresees, p, is added back (``expectation``).
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.split.expectation import expected_shares, label_shares, largest_step
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.labels import LabelClaim
@@ -22,7 +22,7 @@ CLASSES = "classes"
 """Secret: the classes that occur among a client's examples."""
 
 
-class OutputBias(SuiteAttack):
+class OutputBias(OneRound, SuiteAttack):
     """Reads which classes a client has.
 
     Game: Given one upload of a client, tell the class of most of its examples, and which classes
@@ -42,8 +42,6 @@ class OutputBias(SuiteAttack):
     """
 
     name = "output-bias"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(
         measure="label_accuracy",
         on="split",
@@ -66,14 +64,12 @@ class OutputBias(SuiteAttack):
         shares = _shares(view, uploads, change / examples[:, None], examples)
         if shares is not None:
             scores, predicted = shares, np.asarray(shares > 0.5 / examples[:, None])
-        return Claims(
-            rounds=(uploads.round,),
-            made=(
-                LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
-                SetClaim(name=CLASSES, clients=uploads.clients, scores=scores, predicted=predicted),
-            ),
-            details={"layer": bias.name, "expectation": shares is not None},
+        made = (
+            LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
+            SetClaim(name=CLASSES, clients=uploads.clients, scores=scores, predicted=predicted),
         )
+        details = {"layer": bias.name, "expectation": shares is not None}
+        return Claims(rounds=(uploads.round,), made=made, details=details)
 
 
 def _shares(

@@ -8,7 +8,7 @@ negatives hide among the touched rows, but they pull the other way: the change o
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.item_changes import FEW_NEGATIVES, ItemChanges, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -17,7 +17,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import View
 
 
-class TouchedRows(SuiteAttack):
+class TouchedRows(OneRound, SuiteAttack):
     """Reads which rows of every embedding table a client has changed.
 
     Game: Given one upload of a client, tell which items (or characters) its examples contain.
@@ -33,8 +33,6 @@ class TouchedRows(SuiteAttack):
     """
 
     name = "touched-rows"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(measure="exact_set_share", on="split", breaks="owners")
 
     def claim(self, view: View) -> Claims:
@@ -52,16 +50,13 @@ class TouchedRows(SuiteAttack):
                 rated = [_rated_claim(uploads, sizes, touched(sizes))]
                 continue
             claim = SetClaim(
-                name=table.name,
-                clients=uploads.clients,
-                scores=sizes,
-                predicted=touched(sizes),
+                name=table.name, clients=uploads.clients, scores=sizes, predicted=touched(sizes)
             )
             sets.append(claim)
         return Claims(rounds=(uploads.round,), made=(*rated, *sets))
 
 
-class SignedRows(SuiteAttack):
+class SignedRows(OneRound, SuiteAttack):
     """Tells a client's positive items from its sampled negatives.
 
     Game: Given one upload of a client that trains on positives and sampled negatives, tell its
@@ -77,8 +72,6 @@ class SignedRows(SuiteAttack):
     """
 
     name = "signed-rows"
-    reads_one_round = True
-    reads_item_rows = False
     control = Control(measure="auc", on="implicit", breaks="owners")
 
     def claim(self, view: View) -> Claims:

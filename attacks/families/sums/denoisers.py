@@ -8,14 +8,7 @@ added up they are the virtual rows of all clients, and who sent a share does not
 
 import numpy as np
 
-from attacks.base import (
-    Claims,
-    Control,
-    SuiteAttack,
-    common_rounds,
-    need,
-    require_seen,
-)
+from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.puzzle import FEWEST_BITS, REAL, UNKNOWN, VIRTUAL, Puzzle
 from attacks.scoring.item_sets import listed_rows

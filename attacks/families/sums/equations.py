@@ -12,12 +12,7 @@ _RAREST = 1e-3
 
 
 def fit_bits(
-    design: FloatArray,
-    target: FloatArray,
-    *,
-    expected: float,
-    noise: float = 0.0,
-    copies: int = 1,
+    design: FloatArray, target: FloatArray, *, expected: float, noise: float = 0.0, copies: int = 1
 ) -> FloatArray:
     """Best linear estimate of independent bits b from ``design @ b = target``.
 

@@ -22,11 +22,10 @@ from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows, pieces
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_sum, others_uploads, words_of
+from attacks.view.coalition import others_sum, others_uploads, own_clients, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Sightings, distinct_cohorts
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View
 
@@ -129,7 +128,7 @@ class _Fit:
             return self.rows(self.scores)
         sizes = np.zeros(len(clients), dtype=np.int64)
         sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
-        mine = ItemSets(indptr=bounds_of(sizes), items=own.items, n_items=own.n_items)
+        mine = ItemSets.of_sizes(sizes, own.items, own.n_items)
         values = np.zeros(len(listed.items), dtype=self.scores.dtype)
         for pairs in pieces(listed, mine):
             at = slice(*mine.indptr[[pairs.span.start, pairs.span.stop]])
@@ -198,8 +197,7 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
     scores = np.full(len(presence.possible), _SEEN, dtype=_SCORE)  # and missing once: virtual
     real = np.zeros(scores.shape, dtype=bool)
     virtual = ~presence.possible
-    own = frozenset() if view.own is None else view.own.clients
-    unseen = len(set(knowledge.denoisers) - set(presence.clients.tolist()) - own)
+    unseen = len(set(knowledge.denoisers) - set(presence.clients.tolist()) - own_clients(view))
     proven = 0
     for item, members, pairs, rows, sums in _systems(view, presence, rounds):
         system = _Item(rows=rows, sums=sums, present=cohorts[:, members], counts=counts[:, item])

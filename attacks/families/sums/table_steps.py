@@ -16,7 +16,7 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
-from attacks.view.coalition import rows_of
+from attacks.view.coalition import own_clients, rows_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.algorithms.biases import BIAS_COUNTS
@@ -141,8 +141,7 @@ def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
 
 
 def _claims(view: View, steps: Sequence[_Step]) -> Claims:
-    known = frozenset() if view.own is None else view.own.clients
-    others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(known))
+    others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
     moved = np.mean([step.moved for step in steps], axis=0)
     nothing = ItemSets.empty(len(others), len(moved))
     scores = Rows(listed=nothing, values=np.zeros(0), rest=moved)

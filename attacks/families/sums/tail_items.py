@@ -6,14 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.base import (
-    Claims,
-    Control,
-    SuiteAttack,
-    common_rounds,
-    need,
-    require_seen,
-)
+from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_steps
 from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows

@@ -65,12 +65,9 @@ class RowGroups(GroupedRows):
 def group_steps(view: View, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
     """Group and decode rows of PMF, each one gradient step of some client: float64[N, d]."""
     vectors = view.table(round_)[items]
-    return group_rows(
-        rows - float(view.public["algorithm"]["regularization"]) * vectors,
-        vectors,
-        np.asarray(view.public["rating_levels"], dtype=np.float64),
-        resolution=view.codec.resolution,
-    )
+    pull = float(view.public["algorithm"]["regularization"]) * vectors
+    levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
+    return group_rows(rows - pull, vectors, levels, resolution=view.codec.resolution)
 
 
 def group_rows(

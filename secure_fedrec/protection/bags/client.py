@@ -1,13 +1,9 @@
 """A client's half that gives to bags under its name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from secure_fedrec.protection.bags.bag_vectors import require_bags
-from secure_fedrec.protection.bags.embedded import LayeredBags
-from secure_fedrec.protection.bags.messages import MAGIC, BagKind, encode_vectors, messages_of
-from secure_fedrec.protection.base.hosting import Standing
-from secure_fedrec.protection.session import SERVER, Identity, Parcel, Party
-from secure_fedrec.uploads import SetBlock
+from secure_fedrec.protection.bags.messages import BagKind
+from secure_fedrec.protection.session import SERVER, Parcel, Party
 
 
 class Giver:
@@ -15,29 +11,13 @@ class Giver:
 
     Args:
         half: the half.
-        at: the attempt.
-        identity: the client's key.
-        channel: the bags.
-        given: float64 vectors by bag, one segment.
-
-    Raises:
-        WireError: a bag is missing or unknown, or its vectors do not fit its sizes.
-        EncodingError: a value cannot be encoded.
+        message: the vectors, sealed (``messages.seal_vectors``).
     """
 
-    def __init__(
-        self,
-        half: Party,
-        at: Standing,
-        identity: Identity,
-        channel: LayeredBags,
-        given: Mapping[str, SetBlock],
-    ) -> None:
-        require_bags(given, channel.bags, 1)
+    def __init__(self, half: Party, message: bytes) -> None:
         self.node = half.node
         self._half = half
-        body = b"".join(encode_vectors(channel, name, given[name]) for name in channel.bags)
-        self._message = MAGIC + messages_of(at).seal(BagKind.VECTORS, body, identity)
+        self._message = message
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """As the half, and once the vectors (``Party.step``)."""

@@ -6,12 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 from secure_fedrec.errors import renamed_keys
-from secure_fedrec.protection.dp import (
-    BoundedEncoding,
-    Contribution,
-    DirectNoiseConfig,
-    Part,
-)
+from secure_fedrec.protection.dp import BoundedEncoding, Contribution, DirectNoiseConfig, Part
 from secure_fedrec.settings import Bits, Positive, Settings, Within
 
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(

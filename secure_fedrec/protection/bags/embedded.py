@@ -7,7 +7,7 @@ bag that the server holds is the multiset of the encoded vectors, bit for bit, n
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from secure_fedrec.blocks import require_name
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
@@ -17,7 +17,7 @@ from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.config import BAG_NOISE_KEYS, LocalDPConfig
 from secure_fedrec.protection.bags.embedded_mixes import MixedLine
 from secure_fedrec.protection.bags.mixes import Mixes
-from secure_fedrec.protection.bags.named_senders import Line, NamedLine
+from secure_fedrec.protection.bags.named_senders import NamedLine
 from secure_fedrec.protection.bags.noise import NoisyVectors
 from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.layer_interfaces import BagShape, Released, Withstood
@@ -36,6 +36,9 @@ _MOST_BAGS = 256
 _DELTA = 1e-5
 """Of a claim without a delta of its own."""
 
+
+Line: TypeAlias = NamedLine | MixedLine
+"""One round's way of vectors to the server."""
 
 Carried = Callable[[int, Mapping[int, Sequence[bytes]], Mapping[str, RingArray], Wire], None]
 """Runs a round's halves: its number, messages by client, the bags they must come to, the wire."""
@@ -79,12 +82,9 @@ class LayeredBags:
         self.codec = codec
         self._streams = streams
         self.noise = None if noise is None else NoisyVectors(noise, bags=self.bags, codec=codec)
-        self.mixes = (
-            None
-            if routing is None
-            else Mixes(routing, bags=self.bags, codec=codec, streams=streams)
-        )
-
+        self.mixes: Mixes | None = None
+        if routing is not None:
+            self.mixes = Mixes(routing, bags=self.bags, codec=codec, streams=streams)
         self.execution = "simulated" if routing is None else routing.execution
         self.carried: Carried | None = None
 
@@ -101,15 +101,18 @@ class LayeredBags:
             ConfigError: its halves are to carry it out, and there are none.
         """
         if self.execution == "real" and self.carried is None:
-            raise ConfigError(
-                "bag_protection.execution",
-                "real",
-                "is carried out by halves on hosts, which build_stack gives to the bags",
-            )
+            problem = "is carried out by halves on hosts, which build_stack gives to the bags"
+            raise ConfigError("bag_protection.execution", "real", problem)
         line: Line = NamedLine(round=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
             line = MixedLine(self.mixes, round_, participants)
         return BagSession(self, line, round_, len(participants), wire)
+
+    def arrivals(self, round_: int, name: str, *, due: int, clients: int) -> Arrivals:
+        """What arrives for a bag in a round: so many messages, with vectors of so many clients."""
+        shape, codec = self.bags[name], self.codec
+        most = clients * shape.most
+        return Arrivals(round_=round_, name=name, shape=shape, due=due, most=most, codec=codec)
 
     def protect(self, name: str, block: SetBlock) -> SetBlock:
         """Vectors for a bag as they leave their client: noised where there is that layer, encoded.
@@ -182,8 +185,6 @@ class LayeredBags:
 class BagSession:
     """One round of all bags; make it with ``LayeredBags.open``."""
 
-    __slots__ = ("_arrivals", "_channel", "_given", "_line", "_round", "_wire")
-
     def __init__(
         self, channel: LayeredBags, line: Line, round_: int, clients: int, wire: Wire
     ) -> None:
@@ -193,15 +194,8 @@ class BagSession:
         self._wire = wire
         self._given: dict[int, Sequence[bytes]] = {}
         self._arrivals = {
-            name: Arrivals(
-                round_=round_,
-                name=name,
-                shape=shape,
-                due=line.due(name),
-                most=clients * shape.most,
-                codec=channel.codec,
-            )
-            for name, shape in channel.bags.items()
+            name: channel.arrivals(round_, name, due=line.due(name), clients=clients)
+            for name in channel.bags
         }
 
     def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:

@@ -19,12 +19,7 @@ from secure_fedrec.protection.bags.named_senders import Sending
 from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.routing.line_receipts import count_receipts
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import (
-    Messages,
-    Meter,
-    Parties,
-    Step,
-)
+from secure_fedrec.wire import Messages, Meter, Parties, Step
 
 
 class MixedLine:
@@ -61,14 +56,13 @@ class MixedLine:
             origins = np.repeat(clients, most)
             filled = places < np.repeat(block.lengths, most)
             tags = self._mixes.arrival[name].words_at(self._round, origins, places, width=1)
+            bounds = np.concatenate([[0], np.cumsum(filled)])
             messages = Messages(
                 round=self._round,
                 step=Step.BAG,
                 senders=Parties.anonymous("client", len(origins)),
                 receivers=Parties.server(len(origins)),
-                payload=SetBlock(
-                    indptr=np.concatenate([[0], np.cumsum(filled)]), values=block.values
-                ),
+                payload=SetBlock(indptr=bounds, values=block.values),
                 sizes=np.full(len(origins), self._mixes.config.cell_bytes),
                 tags=tags[:, 0],
                 bag=name,

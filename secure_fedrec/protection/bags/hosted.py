@@ -12,6 +12,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.bags.bag_vectors import require_bags
 from secure_fedrec.protection.bags.client import Giver
 from secure_fedrec.protection.bags.embedded import LayeredBags
+from secure_fedrec.protection.bags.messages import seal_vectors
 from secure_fedrec.protection.bags.mixed_client import MixedGiver
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixed_server import MixedBagHub
@@ -54,9 +55,9 @@ def giver_of(
         WireError: a bag is missing or unknown, or its vectors do not fit its sizes.
         EncodingError: a value cannot be encoded.
     """
-    if channel.mixes is None:
-        return Giver(half, at, identity, channel, given)
     require_bags(given, channel.bags, 1)
+    if channel.mixes is None:
+        return Giver(half, seal_vectors(channel, at, identity, given))
     words = {name: channel.protect(name, given[name]) for name in channel.bags}
     (messages,) = channel.mixes.messages(words, at.round)
     return MixedGiver(half, BagAttempt(channel.mixes, at), identity, messages)

@@ -4,6 +4,7 @@
 order, u32 vectors | their words, packed to the ring's bits; little-endian.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from hashlib import sha256
 
@@ -13,6 +14,7 @@ from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import pack, packed_size, unpack
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.uploads import SetBlock
 
@@ -32,6 +34,19 @@ def messages_of(at: Standing) -> SignedMessages:
     """All messages of an attempt, and what they are bound to."""
     context = sha256(_DOMAIN + at.series + at.roster.hash + at.stated).digest()
     return SignedMessages(Family.BAGS, BagKind, at.roster, at.serial, context)
+
+
+def seal_vectors(
+    channel: LayeredBags, at: Standing, identity: Identity, given: Mapping[str, SetBlock]
+) -> bytes:
+    """The message of a client's vectors by bag.
+
+    Raises:
+        WireError: vectors have no values.
+        EncodingError: a value cannot be encoded.
+    """
+    body = b"".join(encode_vectors(channel, name, given[name]) for name in channel.bags)
+    return MAGIC + messages_of(at).seal(BagKind.VECTORS, body, identity)
 
 
 def encode_vectors(channel: LayeredBags, name: str, given: SetBlock) -> bytes:

@@ -4,11 +4,7 @@ from collections.abc import Sequence
 
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.routing.hosted import PathStart
-from secure_fedrec.protection.session import (
-    Identity,
-    Parcel,
-    Party,
-)
+from secure_fedrec.protection.session import Identity, Parcel, Party
 
 
 class MixedGiver(PathStart):

@@ -4,18 +4,8 @@ from dataclasses import dataclass
 
 from secure_fedrec.protection.bags.mixes import Mixes
 from secure_fedrec.protection.base.hosting import Standing
-from secure_fedrec.protection.routing.hosted import (
-    Course,
-    Kind,
-    course_context,
-)
-from secure_fedrec.protection.session import (
-    SERVER,
-    Node,
-    Parcel,
-    Role,
-    from_server,
-)
+from secure_fedrec.protection.routing.hosted import Course, Kind, course_context
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 
 _MAGIC = b"SFBGMX"
 

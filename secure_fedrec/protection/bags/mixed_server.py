@@ -30,20 +30,9 @@ from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.base.hosting import Hosting
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint
-from secure_fedrec.protection.routing.hosted import (
-    Kind,
-    PathEnd,
-)
+from secure_fedrec.protection.routing.hosted import Kind, PathEnd
 from secure_fedrec.protection.routing.sealing import OpeningKey
-from secure_fedrec.protection.session import (
-    SERVER,
-    Hub,
-    Identity,
-    Node,
-    Parcel,
-    Role,
-    from_server,
-)
+from secure_fedrec.protection.session import SERVER, Hub, Identity, Node, Parcel, Role, from_server
 from secure_fedrec.protection.session.envelope import Family, is_of
 from secure_fedrec.wire import Wire
 

@@ -1,7 +1,7 @@
 """Vectors as cells of a mix cascade: how many a client hands in, and what they say."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import (
-    decode_set,
-    encode_set,
-    set_sizes,
-)
+from secure_fedrec.wire import decode_set, encode_set, set_sizes
 
 
+@dataclass(eq=False)
 class Mixes:
     """The layer for given bags and ring.
 
@@ -37,31 +34,24 @@ class Mixes:
         ConfigError: a vector does not fit a cell.
     """
 
-    def __init__(
-        self,
-        config: RoutingLayerConfig,
-        *,
-        bags: Mapping[str, BagShape],
-        codec: FixedPoint,
-        streams: Streams,
-    ) -> None:
-        self.config = config
-        self.bags = bags
-        self.codec = codec
-        self.cells = sum(shape.most for shape in bags.values())
+    config: RoutingLayerConfig
+    _: KW_ONLY
+    bags: Mapping[str, BagShape]
+    codec: FixedPoint
+    streams: Streams
+
+    def __post_init__(self) -> None:
+        self.cells = sum(shape.most for shape in self.bags.values())
         self.arrival: Mapping[str, Stream] = {
-            name: streams.stream(f"bag-arrival|{name}") for name in bags
+            name: self.streams.stream(f"bag-arrival|{name}") for name in self.bags
         }
         one = SetBlock(indptr=np.array([0, 1]), values=None)
-        widest = max(shape.width for shape in bags.values())
-        needed = int(set_sizes(one, width=widest, codec=codec)[0])
-        lacking = needed - config.routing.capacity
+        widest = max(shape.width for shape in self.bags.values())
+        needed = int(set_sizes(one, width=widest, codec=self.codec)[0])
+        size, lacking = self.config.cell_bytes, needed - self.config.routing.capacity
         if lacking > 0:
-            raise ConfigError(
-                "bag_protection.cell_bytes",
-                config.cell_bytes,
-                f"must be at least {config.cell_bytes + lacking} to carry a vector",
-            )
+            problem = f"must be at least {size + lacking} to carry a vector"
+            raise ConfigError("bag_protection.cell_bytes", size, problem)
 
     @property
     def routing(self) -> RoutingConfig:

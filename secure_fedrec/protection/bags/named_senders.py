@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -12,19 +12,6 @@ from secure_fedrec.wire import Messages, Meter, Step, set_sizes
 
 Sending: TypeAlias = tuple[str, Messages, IntArray]
 """A bag, messages for it (senders as the server sees them), int64[B] the client of each."""
-
-
-class Line(Protocol):
-    """One round's way of vectors to the server."""
-
-    def due(self, bag: str) -> int:
-        """Messages that must arrive for a bag."""
-
-    def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
-        """Messages of a batch of clients; ``blocks`` holds ring words by bag."""
-
-    def count_receipts(self, meter: Meter) -> None:
-        """Meter the lists by which senders see that their cells arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,12 +20,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.config import VECTOR, LocalDPConfig
 from secure_fedrec.protection.base.layer_interfaces import BagShape
-from secure_fedrec.protection.dp import (
-    Event,
-    GaussianNoise,
-    LaplaceNoise,
-    LocalNoise,
-)
+from secure_fedrec.protection.dp import Event, GaussianNoise, LaplaceNoise, LocalNoise
 
 
 class NoisyVectors:
@@ -41,18 +36,13 @@ class NoisyVectors:
         SumBudgetError: a noisy value could leave the ring.
     """
 
-    __slots__ = ("_bags", "_codec", "_halves", "_mechanisms", "config")
-
     def __init__(
         self, config: LocalDPConfig, *, bags: Mapping[str, BagShape], codec: FixedPoint
     ) -> None:
         finer = codec.fraction_bits - config.fraction_bits
         if finer < 0 or codec.bits - finer < 8:
-            raise ConfigError(
-                "bag_protection.fraction_bits",
-                config.fraction_bits,
-                f"the ring has {codec.fraction_bits} of {codec.bits} bits after the point",
-            )
+            problem = f"the ring has {codec.fraction_bits} of {codec.bits} bits after the point"
+            raise ConfigError("bag_protection.fraction_bits", config.fraction_bits, problem)
         self.config = config
         self._bags = bags
         self._codec = codec

@@ -30,8 +30,6 @@ class Arrivals:
         codec: the ring.
     """
 
-    __slots__ = ("_arrived", "_codec", "_due", "_keys", "_name", "_receipts", "_round", "_words")
-
     def __init__(
         self, *, round_: int, name: str, shape: BagShape, due: int, most: int, codec: FixedPoint
     ) -> None:

@@ -9,7 +9,6 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.bags.embedded import LayeredBags
 from secure_fedrec.protection.bags.messages import MAGIC, BagKind, decode_vectors, messages_of
 from secure_fedrec.protection.bags.named_senders import NamedLine
-from secure_fedrec.protection.bags.received_vectors import Arrivals
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.session import SERVER, Hub, Parcel, Role
 from secure_fedrec.uploads import SetBlock
@@ -61,15 +60,9 @@ class BagHub:
             ProtocolError: one of them gave none.
         """
         found = {}
-        for name, shape in self._channel.bags.items():
-            arrivals = Arrivals(
-                round_=self._at.round,
-                name=name,
-                shape=shape,
-                due=len(clients),
-                most=len(clients) * shape.most,
-                codec=self._channel.codec,
-            )
+        many = len(clients)
+        for name in self._channel.bags:
+            arrivals = self._channel.arrivals(self._at.round, name, due=many, clients=many)
             for client in clients.tolist():
                 if client not in self._given:
                     raise ProtocolError(f"client {client} gave nothing to the bags")

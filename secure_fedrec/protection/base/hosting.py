@@ -16,6 +16,7 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base.folding import ClientRows
+from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.statement import Later, Statement
@@ -153,6 +154,18 @@ class HostedSum(Protocol):
             arrived: every message that came to the hub.
             aggregate: what the server holds now.
         """
+
+
+class EveryRowSum(HostedSum):
+    """Base of the server's side where an upload has every row of the table."""
+
+    _collector: TableCollector
+
+    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
+        """An upload has every row."""
+        if stage != Step.UPLOAD.name:
+            return None
+        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
 
 class Hosting(Protocol):

@@ -33,10 +33,7 @@ VIRTUAL_RATINGS = Layer(
     role="cloak",
     settings=VirtualRatingsConfig,
     build=lambda own, place: VirtualRatings(
-        own,
-        n_items=place.sizes.covered,
-        streams=place.streams,
-        popularity=place.sizes.popularity,
+        own, n_items=place.sizes.covered, streams=place.streams, popularity=place.sizes.popularity
     ),
     traits=COVERED,
     claim=Claim(

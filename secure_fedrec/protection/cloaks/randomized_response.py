@@ -11,18 +11,12 @@ Reading of the source: neither paper states f, p and q for this use; they are se
 defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from secure_fedrec.core.arrays import (
-    BoolArray,
-    FloatArray,
-    IndexArray,
-    IntArray,
-    WordArray,
-)
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base.layer_interfaces import Cloaked, Released
@@ -40,6 +34,7 @@ _DELTA = 1e-5
 """Of a claim without a delta of its own."""
 
 
+@dataclass(eq=False)
 class RandomizedResponse:
     """The cloak of SDCF.
 
@@ -51,36 +46,26 @@ class RandomizedResponse:
             the twin that a lossless stack is compared with.
     """
 
-    def __init__(
-        self,
-        config: RandomizedResponseConfig,
-        *,
-        n_items: int,
-        streams: Streams,
-        virtual: bool = True,
-    ) -> None:
-        self.config = config
-        self._n_items = n_items
-        self._streams = streams
-        self._virtual = virtual
-        self._permanent = streams.private("permanent")
-        self._reports = streams.private("reports")
-        self._residuals = streams.private("residuals")
+    config: RandomizedResponseConfig
+    _: KW_ONLY
+    n_items: int
+    streams: Streams
+    virtual: bool = True
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Report a randomised item set for the clients that are not exempt."""
         block, batch = local.rated, len(local.rated)
-        bounds = np.arange(batch + 1) * self._n_items
+        bounds = np.arange(batch + 1) * self.n_items
         places = np.repeat(bounds[:-1], block.lengths) + block.rows
-        rated = np.zeros(batch * self._n_items, dtype=bool)
+        rated = np.zeros(batch * self.n_items, dtype=bool)
         rated[places] = True
         reported = self._report(rated, local.clients, round_)
-        reported = np.where(np.repeat(exempt, self._n_items), rated, reported)
+        reported = np.where(np.repeat(exempt, self.n_items), rated, reported)
         kept = pick(block, np.ones(batch, dtype=bool), reported[places])
-        fakes = np.flatnonzero(reported & ~rated) if self._virtual else np.empty(0, np.int64)
+        fakes = np.flatnonzero(reported & ~rated) if self.virtual else np.empty(0, np.int64)
         virtual = RowBlock(
             indptr=np.searchsorted(fakes, bounds),
-            rows=(fakes % self._n_items).astype(np.int32),
+            rows=(fakes % self.n_items).astype(np.int32),
             values=None,
         )
         draws = self._draws(fakes, local.clients, round_)
@@ -92,8 +77,8 @@ class RandomizedResponse:
 
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
         """Expected reports of rated and of unrated items."""
-        virtual = np.ceil((self._n_items - rated) * self.config.report_unrated).astype(np.int64)
-        virtual *= self._virtual
+        virtual = np.ceil((self.n_items - rated) * self.config.report_unrated).astype(np.int64)
+        virtual *= self.virtual
         return np.ceil(rated * self.config.report_rated).astype(np.int64) + virtual, virtual
 
     def capped(self, rated: IntArray) -> IntArray:
@@ -103,7 +88,7 @@ class RandomizedResponse:
     def without_virtual(self) -> "RandomizedResponse":
         """The same reports of rated items, without virtual rows."""
         return RandomizedResponse(
-            self.config, n_items=self._n_items, streams=self._streams, virtual=False
+            self.config, n_items=self.n_items, streams=self.streams, virtual=False
         )
 
     @property
@@ -125,15 +110,20 @@ class RandomizedResponse:
         return "randomized-response", asdict(self.config)
 
     def _report(self, rated: BoolArray, clients: IntArray, round_: int) -> BoolArray:
-        lanes = np.repeat(clients, self._n_items)
-        items = np.tile(np.arange(self._n_items), len(clients))
-        coin = uniform_reals(self._permanent.words_at(0, lanes, items, width=1)[:, 0])
+        lanes = np.repeat(clients, self.n_items)
+        items = np.tile(np.arange(self.n_items), len(clients))
+        coin = uniform_reals(self._words("permanent", 0, lanes, items))
         half = self.config.permanent / 2
         bit = np.where(coin < half, True, np.where(coin < self.config.permanent, False, rated))
-        answer = uniform_reals(self._reports.words_at(round_, lanes, items, width=1)[:, 0])
+        answer = uniform_reals(self._words("reports", round_, lanes, items))
         return answer < np.where(bit, self.config.report_one, self.config.report_zero)
 
     def _draws(self, fakes: IntArray, clients: IntArray, round_: int) -> IntArray:
-        owners, items = fakes // self._n_items, fakes % self._n_items
-        words: WordArray = self._residuals.words_at(round_, clients[owners], items, width=1)[:, 0]
+        owners, items = fakes // self.n_items, fakes % self.n_items
+        words = self._words("residuals", round_, clients[owners], items)
         return (words >> np.uint64(22)).view(np.int64)
+
+    def _words(self, name: str, round_: int, lanes: IntArray, items: IntArray) -> WordArray:
+        """A word of a stream for each of some clients and items."""
+        words: WordArray = self.streams.stream(name).words_at(round_, lanes, items, width=1)[:, 0]
+        return words

@@ -15,7 +15,7 @@ clients that rated it, plus one, which everybody is taken to know.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -23,12 +23,7 @@ import numpy as np
 
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.core.item_sets import (
-    list_unrated,
-    merge_sets,
-    race_unrated,
-    take_first_distinct,
-)
+from secure_fedrec.core.item_sets import list_unrated, merge_sets, race_unrated, take_first_distinct
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
@@ -79,6 +74,7 @@ class VirtualRatingsConfig(Settings, section="protection"):
     draw: Annotated[str, OneOf(DRAWS)] = "uniform"
 
 
+@dataclass(eq=False)
 class VirtualRatings:
     """The cloak of FedRec.
 
@@ -93,23 +89,17 @@ class VirtualRatings:
         ConfigError: the draw is by popularity, and that is not known.
     """
 
-    def __init__(
-        self,
-        config: VirtualRatingsConfig,
-        *,
-        n_items: int,
-        streams: Streams,
-        popularity: IntArray | None = None,
-    ) -> None:
-        if config.draw == "popularity" and popularity is None:
+    config: VirtualRatingsConfig
+    _: KW_ONLY
+    n_items: int
+    streams: Streams
+    popularity: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.config.draw == "popularity" and self.popularity is None:
             raise ConfigError(
-                "protection.draw", config.draw, "needs the items' popularity", ("uniform",)
+                "protection.draw", self.config.draw, "needs the items' popularity", ("uniform",)
             )
-        self.config = config
-        self._n_items = n_items
-        self._streams = streams
-        self._fakes = streams.private("fakes")
-        self._popularity = popularity
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Add virtual rows to the uploads of the clients that are not exempt."""
@@ -137,7 +127,7 @@ class VirtualRatings:
         """The same cloak at rho = 0."""
         config = replace(self.config, rho=0.0)
         return VirtualRatings(
-            config, n_items=self._n_items, streams=self._streams, popularity=self._popularity
+            config, n_items=self.n_items, streams=self.streams, popularity=self.popularity
         )
 
     @property
@@ -151,14 +141,14 @@ class VirtualRatings:
 
     def _wanted(self, rated: IntArray) -> tuple[IntArray, BoolArray]:
         asked = np.floor(self.config.rho * rated)
-        room = self._n_items - rated
+        room = self.n_items - rated
         return np.minimum(asked, room).astype(np.int64), asked > room
 
     def _draw(self, local: LocalModel, wanted: IntArray, round_: int) -> RowBlock:
-        draw = partial(draw_unrated, n_items=self._n_items)
-        if self._popularity is not None and self.config.draw == "popularity":
-            draw = partial(draw_by_popularity, popularity=self._popularity)
-        return draw(local.rated, local.clients, wanted, stream=self._fakes, round_=round_)
+        draw, stream = partial(draw_unrated, n_items=self.n_items), self.streams.private("fakes")
+        if self.popularity is not None and self.config.draw == "popularity":
+            draw = partial(draw_by_popularity, popularity=self.popularity)
+        return draw(local.rated, local.clients, wanted, stream=stream, round_=round_)
 
     def _method(self, round_: int) -> str:
         if self.config.filling != "hybrid":
@@ -263,14 +253,8 @@ def draw_by_popularity(
         counts = np.full(len(lanes), n_items)
         words = stream.words(round_, lanes, counts, np.zeros_like(counts))
         bounds = slice(start, start + len(lanes) + 1)
-        race_unrated(
-            uniform_reals(words).reshape(len(lanes), n_items),
-            weights,
-            rated.indptr[bounds],
-            rated.rows,
-            indptr[bounds],
-            items,
-        )
+        times = uniform_reals(words).reshape(len(lanes), n_items)
+        race_unrated(times, weights, rated.indptr[bounds], rated.rows, indptr[bounds], items)
     return RowBlock(indptr=indptr, rows=items, values=None)
 
 

@@ -11,10 +11,7 @@ from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import cells_needed
 from secure_fedrec.protection.routing.hosted import PathStart
-from secure_fedrec.protection.session import (
-    Identity,
-    Parcel,
-)
+from secure_fedrec.protection.session import Identity, Parcel
 from secure_fedrec.wire import Step
 
 

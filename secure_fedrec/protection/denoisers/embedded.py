@@ -124,12 +124,12 @@ class DenoisingSession(DirectSession):
 
     collector: Denoisers
 
-    def __init__(
-        self, collector: Denoisers, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
+    def __post_init__(self) -> None:
+        collector, participants = self.collector, self.order
         binding = collector.binding
         group, own = binding.group[participants], binding.is_denoiser[participants]
-        super().__init__(collector, round_, participants[~own], wire)
+        self.order = participants[~own]
+        super().__post_init__()
         # Groups one after the other, the denoiser first: a group's sums are complete, and can be
         # sent, as soon as its last client has been submitted.
         self.order = participants[np.lexsort((participants, ~own, group))]
@@ -138,10 +138,7 @@ class DenoisingSession(DirectSession):
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
         self._tags_seen: list[WordArray] = []
         self._denoisers = Heard(
-            round_,
-            Step.DENOISE,
-            expected=np.flatnonzero(members),
-            senders=collector.config.count,
+            self.round, Step.DENOISE, expected=np.flatnonzero(members), senders=len(members)
         )
 
     def exempt(self, clients: IntArray) -> BoolArray:

@@ -23,9 +23,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.table import TableSizes
 from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.protection.denoisers.embedded import Denoisers, DenoisingSession
-from secure_fedrec.protection.routing import (
-    LEAST_SENDERS,
-)
+from secure_fedrec.protection.routing import LEAST_SENDERS
 from secure_fedrec.protection.routing.config import RoutingLayerConfig
 from secure_fedrec.protection.routing.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.streams import Streams
@@ -92,12 +90,10 @@ class RoutedSession(DenoisingSession):
 
     collector: RoutedDenoisers
 
-    def __init__(
-        self, collector: RoutedDenoisers, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        super().__init__(collector, round_, participants, wire)
-        self._receipts = LineReceipts(round_)
-        self._cells_of = np.zeros(collector.config.count, dtype=np.int64)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._receipts = LineReceipts(self.round)
+        self._cells_of = np.zeros(self.collector.config.count, dtype=np.int64)
 
     def close(self) -> Aggregate:
         """Let the clients look for their cells, then end the round.
@@ -107,14 +103,13 @@ class RoutedSession(DenoisingSession):
         """
         self._receipts.require_received()
         aggregate = super().close()
-        used = np.flatnonzero(self._cells_of)
-        binding = self.collector.binding
-        count_receipts(
+        binding, meter, used = (
+            self.collector.binding,
             self.wire.meter,
-            self._cells_of[used],
-            signers=binding.denoisers[used],
-            readers=self.order[~binding.is_denoiser[self.order]],
+            np.flatnonzero(self._cells_of),
         )
+        signers, readers = binding.denoisers[used], self.order[~binding.is_denoiser[self.order]]
+        count_receipts(meter, self._cells_of[used], signers=signers, readers=readers)
         return aggregate
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:

@@ -7,18 +7,9 @@ from secure_fedrec.protection.denoisers.group_sums import TableSum
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.endpoint import Endpoint
-from secure_fedrec.protection.routing.hosted import (
-    Kind,
-    PathEnd,
-    require_seen,
-)
+from secure_fedrec.protection.routing.hosted import Kind, PathEnd, require_seen
 from secure_fedrec.protection.routing.sealing import OpeningKey
-from secure_fedrec.protection.session import (
-    SERVER,
-    Identity,
-    Parcel,
-    refusals_of,
-)
+from secure_fedrec.protection.session import SERVER, Identity, Parcel, refusals_of
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step
 

@@ -24,17 +24,8 @@ from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.denoisers.helper import RoutedDenoiser
 from secure_fedrec.protection.denoisers.messages import RoutedAttempt
 from secure_fedrec.protection.denoisers.server import RoutedServer
-from secure_fedrec.protection.routing.hosted import (
-    UNSIGNED,
-    HostedMix,
-    mixes_of,
-)
-from secure_fedrec.protection.session import (
-    Identity,
-    Node,
-    Party,
-    Role,
-)
+from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, mixes_of
+from secure_fedrec.protection.session import Identity, Node, Party, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 

@@ -10,18 +10,8 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.hosting import HostedSum
 from secure_fedrec.protection.base.table import ServerSum, accumulate
 from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
-from secure_fedrec.protection.routing.hosted import (
-    UNSIGNED,
-    Kind,
-)
-from secure_fedrec.protection.session import (
-    SERVER,
-    Node,
-    Parcel,
-    Role,
-    from_server,
-    one_of_each,
-)
+from secure_fedrec.protection.routing.hosted import UNSIGNED, Kind
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, one_of_each
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 

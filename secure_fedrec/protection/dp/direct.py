@@ -16,7 +16,7 @@ the rated set in the clear.
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
@@ -143,7 +143,39 @@ class DirectNoiseConfig(Settings, section="dp"):
         return self.cohort * self._largest_word + central
 
 
-class LocalNoise:
+class _PlacedNoise:
+    """Base of noise that is added at one place.
+
+    Args:
+        config: settings of that place.
+
+    Raises:
+        ConfigError: another place.
+    """
+
+    place: ClassVar[str]
+
+    def __init__(self, config: DirectNoiseConfig) -> None:
+        if config.place != self.place:
+            raise ConfigError("dp.place", config.place, "is another mechanism's", [self.place])
+        self._config = config
+
+    def _decoded(self, ring_sum: RingArray, clients: int) -> dict[str, FloatArray]:
+        """Sums of the parts, noised here where no client has noised them."""
+        config, central = self._config, self.place == "central"
+        fewest = 0 if central else 1
+        if not fewest <= clients <= config.cohort:
+            raise ProtocolError(
+                f"a sum of {fewest} to {config.cohort} clients was due, not of {clients}"
+            )
+        require_ring_words(ring_sum, config.codec, config.encoding.contribution.size)
+        integers = config.codec.to_integers(ring_sum)
+        if central:
+            integers = integers + draw_noise(config.table, len(integers))
+        return config.encoding.decode(integers)
+
+
+class LocalNoise(_PlacedNoise):
     """A client's upload with noise of its own, and the server's reading of a sum of such uploads.
 
     Args:
@@ -153,11 +185,7 @@ class LocalNoise:
         ConfigError: another place.
     """
 
-    __slots__ = ("_config",)
-
-    def __init__(self, config: DirectNoiseConfig) -> None:
-        _require_place(config, "local")
-        self._config = config
+    place = "local"
 
     def protect(self, values: Mapping[str, FloatArray]) -> RingArray:
         """Clip, round and noise one contribution; every call is a release of its own.
@@ -179,10 +207,10 @@ class LocalNoise:
             ProtocolError: more clients than the cohort, or none.
             WireError: not ring words of the right shape.
         """
-        return _decode(self._config, ring_sum, clients, noise=False)
+        return self._decoded(ring_sum, clients)
 
 
-class CentralNoise:
+class CentralNoise(_PlacedNoise):
     """Clients send encoded contributions; the trusted server noises their sum.
 
     Args:
@@ -192,11 +220,7 @@ class CentralNoise:
         ConfigError: another place.
     """
 
-    __slots__ = ("_config",)
-
-    def __init__(self, config: DirectNoiseConfig) -> None:
-        _require_place(config, "central")
-        self._config = config
+    place = "central"
 
     def encode(self, values: Mapping[str, FloatArray]) -> RingArray:
         """The client's part: clip and round; nothing hides the words from who receives them.
@@ -214,7 +238,7 @@ class CentralNoise:
                 nobody is released too: its absence would tell.
             WireError: not ring words of the right shape.
         """
-        return _decode(self._config, ring_sum, clients, noise=True)
+        return self._decoded(ring_sum, clients)
 
 
 def _trusting(drawn: Sampling) -> tuple[str, ...]:
@@ -223,23 +247,3 @@ def _trusting(drawn: Sampling) -> tuple[str, ...]:
     if drawn.rate == 1:
         return trusted
     return (*trusted, "every round is released, with no count of who took part and no mean of them")
-
-
-def _require_place(config: DirectNoiseConfig, place: str) -> None:
-    if config.place != place:
-        raise ConfigError("dp.place", config.place, "is another mechanism's", [place])
-
-
-def _decode(
-    config: DirectNoiseConfig, ring_sum: RingArray, clients: int, *, noise: bool
-) -> dict[str, FloatArray]:
-    fewest = 0 if noise else 1
-    if not fewest <= clients <= config.cohort:
-        raise ProtocolError(
-            f"a sum of {fewest} to {config.cohort} clients was due, not of {clients}"
-        )
-    require_ring_words(ring_sum, config.codec, config.encoding.contribution.size)
-    integers = config.codec.to_integers(ring_sum)
-    if noise:
-        integers = integers + draw_noise(config.table, len(integers))
-    return config.encoding.decode(integers)

@@ -79,19 +79,15 @@ class NoisedSum(MaskedSum):
             )
         corrupt = corrupt_clients(config, noise, cohort=cohort, n_clients=self.n_clients)
         if corrupt >= config.min_survivors:
-            raise ConfigError(
-                "protection.min_survivors",
-                config.min_survivors,
-                f"must exceed the {corrupt} clients whose noise protects nobody",
-            )
+            problem = f"must exceed the {corrupt} clients whose noise protects nobody"
+            raise ConfigError("protection.min_survivors", config.min_survivors, problem)
         self.clip = clip
         self.noise = replace(noise, corrupt=corrupt)
         self.rotation = streams.stream("rotation")
         with renamed_keys(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
+            n_items, width = self.n_items, self.width
             self.skellam = SkellamConfig(
-                encoding=encoding_of(
-                    n_items=self.n_items, width=self.width, clip=clip, noise=noise
-                ),
+                encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
                 noise_multiplier=noise.noise_multiplier,
                 ring_bits=self.codec.bits,
                 cohort=cohort,

@@ -42,8 +42,6 @@ class Rotation:
         ConfigError: the size is not positive or the seed has another length.
     """
 
-    __slots__ = ("_signs", "_starts", "_window", "size")
-
     def __init__(self, size: int, seed: bytes) -> None:
         if size < 1:
             raise ConfigError("dp.size", size, "must be at least 1")

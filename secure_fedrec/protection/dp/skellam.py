@@ -199,7 +199,20 @@ def skellam_events(
     return whole_contribution(noise, rounds=rounds)
 
 
-class SkellamClient:
+class _Half:
+    """Base of the halves of one round.
+
+    Args:
+        config: the round's settings.
+        rotation_seed: 32 public bytes of this round, see ``Rotation``.
+    """
+
+    def __init__(self, config: SkellamConfig, rotation_seed: bytes) -> None:
+        self._config = config
+        self._rotation = _rotation(config.encoding.contribution.size, rotation_seed)
+
+
+class SkellamClient(_Half):
     """The client's half of one round.
 
     Args:
@@ -207,12 +220,7 @@ class SkellamClient:
         rotation_seed: 32 public bytes of this round, see ``Rotation``.
     """
 
-    __slots__ = ("_config", "_rotation", "_spent")
-
-    def __init__(self, config: SkellamConfig, rotation_seed: bytes) -> None:
-        self._config = config
-        self._rotation = _rotation(config.encoding.contribution.size, rotation_seed)
-        self._spent = False
+    _spent = False
 
     def protect(self, values: Mapping[str, FloatArray]) -> RingArray:
         """Clip, rotate, round and noise a contribution.
@@ -236,19 +244,13 @@ class SkellamClient:
         return self._config.codec.from_integers(integers)
 
 
-class SkellamServer:
+class SkellamServer(_Half):
     """The server's half of one round: from an opened sum to estimates of the sums of the parts.
 
     Args:
         config: the round's settings.
         rotation_seed: as for the clients.
     """
-
-    __slots__ = ("_config", "_rotation")
-
-    def __init__(self, config: SkellamConfig, rotation_seed: bytes) -> None:
-        self._config = config
-        self._rotation = _rotation(config.encoding.contribution.size, rotation_seed)
 
     def decode(self, ring_sum: RingArray, *, survivors: int) -> dict[str, FloatArray]:
         """Unbiased estimates of the sums of the clipped parts.

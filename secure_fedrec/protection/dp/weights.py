@@ -58,8 +58,13 @@ def skellam_weights(variance: float) -> list[int]:
 
 def discrete_gaussian_weights(sigma: float) -> list[int]:
     """Weights exp(-k^2 / (2 sigma^2)), by the ratio of neighbours."""
-    square = Fraction(sigma) ** 2
-    return _gaussian(square, _gaussian_reach(sigma))
+    ratio = _exp_fixed(-1 / (2 * Fraction(sigma) ** 2))
+    twice = ratio * ratio >> _FRACTION_BITS
+    found = [1 << _FRACTION_BITS]
+    for _ in range(math.ceil(sigma * math.sqrt(-2 * _LOG_CUT)) + 2):
+        found.append(found[-1] * ratio >> _FRACTION_BITS)
+        ratio = ratio * twice >> _FRACTION_BITS
+    return found
 
 
 def discrete_laplace_weights(scale: float) -> list[int]:
@@ -82,10 +87,9 @@ def rounded_gaussian_weights(sigma: float) -> list[int]:
     Around k the density is a power series whose coefficients obey
     (m + 1) c_{m+1} = -(k c_m + c_{m-1}) / sigma^2; odd powers integrate to nothing.
     """
-    square = Fraction(sigma) ** 2
-    numerator, denominator = square.as_integer_ratio()
+    numerator, denominator = (Fraction(sigma) ** 2).as_integer_ratio()
     weights = []
-    for place, centre in enumerate(_gaussian(square, _gaussian_reach(sigma))):
+    for place, centre in enumerate(discrete_gaussian_weights(sigma)):
         before, term, integral = 0, centre << 64, centre << 64
         power = 0
         while True:
@@ -101,20 +105,6 @@ def rounded_gaussian_weights(sigma: float) -> list[int]:
                 break
         weights.append(integral >> 64)
     return weights
-
-
-def _gaussian(square: Fraction, last: int) -> list[int]:
-    ratio = _exp_fixed(-1 / (2 * square))
-    twice = ratio * ratio >> _FRACTION_BITS
-    found = [1 << _FRACTION_BITS]
-    for _ in range(last):
-        found.append(found[-1] * ratio >> _FRACTION_BITS)
-        ratio = ratio * twice >> _FRACTION_BITS
-    return found
-
-
-def _gaussian_reach(sigma: float) -> int:
-    return math.ceil(sigma * math.sqrt(-2 * _LOG_CUT)) + 2
 
 
 def _reach(log_tail: Callable[[float], float]) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
 from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray
@@ -15,7 +14,7 @@ from secure_fedrec.protection.base.dense_uploads import (
 )
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
-    HostedSum,
+    EveryRowSum,
     NoHelpers,
     Standing,
 )
@@ -32,10 +31,10 @@ from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.statement import Later
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 
-class HostedMaskedSum(HostedSum):
+class HostedMaskedSum(EveryRowSum):
     """The server's side of one attempt.
 
     Args:
@@ -62,13 +61,6 @@ class HostedMaskedSum(HostedSum):
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return self.hub.survivors
-
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        if stage != Kind.UPLOAD.name:
-            return None
-        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:

@@ -346,12 +346,10 @@ class NoisedMean(_UnderMasks):
         one = SumLayout(bits=8, length=1, clients=1, largest=1)
         config = self._masks(clients, _NO_ROUND, one, 8, 1)
         with renamed_keys(_KEYS):
+            update, digits = Part(name="update", size=length), self.fraction_bits
+            whole = Contribution(parts=(update,))
             return SkellamConfig(
-                encoding=BoundedEncoding(
-                    contribution=Contribution(parts=(Part(name="update", size=length),)),
-                    clip=self.clip,
-                    fraction_bits=self.fraction_bits,
-                ),
+                encoding=BoundedEncoding(contribution=whole, clip=self.clip, fraction_bits=digits),
                 noise_multiplier=self.noise_multiplier,
                 ring_bits=self.ring_bits,
                 cohort=config.clients,
@@ -364,10 +362,7 @@ class NoisedMean(_UnderMasks):
         noise = self._noise(clients, length)
         with renamed_keys(_KEYS):
             return SumLayout(
-                bits=self.ring_bits,
-                length=length,
-                clients=clients,
-                largest=int(noise.codec.clip),
+                bits=self.ring_bits, length=length, clients=clients, largest=int(noise.codec.clip)
             )
 
 

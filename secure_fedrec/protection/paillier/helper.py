@@ -23,12 +23,7 @@ from secure_fedrec.protection.paillier.scheme.encryption import Decryptor
 from secure_fedrec.protection.paillier.scheme.keys import PrivateKey
 from secure_fedrec.protection.paillier.scheme.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.scheme.words import write_words
-from secure_fedrec.protection.session import (
-    Identity,
-    Parcel,
-    Role,
-    replies_to,
-)
+from secure_fedrec.protection.session import Identity, Parcel, Role, replies_to
 
 
 class Authority(Half):

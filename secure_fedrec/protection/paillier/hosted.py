@@ -15,10 +15,9 @@ word: that they are the sum of all is what an honest-but-curious server keeps to
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 
-import numpy as np
 from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
@@ -27,8 +26,8 @@ from secure_fedrec.protection.base.dense_uploads import show_words, words_of_one
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
     Desk,
+    EveryRowSum,
     Held,
-    HostedSum,
     NoHelpers,
     SharedKeys,
     Standing,
@@ -47,9 +46,10 @@ from secure_fedrec.protection.paillier.messages.tables import TableReader
 from secure_fedrec.protection.paillier.messages.words_shown import table_layout, uploaded_words
 from secure_fedrec.protection.paillier.scheme.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.scheme.keys import PrivateKey, PublicKey, generate_key
+from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.server.table import TableServer
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
-from secure_fedrec.protection.session import AUTHORITY, Identity, Node, Parcel, Role
+from secure_fedrec.protection.session import AUTHORITY, Hub, Identity, Node, Parcel, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -58,16 +58,20 @@ from secure_fedrec.wire import Step, Wire
 _DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
 
 
-class _HostedCiphertextSum(HostedSum):
+class _HostedCiphertextSum(EveryRowSum):
     """What the server's sides of one attempt have in common, whoever holds the key.
 
     Args:
+        hub: the server's half.
         collector: whose round it is.
         plan: of the attempt.
         at: the attempt.
     """
 
-    def __init__(self, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
+    _collector: EncryptedSum
+
+    def __init__(self, hub: Hub, collector: EncryptedSum, plan: Plan, at: Standing) -> None:
+        self.hub = hub
         self._collector = collector
         self._plan = plan
         self._at = at
@@ -76,13 +80,6 @@ class _HostedCiphertextSum(HostedSum):
     def heard(self) -> IntArray:
         """int64[k]: every client of the attempt."""
         return self._at.clients
-
-    @override
-    def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """An upload has every row."""
-        if stage != Kind.UPLOAD.name:
-            return None
-        return Step.UPLOAD, np.full_like(sizes, self._collector.n_items)
 
     @override
     def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
@@ -98,20 +95,9 @@ class _HostedCiphertextSum(HostedSum):
 
 
 class HostedEncryptedSum(_HostedCiphertextSum):
-    """The server's side of one attempt whose sum an authority opens.
+    """The server's side of one attempt whose sum an authority opens."""
 
-    Args:
-        collector: whose round it is.
-        plan: of the attempt.
-        at: the attempt.
-        identity: the server's key.
-    """
-
-    def __init__(
-        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity
-    ) -> None:
-        super().__init__(collector, plan, at)
-        self.hub = UploadingServer(plan, identity, at.round)
+    hub: UploadingServer
 
     @override
     def aggregate(self) -> Aggregate:
@@ -141,7 +127,7 @@ class _HostedCiphertexts(NoHelpers):
 
     def __init__(self, collector: EncryptedSum) -> None:
         self._collector = collector
-        self._encryptor: Encryptor | None = None
+        self._under = lru_cache(maxsize=1)(Encryptor)  # its table of powers serves every round
 
     def _keys_for(self, holders: Iterable[Node]) -> SharedKeys:
         """A new key: its public half for everybody, all of it for its holders."""
@@ -149,16 +135,33 @@ class _HostedCiphertexts(NoHelpers):
         secret = dict.fromkeys(holders, private.to_bytes())
         return SharedKeys(public=private.public.to_bytes(), private=secret)
 
-    def _under(self, key: PublicKey) -> Encryptor:
-        if self._encryptor is None or self._encryptor.key != key:
-            self._encryptor = Encryptor(key)  # its table of powers serves every round
-        return self._encryptor
-
     def _words(self, at: Standing, client: int, block: RowBlock) -> RingArray:
         """What a client uploads."""
         collector = self._collector
         words: RingArray = words_of_one(collector, client, block, collector.layout).words[0]
         return words
+
+    def _agreed(
+        self,
+        at: Standing,
+        clients: IntArray,
+        series: bytes,
+        table: SlotLayout | None = None,
+        attempt: bytes = b"",
+    ) -> Plan:
+        """What hosts agree on, for a series of rounds that no other has."""
+        collector = self._collector
+        return Plan(
+            holding=KeyHolding(holder=collector.config.holder),
+            key=_public_key(at),
+            roster=at.roster,
+            clients=tuple(clients.tolist()),
+            layouts=(collector.slots,),
+            table=table,
+            minimum=collector.min_survivors,
+            federation=sha256(_DOMAIN + series).digest()[:16],
+            attempt=attempt,
+        )
 
     def _require_enough(self, at: Standing) -> None:
         """Refuse what the server's word makes too few."""
@@ -183,7 +186,9 @@ class HostedEncryption(_HostedCiphertexts):
     def hub(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedEncryptedSum:
-        return HostedEncryptedSum(self._collector, self._plan(at), at, identity)
+        plan = self._plan(at)
+        hub = UploadingServer(plan, identity, at.round)
+        return HostedEncryptedSum(hub, self._collector, plan, at)
 
     @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
@@ -224,34 +229,13 @@ class HostedEncryption(_HostedCiphertexts):
 
     def _plan(self, at: Standing) -> Plan:
         self._require_enough(at)
-        collector, attempt = self._collector, at.series + _attempt(at)
-        return Plan(
-            holding=KeyHolding(holder="authority"),
-            key=_public_key(at),
-            roster=at.roster,
-            clients=tuple(at.clients.tolist()),
-            layouts=(collector.slots,),
-            minimum=collector.min_survivors,
-            federation=sha256(_DOMAIN + attempt).digest()[:16],
-        )
+        return self._agreed(at, at.clients, at.series + _attempt(at))
 
 
 class HostedTable(_HostedCiphertextSum):
-    """The server's side of one attempt that it reads nothing of (``hosting.Left``).
+    """The server's side of one attempt that it reads nothing of (``hosting.Left``)."""
 
-    Args:
-        collector: whose round it is.
-        plan: of the attempt.
-        at: the attempt.
-        identity: the server's key.
-        table: what the round before has left; b"" in round 1.
-    """
-
-    def __init__(
-        self, collector: EncryptedSum, plan: Plan, at: Standing, identity: Identity, table: bytes
-    ) -> None:
-        super().__init__(collector, plan, at)
-        self.hub = TableServer.going_on(plan, identity, at.round, table)
+    hub: TableServer
 
     @property
     def left(self) -> bytes:
@@ -292,7 +276,8 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         """
         self._require_enough(at)
         plan, table = self._plan(at, at.clients), _held(at).table
-        return HostedTable(self._collector, plan, at, identity, table)
+        hub = TableServer.going_on(plan, identity, at.round, table)
+        return HostedTable(hub, self._collector, plan, at)
 
     @override
     def require_key(self, keys: bytes, secret: bytes) -> None:
@@ -345,18 +330,8 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
         """What hosts agree on: tables are of the federation, all else of one attempt."""
-        collector = self._collector
-        return Plan(
-            holding=KeyHolding(holder="clients"),
-            key=_public_key(at),
-            roster=at.roster,
-            clients=tuple(clients.tolist()),
-            layouts=(collector.slots,),
-            table=table_layout(_held(at).words),
-            minimum=collector.min_survivors,
-            federation=sha256(_DOMAIN + b"tables|" + at.series).digest()[:16],
-            attempt=_attempt(at),
-        )
+        table, series = table_layout(_held(at).words), b"tables|" + at.series
+        return self._agreed(at, clients, series, table=table, attempt=_attempt(at))
 
 
 def _attempt(at: Standing) -> bytes:

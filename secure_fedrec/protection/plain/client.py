@@ -6,11 +6,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.protection.plain.messages import PlainKind, encode_upload, messages_of
-from secure_fedrec.protection.session import (
-    SERVER,
-    Identity,
-    Parcel,
-)
+from secure_fedrec.protection.session import SERVER, Identity, Parcel
 from secure_fedrec.uploads import RowBlock
 
 

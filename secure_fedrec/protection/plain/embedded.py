@@ -1,5 +1,7 @@
 """Identified uploads, which nothing hides: the server adds them up."""
 
+from dataclasses import dataclass
+
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.protection.base.table import (
     ServerSum,
@@ -33,14 +35,12 @@ class DirectSum(TableCollector):
         return
 
 
+@dataclass(eq=False)
 class DirectSession(TableSession):
     """One round of identified uploads."""
 
-    def __init__(
-        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        super().__init__(collector, round_, participants, wire)
-        self._server = ServerSum(collector, round_, participants)
+    def __post_init__(self) -> None:
+        self._server = ServerSum(self.collector, self.round, self.order)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the uploads of a batch of clients."""

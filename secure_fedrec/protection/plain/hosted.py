@@ -11,9 +11,7 @@ from secure_fedrec.protection.base.hosting import NoHelpers, Standing
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.client import PlainClient
 from secure_fedrec.protection.plain.server import PlainServer
-from secure_fedrec.protection.session import (
-    Identity,
-)
+from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
 
 

@@ -9,14 +9,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.base.hosting import HostedSum, Standing, joined_clients, read_each
 from secure_fedrec.protection.base.table import ServerSum, TableCollector
 from secure_fedrec.protection.plain.messages import PlainKind, decode_upload, messages_of
-from secure_fedrec.protection.session import (
-    SERVER,
-    Node,
-    Parcel,
-    Role,
-    from_server,
-    refusals_of,
-)
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server, refusals_of
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 

@@ -39,8 +39,5 @@ class RoutingLayerConfig(Settings, section="protection"):
         cannot stand for senders: ``RoutedDenoisers.open`` counts those, and a round is one batch.
         """
         return RoutingConfig(
-            layers=self.layers,
-            cell_bytes=self.cell_bytes,
-            kem=self.kem,
-            min_batch=LEAST_SENDERS,
+            layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=LEAST_SENDERS
         )

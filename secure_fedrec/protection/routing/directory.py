@@ -141,15 +141,8 @@ class Directory:
     def encode(self) -> bytes:
         """Bytes of the layout above."""
         config = self.config
-        header = _HEADER.pack(
-            _VERSION,
-            config.mechanism.code,
-            config.layers,
-            0,
-            self.epoch,
-            config.cell_bytes,
-            config.min_batch,
-        )
+        numbers = config.layers, 0, self.epoch, config.cell_bytes, config.min_batch
+        header = _HEADER.pack(_VERSION, config.mechanism.code, *numbers)
         groups = (*self.mixes, self.recipients)
         return header + b"".join(
             _COUNT.pack(len(group)) + b"".join(key.data for key in group) for group in groups

@@ -68,15 +68,8 @@ def cover(kind: Kind) -> Fragment:
 
 def encode_fragment(fragment: Fragment, capacity: int) -> bytes:
     """Bytes of the layout above: ``FRAGMENT_HEADER_BYTES + capacity`` of them."""
-    header = _HEADER.pack(
-        _VERSION,
-        fragment.kind,
-        0,
-        fragment.index,
-        fragment.count,
-        len(fragment.payload),
-        fragment.message,
-    )
+    numbers = fragment.index, fragment.count, len(fragment.payload)
+    header = _HEADER.pack(_VERSION, fragment.kind, 0, *numbers, fragment.message)
     return header + fragment.payload.ljust(capacity, b"\0")
 
 
@@ -123,8 +116,6 @@ class Reassembler:
         limit: most bytes of pieces held at once, each counted with its header.
         max_pieces: most pieces of a message.
     """
-
-    __slots__ = ("_held", "_limit", "_max_pieces", "_messages")
 
     def __init__(self, limit: int, *, max_pieces: int) -> None:
         self._limit = limit

@@ -84,21 +84,9 @@ class Course:
         return mixes_of(self.config)
 
     @property
-    def _messages(self) -> SignedMessages:
+    def messages(self) -> SignedMessages:
+        """All messages of the attempt."""
         return SignedMessages(Family.ROUTING, Kind, self.roster, self.serial, self.context)
-
-    def seal(self, kind: Kind, body: bytes, by: Identity) -> bytes:
-        """Sign a message."""
-        return self._messages.seal(kind, body, by)
-
-    def open(self, data: bytes, kind: Kind) -> tuple[Node, bytes]:
-        """Sender and body of a message.
-
-        Raises:
-            WireError: the bytes are no message.
-            ProtocolError: of another kind or attempt, or not signed by who sent it.
-        """
-        return self._messages.open(data, kind)
 
     def open_each(
         self, inbox: Sequence[bytes], kind: Kind, due: Sequence[Node]
@@ -108,7 +96,7 @@ class Course:
         Raises:
             ProtocolError: one is missing; it says what was refused.
         """
-        return one_of_each(inbox, partial(self._messages.open, kind=kind), due, kind.name)
+        return one_of_each(inbox, partial(self.messages.open, kind=kind), due, kind.name)
 
     def directory(self, keys: Sequence[bytes]) -> Directory:
         """The attempt's directory, of every signed KEY.
@@ -167,7 +155,7 @@ class _OnPath:
         self._identity = identity
 
     def _parcel(self, receiver: Node, kind: Kind, body: bytes) -> Parcel:
-        data = self._course.seal(kind, body, self._identity)
+        data = self._course.messages.seal(kind, body, self._identity)
         return Parcel(self.node, receiver, kind.name, data)
 
 
@@ -179,10 +167,8 @@ class PathEnd(_OnPath):
         identity: its signing key.
     """
 
-    def __init__(self, course: Course, identity: Identity) -> None:
-        super().__init__(course, identity)
-        self._key: OpeningKey | None = None
-        self._directory: Directory | None = None
+    _key: OpeningKey | None = None
+    _directory: Directory | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """At a prompt a key; upon all keys nothing; then what its part is (``Party.step``).
@@ -233,9 +219,7 @@ class PathStart(_OnPath):
         identity: its signing key.
     """
 
-    def __init__(self, course: Course, identity: Identity) -> None:
-        super().__init__(course, identity)
-        self._sent: SentCells | None = None
+    _sent: SentCells | None = None
 
     def _cells(
         self, directory: Directory, messages: Sequence[bytes], *, recipient: int, cells: int
@@ -281,7 +265,7 @@ def require_seen(course: Course, inbox: Sequence[bytes], own: Node, signed: byte
 
     def is_list(data: bytes) -> bool:
         try:
-            course.open(data, Kind.RECEIPT)
+            course.messages.open(data, Kind.RECEIPT)
         except (ProtocolError, WireError):
             return False
         return True

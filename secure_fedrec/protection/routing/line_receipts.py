@@ -24,8 +24,6 @@ class LineReceipts:
         round_: the round in progress.
     """
 
-    __slots__ = ("_key", "_received", "_round", "_sent")
-
     def __init__(self, round_: int) -> None:
         self._round = round_
         self._key = np.frombuffer(secrets.token_bytes(64), dtype=np.uint64)

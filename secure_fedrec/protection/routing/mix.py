@@ -37,8 +37,6 @@ class MixNode:
         node: its number in the layer.
     """
 
-    __slots__ = ("_layer", "_opener", "_pools", "_sizes", "node")
-
     def __init__(self, *, layer: int, node: int) -> None:
         self._layer = layer
         self.node = node_of(layer, node)

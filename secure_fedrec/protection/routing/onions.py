@@ -114,8 +114,6 @@ class CellOpener:
         node: its number in the layer.
     """
 
-    __slots__ = ("_epochs", "_layer", "_node", "_retired")
-
     def __init__(self, layer: int, node: int) -> None:
         self._layer = layer
         self._node = node

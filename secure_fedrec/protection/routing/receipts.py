@@ -171,8 +171,6 @@ class SentCells:
         batch: number of the batch within the epoch.
     """
 
-    __slots__ = ("_batch", "_directory", "_fragments")
-
     def __init__(self, directory: Directory, *, batch: int) -> None:
         self._directory = directory
         self._batch = batch

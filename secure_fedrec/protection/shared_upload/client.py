@@ -21,11 +21,7 @@ from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.base.row_numbers import encode_row_numbers, require_ascending
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.session import Node, Parcel, Role
-from secure_fedrec.protection.shared_upload.messages import (
-    SEED_BYTES,
-    Kind,
-    encode_rows,
-)
+from secure_fedrec.protection.shared_upload.messages import SEED_BYTES, Kind, encode_rows
 from secure_fedrec.protection.shared_upload.round_context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.round_parties import Half
 from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
@@ -85,13 +81,11 @@ class SharingClient(Half):
         if self._loaded is None:
             raise ProtocolError(f"client {self._client} has nothing to share")
         shared = self.share(*self._loaded)
-        return [
-            self._parcel(Kind.SHARES, shared.server),
-            *(
-                Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
-                for number, seed in enumerate(shared.denoisers)
-            ),
+        seeds = [
+            Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
+            for number, seed in enumerate(shared.denoisers)
         ]
+        return [self._parcel(Kind.SHARES, shared.server), *seeds]
 
     def accept(self, adverts: Sequence[bytes]) -> None:
         """Take the denoisers' keys of this round, one message from each, in any order.

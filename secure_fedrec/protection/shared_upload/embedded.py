@@ -8,7 +8,7 @@ its signature broken. Sums, counts, supports and message sizes are those of the 
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -122,15 +122,14 @@ class SharedUpload(TableCollector):
         )
 
 
+@dataclass(eq=False)
 class SharedUploadSession(TableSession):
     """One round of shared uploads."""
 
     collector: SharedUpload
 
-    def __init__(
-        self, collector: SharedUpload, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        super().__init__(collector, round_, participants, wire)
+    def __post_init__(self) -> None:
+        collector, participants = self.collector, self.order
         self._streams: list[UniformWords] = []
         self._named = np.zeros(collector.n_items, dtype=np.int64)
         self._server = self._tally(Step.UPLOAD, "the server", participants)
@@ -159,13 +158,10 @@ class SharedUploadSession(TableSession):
         self._server.accept(uploads, self.wire.send(uploads, origins=clients))
         sizes = seed_message_bytes(block.lengths, overhead)
         for number, (held, words) in enumerate(zip(self._held, shares, strict=True)):
+            payload = share_block(block, words, codec)
+            holder = Parties(role="denoiser", ids=np.full(len(block), number))
             sent = client_messages(
-                self.round,
-                clients,
-                share_block(block, words, codec),
-                sizes,
-                step=Step.SHARE,
-                receivers=Parties(role="denoiser", ids=np.full(len(block), number)),
+                self.round, clients, payload, sizes, step=Step.SHARE, receivers=holder
             )
             targets = np.full(len(clients), collector.denoisers[number])
             held.accept(sent, self.wire.send(sent, origins=clients, targets=targets))

@@ -78,10 +78,8 @@ class HostedSharedSum(HostedSum):
         """Rows of shares and sums, and row numbers beside seeds."""
         context, nothing = self._context, np.zeros(1, dtype=np.int64)
         words = 4 + (context.width + 1) * context.codec.bytes_per_value
-        rows, seed = (
-            rows_message_bytes(nothing, 0, 0),
-            seed_message_bytes(nothing, context.mechanism.overhead),
-        )
+        rows = rows_message_bytes(nothing, 0, 0)
+        seed = seed_message_bytes(nothing, context.mechanism.overhead)
         if stage == Kind.SEED.name:
             return Step.SHARE, (sizes - seed) // 4
         steps = {Kind.SHARES.name: Step.UPLOAD, Kind.SUMS.name: Step.DENOISE}

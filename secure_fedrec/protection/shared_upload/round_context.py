@@ -67,18 +67,10 @@ class RoundContext:
             if not least <= value <= most:
                 raise ConfigError(key, value, f"must be between {least} and {most}")
         self.codec.require_budget(clients)
+        codec = self.codec
+        numbers = self.n_items, self.width, self.floor, self.round, 0
         settings = _SETTINGS.pack(
-            self.codec.bits,
-            self.codec.fraction_bits,
-            mechanism.code,
-            0,
-            self.codec.clip,
-            self.n_items,
-            self.width,
-            self.floor,
-            self.round,
-            0,
-            self.round_id,
+            codec.bits, codec.fraction_bits, mechanism.code, 0, codec.clip, *numbers, self.round_id
         )
         digest = sha256(labelled(DOMAIN, b"context", settings, self.roster.hash)).digest()
         object.__setattr__(self, "digest", digest)

@@ -25,7 +25,7 @@ def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBloc
     )
 
 
-class ShareTally:
+class ShareTally(Heard):
     """Adds up the shares that one party is sent.
 
     Args:
@@ -43,8 +43,7 @@ class ShareTally:
         self, table: TableCollector, round_: int, step: Step, holder: str, expected: IntArray
     ) -> None:
         many, shape = table.n_clients, (table.n_items, table.width + 1)
-        self._heard = Heard(round_, step, expected=expected, senders=many, receiver=holder)
-        self._holder = holder
+        super().__init__(round_, step, expected=expected, senders=many, receiver=holder)
         self._codec = table.codec
         self.totals: RingArray = np.zeros(shape, dtype=table.codec.dtype)
 
@@ -59,22 +58,14 @@ class ShareTally:
             ProtocolError: a message of another round or step, of a sender who is not awaited or
                 was heard before, or one that its sender did not sign.
         """
-        self._heard.take(delivered)
+        self.take(delivered)
         block = delivered.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
-            raise self._heard.refusal("got shares that are no rows with words and counts")
-        _require_genuine(sent, delivered, self._holder)
+            raise self.refusal("got shares that are no rows with words and counts")
+        _require_genuine(sent, delivered, self._receiver)
         counts = self._codec.from_integers(block.counts)
         words = np.concatenate([block.values, counts[:, None]], axis=1)
         scatter_add(self.totals, block.rows, words)
-
-    def require_complete(self) -> None:
-        """Check that everybody awaited was heard.
-
-        Raises:
-            ProtocolError: somebody is missing: the sets are unequal, and nothing is released.
-        """
-        self._heard.require_complete()
 
 
 def _require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:

@@ -18,8 +18,6 @@ class UniformWords:
         key: 32 secret bytes that are used for nothing else; the counter starts at zero.
     """
 
-    __slots__ = ("_stream",)
-
     def __init__(self, key: bytes) -> None:
         self._stream = Keystream(key)
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plan_parties import ClientHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
@@ -82,14 +82,11 @@ class TableClient(ClientHalf):
         *,
         alone: bool = False,
     ) -> None:
-        super().__init__(plan, identity, Role.CLIENT, holder="clients", round_=round_)
+        super().__init__(plan, identity, encryptor, holder="clients", round_=round_)
         self._after = _Client.OVER if alone else _Client.TABLE
         self._table_layout = plan.table_layout
         self._decryptor = Decryptor(private) if decryptor is None else decryptor
         self._reader = TableReader(plan, private, self._decryptor)
-        if encryptor.key != plan.key:
-            raise ConfigError("paillier.encryptor", encryptor.key, "is of another key")
-        self._encryptor = encryptor
         self._update = update
         self._table: RingArray | None = None
         self._first: RingArray | None = None

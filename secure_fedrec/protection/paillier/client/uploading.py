@@ -4,19 +4,14 @@ from collections.abc import Sequence
 from enum import Enum
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plan_parties import ClientHalf
 from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import encrypt_upload, require_words
 from secure_fedrec.protection.paillier.scheme.encryption import Encryptor
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES, PairwiseMask
-from secure_fedrec.protection.session import (
-    Identity,
-    Parcel,
-    Role,
-    refusals_of,
-)
+from secure_fedrec.protection.session import Identity, Parcel, Role, refusals_of
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 
@@ -38,10 +33,7 @@ class UploadingClient(ClientHalf):
     """
 
     def __init__(self, plan: Plan, identity: Identity, encryptor: Encryptor, round_: int) -> None:
-        super().__init__(plan, identity, Role.CLIENT, holder="authority", round_=round_)
-        if encryptor.key != plan.key:
-            raise ConfigError("paillier.encryptor", encryptor.key, "is of another key")
-        self._encryptor = encryptor
+        super().__init__(plan, identity, encryptor, holder="authority", round_=round_)
         self._secrets: dict[int, bytes] = {}
         self._mask: PairwiseMask | None = None
         self._vectors: Sequence[RingArray] = ()

@@ -6,6 +6,7 @@ from enum import Enum
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.messages.envelopes import Kind
 from secure_fedrec.protection.paillier.messages.plans import Plan
+from secure_fedrec.protection.paillier.scheme.encryption import Encryptor
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, from_server
 from secure_fedrec.protection.session.envelope import Envelope
 
@@ -49,9 +50,28 @@ class Half:
 
 
 class ClientHalf(Half):
-    """A client, which takes steps in one order; the value of a state names the next one."""
+    """A client, which takes steps in one order; the value of a state names the next one.
+
+    Args:
+        plan: the agreement; its ``minimum`` is this client's own.
+        identity: who it is.
+        encryptor: under the plan's key.
+        holder: who holds the key where this protocol is spoken.
+        round_: the round in progress.
+
+    Raises:
+        ConfigError: as of a ``Half``, or the encryptor is of another key.
+    """
 
     _state: Enum
+
+    def __init__(
+        self, plan: Plan, identity: Identity, encryptor: Encryptor, *, holder: str, round_: int
+    ) -> None:
+        super().__init__(plan, identity, Role.CLIENT, holder=holder, round_=round_)
+        if encryptor.key != plan.key:
+            raise ConfigError("paillier.encryptor", encryptor.key, "is of another key")
+        self._encryptor = encryptor
 
     def _require(self, state: Enum) -> None:
         if self._state is not state:

@@ -66,11 +66,8 @@ class Plan:
                 "upload from the sum",
             )
         if len(self.clients) < self.minimum:
-            raise ConfigError(
-                "protection.paillier.clients",
-                len(self.clients),
-                f"the cohort is below the minimum of {self.minimum}",
-            )
+            problem = f"the cohort is below the minimum of {self.minimum}"
+            raise ConfigError("protection.paillier.clients", len(self.clients), problem)
         if any(left >= right for left, right in zip(self.clients, self.clients[1:], strict=False)):
             raise ConfigError("protection.paillier.clients", self.clients, "must ascend")
         self._require_listed()
@@ -94,11 +91,8 @@ class Plan:
                     "paillier.layouts", layout, "its kind of slots differs from the key holding"
                 )
             if layout.budget < len(self.clients):
-                raise ConfigError(
-                    "paillier.budget",
-                    layout.budget,
-                    f"{len(self.clients)} clients would overspend it",
-                )
+                problem = f"{len(self.clients)} clients would overspend it"
+                raise ConfigError("paillier.budget", layout.budget, problem)
         if (self.table is not None) != (self.holding.holder == "clients"):
             raise ConfigError(
                 "paillier.table", self.table, "an encrypted table goes with a key held by clients"

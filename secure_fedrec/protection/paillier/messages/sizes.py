@@ -56,16 +56,10 @@ def table_messages(
     sent = []
     for number in clients:
         client = Party(Role.CLIENT, number)
-        sent += [
-            Sent(Kind.TABLE, SERVER, client, size),
-            Sent(Kind.UPLOAD, client, SERVER, vectors),
-        ]
+        sent += [Sent(Kind.TABLE, SERVER, client, size), Sent(Kind.UPLOAD, client, SERVER, vectors)]
     for number in updaters(clients, round_):
         client = Party(Role.CLIENT, number)
-        sent += [
-            Sent(Kind.SUMS, SERVER, client, vectors),
-            Sent(Kind.UPDATE, client, SERVER, size),
-        ]
+        sent += [Sent(Kind.SUMS, SERVER, client, vectors), Sent(Kind.UPDATE, client, SERVER, size)]
     return sent
 
 

@@ -75,11 +75,9 @@ class Encryptor:
         self._n_squared = engine.number(key.n**2)
         # Half as many bits as n has, so a byte for every 16 bits of n.
         self._alpha_bytes = key.bits // 16
-        self._table = (
-            None
-            if key.h is None
-            else _FixedBase(key.h, key.n, digits=self._alpha_bytes, engine=engine)
-        )
+        self._table: _FixedBase | None = None
+        if key.h is not None:
+            self._table = _FixedBase(key.h, key.n, digits=self._alpha_bytes, engine=engine)
 
     def encrypt(self, plaintexts: Iterable[int]) -> list[int]:
         """Encrypt integers, each under randomness of its own from the operating system.

@@ -59,11 +59,8 @@ def require_key_bits(bits: int, *, key: str = "paillier.bits") -> None:
         ConfigError: ``bits`` is below 2048, above 8192, or not a multiple of 16.
     """
     if not _MINIMUM_BITS <= bits <= _MAXIMUM_BITS or bits % 16:
-        raise ConfigError(
-            key,
-            bits,
-            f"the modulus must have {_MINIMUM_BITS} to {_MAXIMUM_BITS} bits, a multiple of 16",
-        )
+        allowed = f"{_MINIMUM_BITS} to {_MAXIMUM_BITS} bits, a multiple of 16"
+        raise ConfigError(key, bits, f"the modulus must have {allowed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

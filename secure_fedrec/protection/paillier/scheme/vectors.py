@@ -62,16 +62,9 @@ class EncryptedVector:
 
     def to_bytes(self) -> bytes:
         """The layout above."""
-        head = _HEAD.pack(
-            _MAGIC,
-            _VERSION,
-            0,
-            self.key.bits,
-            self.key.key_id,
-            self.layout.to_bytes(),
-            self.terms,
-        )
-        width = self.key.ciphertext_bytes
+        key, layout = self.key, self.layout.to_bytes()
+        head = _HEAD.pack(_MAGIC, _VERSION, 0, key.bits, key.key_id, layout, self.terms)
+        width = key.ciphertext_bytes
         return head + b"".join(int(c).to_bytes(width, "little") for c in self.ciphertexts)
 
     @classmethod

@@ -11,14 +11,7 @@ from secure_fedrec.protection.paillier.messages.plans import Plan
 from secure_fedrec.protection.paillier.messages.uploads import UploadSum
 from secure_fedrec.protection.paillier.scheme.pairwise import MASK_KEY_BYTES
 from secure_fedrec.protection.paillier.scheme.words import read_words
-from secure_fedrec.protection.session import (
-    AUTHORITY,
-    SERVER,
-    Identity,
-    Parcel,
-    Role,
-    refusals_of,
-)
+from secure_fedrec.protection.session import AUTHORITY, SERVER, Identity, Parcel, Role, refusals_of
 
 
 class _Server(Enum):
