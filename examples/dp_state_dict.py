@@ -67,8 +67,7 @@ config = MaskingConfig.for_cohort(
     len(DATA), bits=32, length=SIZE, layout_hash=layout.hash, corrupt=0.2, dropout=0.2
 )
 federation = Federation(range(len(DATA)), policy=SitePolicy(corrupt=0.2, dropout=0.2))
-# What tells this federation from others; every device makes it of what it was set up with.
-NAME = sha256(b"linear model, five devices" + federation.roster.operator).digest()
+NAME = sha256(b"five devices" + federation.roster.operator).digest()  # the same at every device
 
 for number in (1, 2):
     before = np.concatenate([value.numpy().ravel() for value in model.state_dict().values()])
@@ -76,8 +75,7 @@ for number in (1, 2):
     seed = secrets.token_bytes(32)  # public, of the round's rotation
     words = {c: SkellamClient(noise, seed).protect({"update": updates[c]}) for c in DATA}
     vectors = {c: layout.encode(noise.codec.to_integers(words[c])) for c in DATA}
-    # What each device's upload follows from, as the device has it: model, round and seed.
-    state, told = state_hash({"model": before}), sha256(seed).digest()
+    state, told = state_hash({"model": before}), sha256(seed).digest()  # as each device has them
     statement = Statement(federation=NAME, state=state, round=number, instructions=told)
     outcome = federation.sum(config, vectors, statement=statement)
     sums = SkellamServer(noise, seed).decode(outcome.words, survivors=len(outcome.survivors))

@@ -15,10 +15,9 @@ from tests.deploy.test_deploy_rounds import MASKS, settings
 
 
 def shown(ran: Deployment, client: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    ran.kill(client)  # the owner looks when the process is down
+    """As the owner sees it while the site runs."""
     own = ran.layout.site(client)
     assert main(["site", "show", "--json", str(ran.layout.agreement), str(own)]) == 0
-    ran.restart(client)
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 

@@ -125,5 +125,5 @@ class RandomizedResponse:
 
     def _words(self, name: str, round_: int, lanes: IntArray, items: IntArray) -> WordArray:
         """A word of a stream for each of some clients and items."""
-        words: WordArray = self.streams.stream(name).words_at(round_, lanes, items, width=1)[:, 0]
+        words: WordArray = self.streams.private(name).words_at(round_, lanes, items, width=1)[:, 0]
         return words
