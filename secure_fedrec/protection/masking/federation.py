@@ -23,7 +23,7 @@ from secure_fedrec.protection.session.journal import Journal, MemoryJournal
 from secure_fedrec.protection.session.nodes import Role
 from secure_fedrec.protection.session.parties import Carrier, MemoryChannel, Parcel, drive
 from secure_fedrec.protection.session.roster import Identity, Roster
-from secure_fedrec.protection.session.statement import NO_STATEMENT, Statement
+from secure_fedrec.protection.session.statement import NO_STATEMENT, Later, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,9 +108,14 @@ class Federation:
         return run_round(server, clients, vectors, drops=drops, epoch=epoch, beacon=beacon)
 
     def open_server(
-        self, config: MaskingConfig, cohort: IntArray, *, epoch: int = 0
+        self,
+        config: MaskingConfig,
+        cohort: IntArray,
+        *,
+        epoch: int = 0,
+        later: Later | None = None,
     ) -> MaskingServer:
-        """The server half of the next round."""
+        """The server half of the next round (arguments: ``MaskingServer``)."""
         self.rounds += 1
         return MaskingServer(
             identity=self.server,
@@ -120,6 +125,7 @@ class Federation:
             round_number=self.rounds,
             epoch=epoch,
             generations=self.generations,
+            later=later,
         )
 
     def open_client(self, number: int, expected: Expected) -> MaskingClient:

@@ -110,7 +110,7 @@ class Statement:
         price: epsilon that the rounds up to this one are to have spent; 0 where nothing is counted.
 
     Raises:
-        ConfigError: federation or state are no hashes.
+        ConfigError: federation or state are no hashes, or a field is of another type or size.
     """
 
     federation: bytes
@@ -124,6 +124,13 @@ class Statement:
     price: float = 0.0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not field.type or str(value) == "nan":
+                kind = getattr(field.type, "__name__", field.type)
+                raise ConfigError(f"statement.{field.name}", value, f"must be of type {kind}")
+            if isinstance(value, int) and not 0 <= value < 2**63:
+                raise ConfigError(f"statement.{field.name}", value, "must be from 0 to 2^63 - 1")
         for name in ("federation", "state"):
             value = getattr(self, name)
             if len(value) != _HASH_BYTES or not any(value):
@@ -175,10 +182,9 @@ class Statement:
         values = {name: _taken(*found[name]) for name in names}
         try:
             made = cls(**{**values, "purpose": Purpose(values["purpose"])})
-            same = made.encoded == data
-        except (ConfigError, ValueError, TypeError, struct.error, AttributeError):
-            same = False
-        if not same:
+        except (ConfigError, ValueError):
+            made = None
+        if made is None or made.encoded != data:
             raise ProtocolError("a statement has a field that cannot be")
         return made
 

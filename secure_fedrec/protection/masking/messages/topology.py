@@ -105,7 +105,7 @@ class PublicRound:
         if cohort_hash(setup.cohort) != context.cohort_hash:
             raise ProtocolError("SETUP: the cohort is not that of the header")
         if setup.config.lacks_statement:
-            raise ProtocolError("SETUP: against an active server a public state must be named")
+            raise ProtocolError("SETUP: against an active server a statement must be named")
         if setup.config.needs_beacon and not setup.epoch:
             raise ProtocolError(
                 "SETUP: against an active server a sparse graph needs a beacon; without one only "
