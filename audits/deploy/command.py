@@ -112,6 +112,8 @@ def _line(report: DistributedReport, digest: str | None) -> dict[str, object]:
         "exchanges": report.exchanges,
         "ready": report.ready,
         "table": digest,
+        "statement": report.statement,
+        "seconds": round(report.seconds, 3),
     }
 
 

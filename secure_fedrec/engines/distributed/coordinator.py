@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +62,8 @@ class DistributedReport:
         exchanges: messages there and answers back, of all attempts.
         ready: how many clients have keys for the next round; 0 where none are agreed on ahead.
         left_out: why others are not in it, by client.
+        statement: digest of what it agreed on, in hexadecimal digits.
+        seconds: that it took, all attempts together.
     """
 
     round: int
@@ -70,6 +73,8 @@ class DistributedReport:
     exchanges: int
     ready: int
     left_out: Mapping[int, str]
+    statement: str
+    seconds: float
 
 
 class Coordinator:
@@ -119,6 +124,7 @@ class Coordinator:
         self.public = plan.initial()
         self._hidden = isinstance(self._hosting, StateHidden)
         self._held = b""
+        self._stated = b""
         self._serial = 0
         self._begun = 0
         self._taken_up = 0  # the round that this server went on with
@@ -196,7 +202,7 @@ class Coordinator:
                 public state is as before.
             OSError: the checkpoint cannot be written.
         """
-        before, failures = self.channel.exchanges, []
+        before, failures, began = self.channel.exchanges, [], monotonic()
         for _ in range(self._attempts):
             self._revealed = False
             try:
@@ -220,6 +226,8 @@ class Coordinator:
                 exchanges=self.channel.exchanges - before,
                 ready=self._next_keys.ready,
                 left_out=left_out,
+                statement=self._stated.hex(),
+                seconds=monotonic() - began,
             )
         number = self.public.round + 1
         if self._revealed:
@@ -265,7 +273,7 @@ class Coordinator:
         total, hub = self._next_keys.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
         sent = plan.sent(known)
-        stated = at.known.encoded
+        self._stated, stated = at.stated, at.known.encoded
         channel.begin(round_, serial, sent, self._settled, following, chosen, stated)
         try:
             self._summed(at, total, hub)

@@ -12,7 +12,8 @@ without a vector. It lasts as long as the session.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, Wi
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
-from secure_fedrec.protection.base.layer_interfaces import Noised
 from secure_fedrec.protection.base.stack import hosting_of, note_own
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
@@ -48,8 +48,10 @@ _DISK = (CheckpointError, OSError)
 class _Attempt:
     serial: int
     parties: dict[Node, Party]
+    at: Standing
     ahead: tuple[int, int] = (0, 0)
-    paid: bool = False
+    sent: bool = False
+    began: float = field(default_factory=monotonic)
 
 
 class Site:
@@ -98,6 +100,7 @@ class Site:
         if recording is not None:
             plan.require_recorded()
         self._bags = bags_of(plan.stack.bags)
+        self._noised_bags = self._bags is not None and self._bags.noise is not None
         self.identity, self._helpers = _required(identities, self.client, self._hosting, agreement)
         if isinstance(self._hosting, StateHidden):
             self._hosting.require_key(agreement.keys, secret)
@@ -207,7 +210,7 @@ class Site:
             parties[self.identity.node] = self._exchanging(algorithm, public, at)
         else:
             self._halves.drop()
-        self._attempt = _Attempt(request.serial, parties)
+        self._attempt = _Attempt(request.serial, parties, at)
 
     def _read(self, request: Request) -> tuple[PublicState, Standing]:
         """The public state and the attempt that a request begins.
@@ -291,16 +294,27 @@ class Site:
         self._kept = learnt
         return rows
 
-    def _pay(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
-        """Write down what noised uploads cost, before they leave; bags go with the first answer."""
-        stack, own = self._plan.stack, self.identity.node
-        sent = [parcel.stage for parcel in answers if parcel.sender == own]
-        due = bool(sent) if isinstance(stack.bags, Noised) else self._hosting.uploads in sent
-        if due and not attempt.paid and self._plan.budget:
-            attempt.paid = True
+    def _note_sent(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
+        """Once the upload is about to leave: write down what it costs, and log the round.
+
+        Bags go with the first answer, and so does what they cost.
+        """
+        plan, own, at = self._plan, self.identity.node, attempt.at
+        sent = {each.stage: len(each.data) for each in answers if each.sender == own}
+        if attempt.sent or not (sent if self._noised_bags else self._hosting.uploads in sent):
+            return
+        attempt.sent = True
+        price = ""
+        if plan.budget:
             kept = replace(self._kept, spent=self._kept.spent + 1)
             self._sealed.keep(kept)
             self._kept = kept
+            price = f", epsilon {plan.price(kept.spent):.4g} of {plan.budget:.4g} spent"
+        log.info(
+            "round %d, attempt %d: statement %s, %d bytes sent after %.2f s%s",
+            *(at.round, at.serial, at.stated.hex()[:16], sum(sent.values())),
+            *(monotonic() - attempt.began, price),
+        )
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.
@@ -327,7 +341,7 @@ class Site:
                 told += party.told()
         if refusals and not answers:
             raise refusals[0]
-        self._pay(attempt, answers)
+        self._note_sent(attempt, answers)
         for refused in refusals + told:
             log.warning("refused: %s", refused)
         return answers
