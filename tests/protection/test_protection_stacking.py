@@ -321,5 +321,5 @@ def test_an_upload_in_others_names_is_refused(layers: tuple[str, ...], names: An
         streams=streams,
         policy=RecordingPolicy(),
     )
-    with pytest.raises(ProtocolError, match="in the names of others"):
+    with pytest.raises(ProtocolError, match="in the names of other clients"):
         run.run_round()
