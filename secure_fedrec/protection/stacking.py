@@ -1,7 +1,6 @@
 """From named layers and their settings to a stack."""
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
 from typing import Any
 
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
@@ -15,7 +14,7 @@ from secure_fedrec.protection.base.compatibility import makers_of
 from secure_fedrec.protection.base.hosting import Hosting
 from secure_fedrec.protection.base.layer_interfaces import Collector
 from secure_fedrec.protection.base.record import Layer, Place, Sizes
-from secure_fedrec.protection.base.stack import Stack
+from secure_fedrec.protection.base.stack import Halves, Stack
 from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.protection.layers import (
     BAG_RECORDS,
@@ -61,7 +60,7 @@ def build_stack(
     collector: Collector = _built(maker, place)
     bags = _bags(bag_layers or {}, place)
     make = maker.hosted
-    halves = None if make is None else cache(partial(_hosted, make, collector, bags))
+    halves = None if make is None else Halves(make, collector, bags, _with_bags)
     if isinstance(collector, TableCollector) and collector.execution == "real" and make:
         carried_out(collector, make(collector))
     if bags is not None and bags.execution == "real":
@@ -94,11 +93,8 @@ def _built(record: Layer, place: Place) -> Any:
     return None if record.build is None else record.build(settings, place)
 
 
-def _hosted(
-    make: Callable[[Any], Hosting], collector: Collector, bags: LayeredBags | None
-) -> Hosting:
+def _with_bags(sums: Hosting, bags: LayeredBags | None) -> Hosting:
     """Halves of sums, and of what is given to bags beside them."""
-    sums = make(collector)
     return sums if bags is None or bags.mixes is None else mixed_hosting(bags.mixes, sums)
 
 

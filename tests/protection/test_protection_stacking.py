@@ -1,5 +1,6 @@
 """Stacks by name: those of the table can be built, others are refused, mixes change no bit."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
     build_stack,
 )
+from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.dp.config import SkellamLayerConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
@@ -265,3 +267,59 @@ def test_a_collector_that_lacks_a_part_is_refused_by_name() -> None:
         "collector = 'Bare': lacks codec, withstands, participants, open, traffic, describe of "
         "secure_fedrec.protection.Collector"
     )
+
+
+def built(*layers: str) -> Stack:
+    streams, codec = Streams.from_seed(3), FixedPoint()
+    return build_stack(settings_of(layers), sizes=SIZES, codec=codec, streams=streams)
+
+
+def test_halves_are_of_the_collector_that_they_were_made_for() -> None:
+    """Found by attacking: a stack that said masks, on hosts that sent rows in clear."""
+    plain, masked = built(), built("masking")
+    assert type(hosting_of(plain)) is not type(hosting_of(masked))
+    for stack in (
+        replace(plain, collector=masked.collector),
+        replace(masked, collector=plain.collector),
+    ):
+        with pytest.raises(ConfigError, match="embedded engine only"):
+            hosting_of(stack)
+
+
+class InOthersNames(PMF):
+    """Clients whose uploads say that they are others'."""
+
+    names: Any = None
+
+    def client_step(self, *given: Any) -> Any:
+        return OthersStep(super().client_step(*given), self.names)
+
+
+class OthersStep:
+    def __init__(self, step: Any, names: Any) -> None:
+        self._step = step
+        self.upload = replace(step.upload, clients=names(step.clients))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._step, name)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [lambda own: own[::-1], np.zeros_like, lambda own: own + 1],
+    ids=["swapped", "one's", "the next one's"],
+)
+@pytest.mark.parametrize("layers", [(), ("masking",), ("denoisers",)], ids=" + ".join)
+def test_an_upload_in_others_names_is_refused(layers: tuple[str, ...], names: Any) -> None:
+    """Found by attacking: such a step was summed, and a property of losslessness passed it."""
+    algorithm, streams = InOthersNames(PMFConfig(rank=RANK, rounds=1)), Streams.from_seed(3)
+    algorithm.names = names
+    run = RecordedRun(
+        algorithm=algorithm,
+        stack=built(*layers),
+        problem=rating_problem(algorithm, TABLE),
+        streams=streams,
+        policy=RecordingPolicy(),
+    )
+    with pytest.raises(ProtocolError, match="in the names of other clients"):
+        run.run_round()

@@ -14,7 +14,7 @@ import numpy as np
 from secure_fedrec.blocks import BlockKind, BlockLayout, Place
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.core.kernels import encode_segments
-from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel, LocalUpload
 from secure_fedrec.protection.base.layer_interfaces import BagChannel, Cloak, Cloaked
@@ -72,6 +72,7 @@ class Folding:
                 has bags, and there is no channel for them.
             WireError: the blocks of a client are malformed.
             EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
+            ProtocolError: the upload is in other clients' names than the step's.
         """
         upload, virtual = local.upload, None
         if self.cloak is not None:
@@ -79,6 +80,10 @@ class Folding:
                 raise refused_cloak(self.cloak)
             cloaked = self.cloak.cover(local, round_=round_, exempt=exempt(local.clients))
             upload, virtual = _beside(local, cloaked, self.layout), cloaked.virtual
+        if not np.array_equal(upload.clients, local.clients):
+            raise ProtocolError(
+                "an upload is in the names of other clients than those that trained"
+            )
         if upload.bags and self.bags is None:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,28 @@ def _named(protocol: type) -> list[str]:
     return [name for name in vars(protocol) if not name.startswith("_")]
 
 
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """Halves of the rounds of one collector and its bags; of no other, whatever stack they are in.
+
+    Args:
+        make: makes those of the sums.
+        collector: forms the sums.
+        bags: what is given beside them; None without bags.
+        beside: puts the halves of bags beside those of the sums.
+    """
+
+    make: Callable[[Any], Hosting]
+    collector: Collector
+    bags: BagChannel | None
+    beside: Callable[[Hosting, Any], Hosting]
+
+    @cached_property
+    def hosting(self) -> Hosting:
+        """The halves."""
+        return self.beside(self.make(self.collector), self.bags)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack(Folding):
     """The layers of a configuration, in the order data passes them.
@@ -57,8 +79,8 @@ class Stack(Folding):
     Args:
         collector: forms the sum.
         n_clients: clients of the federation.
-        hosted: gives the halves of its rounds, for hosts that have one of them; None where its
-            parties cannot be elsewhere.
+        hosted: the halves of its rounds, for hosts that have one of them; None where its parties
+            cannot be elsewhere.
 
     Raises:
         SumBudgetError: the ring is too small for the cohort, for one of the blocks. A client sends
@@ -71,7 +93,7 @@ class Stack(Folding):
 
     collector: Collector
     n_clients: int
-    hosted: Callable[[], Hosting] | None = None
+    hosted: Halves | None = None
 
     def __post_init__(self) -> None:
         _require_members("cloak", self.cloak, Cloak)
@@ -246,8 +268,9 @@ def hosting_of(stack: Stack) -> Hosting:
     Raises:
         ConfigError: a layer has none, and runs in the embedded engine only.
     """
-    if stack.hosted is not None:
-        return stack.hosted()
+    hosted = stack.hosted
+    if hosted is not None and hosted.collector is stack.collector and hosted.bags is stack.bags:
+        return hosted.hosting
     described = stack.collector.describe()
     name = "plain" if described is None else described[0]
     raise ConfigError(
