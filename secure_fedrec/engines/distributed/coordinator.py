@@ -273,7 +273,7 @@ class Coordinator:
         total, hub = self._next_keys.hub(at, taken)
         self.save()  # no number is given out twice, whatever happens
         sent = plan.sent(known)
-        self._stated, stated = at.stated, at.known.encoded
+        self._stated, stated = at.statement.digest, at.statement.known.encoded
         channel.begin(round_, serial, sent, self._settled, following, chosen, stated)
         try:
             self._summed(at, total, hub)

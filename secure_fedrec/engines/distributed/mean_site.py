@@ -191,7 +191,7 @@ class MeanSite:
             instructions=self._instructions,
         )
         named = self._terms.config(at, task.length).layout_hash
-        statement = at.known
+        statement = at.statement.known
         client = self._client(Expected(layout_hash=named, statement=statement))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
         with self._halted.on_own_data():

@@ -312,7 +312,7 @@ class Site:
             price = f", epsilon {plan.price(kept.spent):.4g} of {plan.budget:.4g} spent"
         log.info(
             "round %d, attempt %d: statement %s, %d bytes sent after %.2f s%s",
-            *(at.round, at.serial, at.stated.hex()[:16], sum(sent.values())),
+            *(at.round, at.serial, at.statement.digest.hex()[:16], sum(sent.values())),
             *(monotonic() - attempt.began, price),
         )
 

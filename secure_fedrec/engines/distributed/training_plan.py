@@ -77,9 +77,11 @@ class TrainingPlan:
             The largest of its parts (sums, reports, bags); 0 where nothing is noised, infinity
             where the noise is too small for a claim.
         """
+        if not self._noised or not releases:
+            return 0.0
         if releases not in self._prices:
-            parts = self.stack.released(rounds=releases) if releases else ()
-            self._prices[releases] = max(map(_epsilon, parts), default=0.0)
+            parts = self.stack.released(rounds=releases)
+            self._prices[releases] = max(map(_epsilon, parts))
         return self._prices[releases]
 
     @property
@@ -100,6 +102,10 @@ class TrainingPlan:
                 f"{self.algorithm.rounds} were sent, and one more would cost epsilon {cost:.3g} of "
                 f"{self.budget:.3g}"
             )
+
+    @cached_property
+    def _noised(self) -> bool:
+        return bool(self.stack.released(rounds=1))
 
     @cached_property
     def _prices(self) -> dict[int, float]:
@@ -251,7 +257,7 @@ class TrainingPlan:
                 raise WireError(f"{name} is for other clients, or of another shape than the table")
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, public, chosen)
-        at.known.require_same(request.stated)
+        at.statement.known.require_same(request.stated)
         return public, at
 
     def opened(
@@ -277,7 +283,7 @@ class TrainingPlan:
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, held, chosen)
         if request.stated:  # nothing follows the last round
-            at.known.require_same(request.stated)
+            at.statement.known.require_same(request.stated)
         start = self._begun(request.round)
         words = read(at)
         public = start.public if words is None else start.read(words)

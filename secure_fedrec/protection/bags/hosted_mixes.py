@@ -78,7 +78,7 @@ class HostedMixedBags(NoHelpers):
             return self._sums.helper(at, identity, desk)
         _require_others(at)
         half = HostedMix(BagAttempt(self._mixes, at).course, identity)
-        batch = at.stated + at.present.astype("<u4").tobytes()
+        batch = at.statement.digest + at.present.astype("<u4").tobytes()
         same = sha256(_DOMAIN + batch).digest()[:8]
         forwards = Kind.CELLS.name
         number = at.round
@@ -87,7 +87,7 @@ class HostedMixedBags(NoHelpers):
             desk.journal,
             number,
             at.roster,
-            federation=at.later.federation,
+            federation=at.statement.federation,
             same=lambda _: same,
             stage=forwards,
         )

@@ -70,27 +70,6 @@ class Standing:
     epoch: int = 0
     held: Held | None = None
 
-    @property
-    def stated(self) -> bytes:
-        """32 bytes that everything in the attempt is bound to."""
-        return self.statement.digest
-
-    @property
-    def known(self) -> Statement:
-        """The statement.
-
-        Raises:
-            ProtocolError: it is not known yet.
-        """
-        if isinstance(self.statement, Later):
-            raise ProtocolError(f"what attempt {self.serial} is computed from is not known yet")
-        return self.statement
-
-    @property
-    def later(self) -> Later:
-        """What stands for the statement while it is not known."""
-        return self.statement if isinstance(self.statement, Later) else self.statement.later
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedKeys:
@@ -371,5 +350,5 @@ def joined_clients(numbers: Sequence[int]) -> IntArray:
 
 def rotation_seed(at: Standing) -> bytes:
     """32 bytes: public seed of an attempt's rotation, unknown before its public state is."""
-    attempt = at.series + at.serial.to_bytes(8, "little") + at.stated
+    attempt = at.series + at.serial.to_bytes(8, "little") + at.statement.digest
     return sha256(b"secure-fedrec|v1|hosted-rotation|" + attempt).digest()

@@ -62,7 +62,7 @@ class HostedDenoisers(NoHelpers):
         attempt = RoutedAttempt(self._collector, at)
         self._collector.require_senders(at.round, len(attempt.senders))
         half = RoutedClient(attempt, identity, rows)
-        return Once(half, journal, at.serial, at.roster, federation=at.later.federation)
+        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
 
     @override
     def exempt(self, client: int) -> bool:
@@ -89,4 +89,4 @@ class HostedDenoisers(NoHelpers):
         if desk.own is None:
             raise ProtocolError(f"the client that {identity.node} is takes no part")
         half = RoutedDenoiser(attempt, identity, desk.own)
-        return Once(half, desk.journal, at.serial, at.roster, federation=at.later.federation)
+        return Once(half, desk.journal, at.serial, at.roster, federation=at.statement.federation)

@@ -104,7 +104,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        config = self._config(len(at.clients), at.later)
+        config = self._config(len(at.clients), at.statement.later)
         return MaskingServer(
             identity=identity,
             roster=at.roster,
@@ -113,31 +113,31 @@ class HostedMasks(NoHelpers, KeysAhead):
             round_number=at.serial,
             epoch=at.epoch if config.needs_beacon else 0,
             generations=generations,
-            later=at.later,
+            later=at.statement.later,
         )
 
     @override
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedMaskedSum:
-        server.name_statement(at.known)
+        server.name_statement(at.statement.known)
         return HostedMaskedSum(self._collector, server, at, self._layout)
 
     @override
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
-        config = self._config(len(at.clients), at.later)
+        config = self._config(len(at.clients), at.statement.later)
         return MaskingClient(
             identity=identity,
             roster=at.roster,
             policy=self._policy,
             journal=journal,
-            expected=Expected.of(config, at.clients, at.roster, at.later),
+            expected=Expected.of(config, at.clients, at.roster, at.statement.later),
         )
 
     @override
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
         vector = self._vector(
-            at, client.number, rows.block, self._config(len(at.clients), at.later)
+            at, client.number, rows.block, self._config(len(at.clients), at.statement.later)
         )
-        client.load(vector, statement=at.known)
+        client.load(vector, statement=at.statement.known)
 
     def _vector(
         self, at: Standing, client: int, block: RowBlock, config: MaskingConfig

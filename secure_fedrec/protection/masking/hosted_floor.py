@@ -68,7 +68,7 @@ class FloorAttempt:
     @cached_property
     def counted(self) -> Statement:
         """Statement of the first round."""
-        return replace(self.at.known, purpose=Purpose.COUNTS)
+        return replace(self.at.statement.known, purpose=Purpose.COUNTS)
 
     @cached_property
     def first(self) -> MaskingConfig:

@@ -145,7 +145,7 @@ class _UnderMasks(Settings, section="protection"):
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
         """
-        return self._config(len(at.clients), at.stated, length)
+        return self._config(len(at.clients), at.statement.digest, length)
 
     @abstractmethod
     def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:

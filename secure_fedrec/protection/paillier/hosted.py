@@ -195,7 +195,7 @@ class HostedEncryption(_HostedCiphertexts):
         plan = self._plan(at)
         half = UploadingClient(plan, identity, self._under(plan.key), at.round)
         half.load([self._words(at, identity.number, rows.block)])
-        return Once(half, journal, at.serial, at.roster, federation=at.later.federation)
+        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
 
     @override
     def helpers(self) -> dict[Node, Node]:
@@ -222,8 +222,8 @@ class HostedEncryption(_HostedCiphertexts):
             desk.journal,
             at.round,
             at.roster,
-            federation=at.later.federation,
-            once=at.known.once,
+            federation=at.statement.federation,
+            once=at.statement.known.once,
             same=opened,
         )
 
@@ -326,7 +326,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         words = self._words(at, identity.number, rows.block)
         half.take_table(step.words)
         half.load(lambda _: [words])
-        return Once(half, journal, at.serial, at.roster, federation=at.later.federation)
+        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
         """What hosts agree on: tables are of the federation, all else of one attempt."""
@@ -335,7 +335,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
 
 def _attempt(at: Standing) -> bytes:
-    return at.serial.to_bytes(8, "little") + at.stated
+    return at.serial.to_bytes(8, "little") + at.statement.digest
 
 
 def _held(at: Standing) -> Held:

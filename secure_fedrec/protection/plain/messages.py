@@ -28,7 +28,7 @@ class PlainKind(IntEnum):
 
 def messages_of(at: Standing) -> SignedMessages:
     """All messages of an attempt, and what they are bound to."""
-    context = sha256(_DOMAIN + at.series + at.roster.hash + at.stated).digest()
+    context = sha256(_DOMAIN + at.series + at.roster.hash + at.statement.digest).digest()
     return SignedMessages(Family.PLAIN, PlainKind, at.roster, at.serial, context)
 
 

@@ -132,7 +132,7 @@ def course_context(at: Standing, domain: bytes, members: IntArray) -> bytes:
         members: int64[k], clients that the attempt is bound to.
     """
     serial, bound = at.serial.to_bytes(8, "little"), members.astype("<u4").tobytes()
-    parts = labelled(domain, serial, at.stated, bound)
+    parts = labelled(domain, serial, at.statement.digest, bound)
     return sha256(_DOMAIN + at.series + at.roster.hash + parts).digest()
 
 

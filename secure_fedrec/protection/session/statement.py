@@ -92,6 +92,20 @@ class Later:
         """32 bytes, in the place of the statement's."""
         return labelled_hash("statement-named-with-the-vector", self.federation)
 
+    @property
+    def later(self) -> "Later":
+        """Itself."""
+        return self
+
+    @property
+    def known(self) -> "Statement":
+        """The statement.
+
+        Raises:
+            ProtocolError: always: it is not known yet.
+        """
+        raise ProtocolError("what this attempt is computed from is not known yet")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
@@ -161,6 +175,11 @@ class Statement:
     def later(self) -> Later:
         """In the place of this statement before it is known."""
         return Later(federation=self.federation)
+
+    @property
+    def known(self) -> "Statement":
+        """Itself."""
+        return self
 
     @property
     def agreed(self) -> Agreed:

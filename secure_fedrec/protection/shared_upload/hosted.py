@@ -199,15 +199,15 @@ class HostedShares(NoHelpers):
             desk.journal,
             at.round,
             at.roster,
-            federation=at.later.federation,
-            once=at.known.once,
+            federation=at.statement.federation,
+            once=at.statement.known.once,
             same=lambda _: half.summed,
             stage=Kind.SUMS.name,
         )
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector
-        attempt = at.series + at.stated + at.serial.to_bytes(8, "little")
+        attempt = at.series + at.statement.digest + at.serial.to_bytes(8, "little")
         return RoundContext(
             codec=collector.codec,
             n_items=collector.n_items,
