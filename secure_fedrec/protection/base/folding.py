@@ -74,8 +74,9 @@ class Folding:
             EncodingError: a value is not finite or exceeds the ring's clip, and is not clipped.
             ProtocolError: the upload is in other clients' names than the step's.
         """
-        upload, virtual = local.upload, None
-        if self.cloak is not None:
+        if self.cloak is None:
+            upload, virtual = local.upload, None
+        else:
             if not covers_ratings(local):
                 raise refused_cloak(self.cloak)
             cloaked = self.cloak.cover(local, round_=round_, exempt=exempt(local.clients))

@@ -11,7 +11,9 @@ Reading of the source: neither paper states f, p and q for this use; they are se
 defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from secure_fedrec.protection.base.layer_interfaces import Cloaked, Released
 from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.protection.cloaks.virtual_ratings import merge_virtual
 from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig, rated_set_events
-from secure_fedrec.streams import Streams, uniform_reals
+from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 
@@ -51,6 +53,10 @@ class RandomizedResponse:
     n_items: int
     streams: Streams
     virtual: bool = True
+
+    @cached_property
+    def _stream(self) -> Callable[[str], Stream]:
+        return cache(self.streams.private)
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Report a randomised item set for the clients that are not exempt."""
@@ -125,5 +131,5 @@ class RandomizedResponse:
 
     def _words(self, name: str, round_: int, lanes: IntArray, items: IntArray) -> WordArray:
         """A word of a stream for each of some clients and items."""
-        words: WordArray = self.streams.private(name).words_at(round_, lanes, items, width=1)[:, 0]
+        words: WordArray = self._stream(name).words_at(round_, lanes, items, width=1)[:, 0]
         return words

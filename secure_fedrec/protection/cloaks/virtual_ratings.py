@@ -16,7 +16,7 @@ clients that rated it, plus one, which everybody is taken to know.
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -101,6 +101,10 @@ class VirtualRatings:
                 "protection.draw", self.config.draw, "needs the items' popularity", ("uniform",)
             )
 
+    @cached_property
+    def _fakes(self) -> Stream:
+        return self.streams.private("fakes")
+
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Add virtual rows to the uploads of the clients that are not exempt."""
         wanted, _ = self._wanted(local.rated.lengths)
@@ -145,7 +149,7 @@ class VirtualRatings:
         return np.minimum(asked, room).astype(np.int64), asked > room
 
     def _draw(self, local: LocalModel, wanted: IntArray, round_: int) -> RowBlock:
-        draw, stream = partial(draw_unrated, n_items=self.n_items), self.streams.private("fakes")
+        draw, stream = partial(draw_unrated, n_items=self.n_items), self._fakes
         if self.popularity is not None and self.config.draw == "popularity":
             draw = partial(draw_by_popularity, popularity=self.popularity)
         return draw(local.rated, local.clients, wanted, stream=stream, round_=round_)
