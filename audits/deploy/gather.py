@@ -26,7 +26,7 @@ from audits.deploy.homes import (
     recording,
 )
 from audits.run.build import Federation, load_federation
-from audits.run.folder import one_writer, read_own_config
+from audits.run.folder import one_writer, read_own_config, write_client_secrets
 from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
 from audits.run.training import open_run, run_identity
@@ -79,6 +79,10 @@ def gathered(federation: Federation[Task], layout: Layout, out: Path) -> Recorde
         TranscriptError: a host has not recorded all rounds, or something else than the others.
         CheckpointError: private state cannot be read, or is older than the last round.
     """
+    keys = {client: layout.site(client) / "key" for client in layout.sites()}
+    secrets = {client: read_private(path, "site.key") for client, path in keys.items()}
+    write_client_secrets(out, secrets)
+    federation = federation.under(secrets)
     hosts = _Hosts(federation, layout)
     run = open_run(federation, out, resume=False)
     seen, truth = BlockStore(out / "transcript"), BlockStore(out / "truth")

@@ -19,7 +19,7 @@ from audits.gates.verdict import Verdict, decide
 from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
-from audits.run.folder import one_writer
+from audits.run.folder import one_writer, read_client_secrets
 from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
@@ -89,6 +89,7 @@ def audit(
     projected = projection(federation)
     require_memory(config, memory_parts(federation, len(dataset.folds)))
     with one_writer(out, resume=resume):
+        federation = federation.under(read_client_secrets(out))
         run = open_run(federation, out, resume=resume)
         announce(federation, run, projected)
         trainers, attackers = crews(federation, len(dataset.folds))

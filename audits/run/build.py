@@ -1,9 +1,9 @@
 """From a configuration to a federation: data, algorithm, protection stack, streams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from audits.config.audit import AuditConfig
 from audits.rating_data import FILE
@@ -38,6 +38,18 @@ class Federation(Generic[TaskT_co]):
     task: TaskT_co
     stack: Stack
     streams: Streams
+
+    def under(self, secrets: Mapping[int, bytes] | None) -> Self:
+        """Of clients that draw what is theirs under secrets of their own.
+
+        Args:
+            secrets: 32 bytes by client; None leaves all to the seed.
+        """
+        if secrets is None:
+            return self
+        streams = self.streams.of_clients(secrets)
+        stack = stack_of(self.config, self.sizes(), streams)
+        return replace(self, streams=streams, stack=stack)
 
     def algorithm(self) -> Algorithm:
         """A fresh algorithm."""

@@ -21,6 +21,8 @@ from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 
 CONFIG_NAME = "config.json"
+_SECRETS = "secrets.json"
+"""Beside it, of a deployment that was gathered."""
 CONFIG_DIGEST = "sha256"
 """Key under which a run's ``config.json`` carries the digest of all its other keys."""
 
@@ -138,6 +140,32 @@ def read_own_config(out: Path) -> dict[str, Any]:
         )
     settings: dict[str, Any] = found
     return settings
+
+
+def write_client_secrets(out: Path, secrets: Mapping[int, bytes]) -> None:
+    """Keep what clients of a deployment drew under, for its owner alone.
+
+    Args:
+        out: run folder.
+        secrets: 32 bytes by client.
+    """
+    told = {str(client): secret.hex() for client, secret in sorted(secrets.items())}
+    replace_file(out / _SECRETS, json.dumps(told).encode(), private=True)
+
+
+def read_client_secrets(out: Path) -> dict[int, bytes] | None:
+    """What ``write_client_secrets`` kept; None of a run whose clients drew by the seed.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    path = out / _SECRETS
+    if not path.exists():
+        return None
+    try:
+        return {int(client): bytes.fromhex(told) for client, told in read_json(path).items()}
+    except (OSError, ValueError, AttributeError) as damage:
+        raise CheckpointError(f"{path}: {damage}") from None
 
 
 def write_json(path: Path, content: object) -> None:

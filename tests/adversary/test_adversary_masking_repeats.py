@@ -209,7 +209,7 @@ def test_against_an_active_server_a_state_must_be_named(monkeypatch: pytest.Monk
     object.__setattr__(server._round._setup, "config", config)
     context = replace(server._round.public.context, config_hash=config.hash)
     object.__setattr__(server._round.public, "context", context)
-    with pytest.raises(ProtocolError, match="a public state must be named"):
+    with pytest.raises(ProtocolError, match="a statement must be named"):
         client.receive(server.start()[0].data)
 
 

@@ -11,19 +11,17 @@ import numpy as np
 from audits.config.audit import parse_config
 from audits.deploy.homes import (
     Layout,
-    load_agreement,
     open_coordinator,
     open_host,
     provision,
 )
-from audits.run.build import Federation, build_federation, load_dataset, stack_of
+from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.engines.distributed.site_state import kept_public_state
-from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire
 
 Relay = Callable[[str, int, bytes], Sequence[bytes]]
@@ -141,22 +139,24 @@ class Deployment:
         site = open_host(self.layout.agreement, place, record=self.record)
         self.transport.sites[client] = site
 
+    def keyed(self) -> Federation[Task]:
+        """The federation, handed what its sites draw under."""
+        sites = self.layout.sites()
+        return self.federation.under({n: (self.layout.site(n) / "key").read_bytes() for n in sites})
+
     def twin(self, rounds: int | None = None) -> LocalEngine:
         """The embedded engine after as many rounds with the same clients in the sums.
 
         It is handed the secrets that sites draw their own tables, orders and rows from.
         """
-        algorithm, problem, _ = self.federation.task.fresh()
-        config, sites = self.federation.config, self.layout.sites()
-        secrets = {client: (self.layout.site(client) / "key").read_bytes() for client in sites}
-        streams = Streams.from_seed(config.seed).of_clients(secrets)
-        blueprint, _ = load_agreement(self.layout.agreement)
+        keyed = self.keyed()
+        algorithm, problem, _ = keyed.task.fresh()
         engine = LocalEngine(
             algorithm=algorithm,
-            stack=stack_of(config, blueprint.sizes, streams),
+            stack=keyed.stack,
             vault=problem.vault,
             n_rows=problem.n_rows,
-            streams=streams,
+            streams=keyed.streams,
             wire=Wire(meter=Meter(problem.vault.n_clients)),
             participants=self.clients.__getitem__,
         )

@@ -19,6 +19,7 @@ from flwr.app import Context, Message
 from flwr.supercore.task_identity import TaskIdentity
 
 from audits.config.audit import parse_config
+from audits.deploy.homes import Layout
 from audits.run.build import build_federation, load_dataset
 from secure_fedrec.engines import LocalEngine, table_digest
 from secure_fedrec.engines.flower import superlink
@@ -103,19 +104,24 @@ def test_a_masked_round_on_three_supernodes(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert running(tmp_path) == []
     line = json.loads(first)
-    assert line["table"] == after_a_plain_round()
+    assert line["table"] == after_a_plain_round(tmp_path / "out")
     assert (line["clients"], line["exchanges"]) == (3, 6)  # the first greets the sites
     addresses = set((tmp_path / "addresses").read_text().split())
     assert addresses
     assert addresses <= {"127.0.0.1", "localhost"}
 
 
-def after_a_plain_round() -> str:
-    """Digest of the public table that the embedded engine comes to, without protection."""
+def after_a_plain_round(root: Path) -> str:
+    """Digest of the public table that the embedded engine comes to, without protection.
+
+    It is handed what the sites of the deployment in a folder draw under.
+    """
     config = parse_config(
         {key: table for key, table in tomllib.loads(CONFIG).items() if key != "protection"}
     )
-    federation = build_federation(config, load_dataset(config, None).task(0))
+    layout = Layout(root)
+    secrets = {client: (layout.site(client) / "key").read_bytes() for client in layout.sites()}
+    federation = build_federation(config, load_dataset(config, None).task(0)).under(secrets)
     algorithm, problem, _ = federation.task.fresh()
     twin = LocalEngine(
         algorithm=algorithm,

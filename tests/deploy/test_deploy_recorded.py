@@ -69,6 +69,17 @@ def audited(raw: Mapping[str, Any], out: Path, *, resume: bool) -> Mapping[str, 
     ).report
 
 
+def audited_locally(
+    raw: Mapping[str, Any], ran: Deployment, out: Path, patch: pytest.MonkeyPatch
+) -> Mapping[str, Any]:
+    """By the embedded engine, which is handed what the sites draw under."""
+    secrets = {n: (ran.layout.site(n) / "key").read_bytes() for n in ran.layout.sites()}
+    patch.setattr("audits.run.audit.read_client_secrets", lambda _: secrets)
+    report = audited(raw, out, resume=False)
+    patch.undo()
+    return report
+
+
 def views(raw: Mapping[str, Any], out: Path, *corrupt: str) -> Any:
     adversary = Adversary(name="somebody", corrupt=frozenset(corrupt))
     return Transcript.open(out / "transcript").view(adversary)
@@ -85,14 +96,18 @@ def views(raw: Mapping[str, Any], out: Path, *corrupt: str) -> Any:
     ids=["plain", "masked", "floor", "paillier"],
 )
 def test_an_audit_finds_what_it_finds_locally(
-    layers: tuple[Mapping[str, Any], ...], clients: int, attacks: list[str], tmp_path: Path
+    layers: tuple[Mapping[str, Any], ...],
+    clients: int,
+    attacks: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raw, out = settings(*layers, clients=clients, attacks=attacks), tmp_path / "gathered"
     ran = deployed(raw, tmp_path / "hosts")
     ran.rounds(ROUNDS)
     gather(ran, out)
     there = audited(raw, out, resume=True)
-    here = audited(raw, tmp_path / "local", resume=False)
+    here = audited_locally(raw, ran, tmp_path / "local", monkeypatch)
     for key in ("findings", "verdict", "gates", "lossless"):
         assert there[key] == here[key], key
     assert any(finding["status"] == "measured" for finding in there["findings"])
@@ -106,7 +121,9 @@ def test_an_audit_finds_what_it_finds_locally(
 
 
 @pytest.mark.parametrize("noise", [False, True], ids=["exact", "noised"])
-def test_what_clients_alone_measure_is_measured_again(noise: bool, tmp_path: Path) -> None:
+def test_what_clients_alone_measure_is_measured_again(
+    noise: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the embedded engine, for all rounds; where noise makes other states, it is left out."""
     noised = ({"layer": "clip", "norm": 1.0}, {"layer": "skellam", "noise_multiplier": 0.5})
     layers = (*noised, {"layer": "masking"}) if noise else ()
@@ -115,9 +132,8 @@ def test_what_clients_alone_measure_is_measured_again(noise: bool, tmp_path: Pat
     ran, out = deployed(raw, tmp_path / "hosts"), tmp_path / "gathered"
     ran.rounds(ROUNDS)
     gather(ran, out)
-    there, here = (
-        audited(raw, folder, resume=folder is out) for folder in (out, tmp_path / "local")
-    )
+    there = audited(raw, out, resume=True)
+    here = audited_locally(raw, ran, tmp_path / "local", monkeypatch)
     assert here["utility"]["final"].keys() >= {"ndcg_at_10"}
     if noise:
         assert there["utility"]["final"] == {}

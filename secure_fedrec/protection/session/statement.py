@@ -143,8 +143,8 @@ class Statement:
             if type(value) is not field.type or str(value) == "nan":
                 kind = getattr(field.type, "__name__", field.type)
                 raise ConfigError(f"statement.{field.name}", value, f"must be of type {kind}")
-            if isinstance(value, int) and not 0 <= value < 2**63:
-                raise ConfigError(f"statement.{field.name}", value, "must be from 0 to 2^63 - 1")
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise ConfigError(f"statement.{field.name}", value, "must have 8 bytes")
         for name in ("federation", "state"):
             value = getattr(self, name)
             if len(value) != _HASH_BYTES or not any(value):
