@@ -253,7 +253,7 @@ def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFi
 
 
 def test_an_error_that_an_app_answers_with_stays_on_its_host(keys: Path) -> None:
-    app = ClientApp(mods=[ProtectedMod(TERMS)])
+    app = ClientApp(mods=[ProtectedMod(replace(TERMS, adversary="curious"))])
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:

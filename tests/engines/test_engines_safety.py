@@ -54,7 +54,7 @@ def test_a_client_gets_one_row_per_item() -> None:
         )
         upload = Upload(clients=np.array([0]), blocks={"table": block})
         with pytest.raises(WireError, match="one per item"):
-            session.submit(SimpleNamespace(upload=upload))
+            session.submit(SimpleNamespace(upload=upload, clients=upload.clients))
 
 
 def test_stack_and_collector_agree() -> None:

@@ -20,6 +20,7 @@ COMMANDS = (
     "deploy",
     "gather",
     "roster",
+    "site",
     "attack",
     "check",
     "plan",
