@@ -291,3 +291,17 @@ def test_one_state_is_summed_once_under_whatever_round(
     assert ran.coordinator.public is again
     told = [why for _, why in ran.transport.log] + caplog.messages
     assert any("this public state already" in why for why in told)
+
+
+def test_a_repetition_is_of_the_same_state(tmp_path: Path) -> None:
+    """Found by attacking: another state of the same clients passed for what was opened before."""
+    ran = Deployment.of(settings(*SHARED), tmp_path)
+    ran.rounds(1)
+    first = ran.coordinator.public
+    for client in ran.layout.sites():
+        site = ran.site(client)
+        site._kept = replace(site._kept, round=0)
+    ran.coordinator.public = PublicState(round=0, table=2 * first.table, extras=first.extras)
+    with pytest.raises(ProtocolError):
+        ran.rounds(1)
+    assert ran.coordinator.public.round == 0

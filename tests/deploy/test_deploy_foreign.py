@@ -1,6 +1,7 @@
 """Somebody else's Flower app under protection: what its server learns, and what is refused."""
 
 import shutil
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
-from secure_fedrec.engines.flower.model_records import model_hash, moved
+from secure_fedrec.engines.flower.model_records import model_hash, moved, told_digest
 from secure_fedrec.engines.flower.model_records import moved_by as moved_model
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
@@ -615,3 +616,12 @@ def test_a_model_that_a_mean_of_floats_would_change_is_refused() -> None:
     for step in (30.0, np.inf, np.nan):
         with pytest.raises(EncodingError, match="leaves float16"):
             moved_model(small, np.array([step]))
+
+
+def test_every_bit_of_a_float_is_told_apart() -> None:
+    """Found by attacking: NaNs of several bits have one name, and reach an app with all of them."""
+    numbers = [*struct.unpack("<4d", bytes.fromhex("000000000000f87f" "010000000000f87f"
+        "000000000000f8ff" "0000000000000080")), 0.0, 0, False, "0.0"]  # fmt: skip
+    digests = {told_digest({"rate": number}) for number in numbers}
+    digests |= {told_digest({"rate": [number]}) for number in numbers}
+    assert len(digests) == 2 * len(numbers)

@@ -1,6 +1,7 @@
 """What a site's owner is told of it, and the price that it keeps."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,17 @@ def test_what_is_no_site_is_said(
     assert main(["site", action, *words]) == 2
     assert "holds no state of a site" in capsys.readouterr().err
     assert not (tmp_path / "sites" / "77").exists()
+
+
+def test_noise_without_a_price_is_sent_as_often_as_there_are_rounds(tmp_path: Path) -> None:
+    """Found by attacking: an infinite price was never above an infinite budget."""
+    layers = (
+        {"layer": "clip", "norm": 16.0},
+        {"layer": "skellam", "noise_multiplier": 1e-4},
+        MASKS,
+    )
+    plan = Deployment.of(settings(*layers, algorithm={"rounds": 2}), tmp_path).site(3)._plan
+    assert plan.budget == math.inf
+    plan.require_affordable(2)
+    with pytest.raises(ProtocolError, match="budget is spent"):
+        plan.require_affordable(3)

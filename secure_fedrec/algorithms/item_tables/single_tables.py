@@ -135,7 +135,11 @@ class SingleTables(ItemTables):
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """Every client's table, to it."""
-        names = [name for name in public.extras if name.startswith(_OF)]
+        names = [
+            name
+            for name in public.extras
+            if name.startswith(_OF) and name.removeprefix(_OF).isdecimal()
+        ]
         return {name: np.array([int(name.removeprefix(_OF))]) for name in names}
 
     def _models(self, clients: IntArray, public: PublicState, *more: Any) -> Models:

@@ -95,12 +95,13 @@ class TrainingPlan:
         Raises:
             ProtocolError: they cost more than all rounds are to.
         """
-        cost = self.price(releases)
-        if cost > self.budget:
+        cost, budget = self.price(releases), self.budget
+        # Noise too small for a claim has no price that could tell them apart.
+        if cost > budget or (math.isinf(budget) and releases > self.algorithm.rounds):
             raise ProtocolError(
                 f"this client's budget is spent: {releases - 1} noised uploads of "
                 f"{self.algorithm.rounds} were sent, and one more would cost epsilon {cost:.3g} of "
-                f"{self.budget:.3g}"
+                f"{budget:.3g}"
             )
 
     @cached_property

@@ -1,5 +1,6 @@
 """Between Flower's records and what a protected mean is made of: flat vectors, and hashes."""
 
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from math import prod
@@ -201,7 +202,7 @@ def _parts(content: RecordDict) -> Iterable[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is after its way: a float of numpy's is one of Python's."""
+    """What a value is told apart by: of a float its bits, since NaNs have several and one name."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    return float(value) if isinstance(value, float) else value
+    return ("float", struct.pack("<d", value)) if isinstance(value, float) else value

@@ -1,6 +1,7 @@
 """A half that answers once, by a journal that outlives its process."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.parties import Parcel, Party
@@ -18,8 +19,8 @@ class Once:
         federation: whose round it is.
         once: what an answer opens (``Statement.once``), no second time and under no other number;
             empty where it opens nothing.
-        same: what an answer says, in 8 bytes: what says the same may be given again under that
-            number; None where nothing may.
+        same: what an answer says, in 8 bytes: what says the same, of the same ``once``, may be
+            given again under that number; None where nothing may.
         stage: of the messages that are answers; empty for all.
     """
 
@@ -57,7 +58,7 @@ class Once:
         answers = [each for each in sent if not self._stage or each.stage == self._stage]
         if not answers:
             return sent
-        said = bytes(8) if same is None else same(answers)
+        said = bytes(8) if same is None else sha256(self._once + same(answers)).digest()[:8]
         round_id = self._number.to_bytes(8, "little") + said
         if not (self._begun if same is None else self._journal.begun_last(round_id)):
             self._journal.begin(
