@@ -125,7 +125,7 @@ class Site:
 
     @property
     def completed(self) -> int:
-        """The last round that is over, as far as this site knows (``home.Kept``)."""
+        """The last round that is over, as far as this site knows (``SiteState``)."""
         return self._kept.round
 
     def tables(self) -> Mapping[str, np.ndarray]:

@@ -188,7 +188,7 @@ class MaskedMean(_UnderMasks):
 
     Args:
         clip: largest magnitude of one value; a larger one is refused, never cut, and halts its
-            client (``distributed.halted_client``): clip before, where training may come to it.
+            client (``site_state.HaltedClient``): clip before, where training may come to it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
         metrics: metrics that are averaged under the masks as well, and the largest magnitude of

@@ -2,10 +2,10 @@
 
 Two different answers to one round could open a client's mask, so a client that crashed and came
 back must not answer again from fresh keys. Two answers over one public state could show a vector as
-a difference, so what was revealed for a state, purpose and layout is revealed once, in whatever
-round (``public_state``); before anything was, a failed round may be tried again. The journal is
-written, and on disk, before the message that it records is handed out. It holds no secret in clear:
-a reveal is stored as the encrypted message that was sent.
+a difference, so what was revealed for a federation, state and purpose is revealed once, in whatever
+round, cohort and ring (``statement``); before anything was, a failed round may be tried again. The
+journal is written, and on disk, before the message that it records is handed out. It holds no
+secret in clear: a reveal is stored as the encrypted message that was sent.
 
 Rounds are numbered by the first 8 bytes of their identity, and a journal begins each number at most
 once, in ascending order, none more than 2^20 beyond the last one begun or the floor that the
