@@ -105,6 +105,14 @@ class Layout:
         found = (self.root / "sites").glob("*")
         return sorted(int(path.name) for path in found if path.name.isdecimal())
 
+    def secrets(self) -> dict[int, bytes]:
+        """Of these sites, by client: what each draws its own tables, orders and rows from.
+
+        Raises:
+            ConfigError: one is missing, or others may read it.
+        """
+        return {n: read_private(self.site(n) / "key", "site.key") for n in self.sites()}
+
 
 def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     """Make the folders of all hosts, with new keys, and part the data among the sites.

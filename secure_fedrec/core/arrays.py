@@ -22,3 +22,8 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 """Masks."""
+
+
+def nobody() -> IntArray:
+    """int64[0], of clients."""
+    return np.zeros(0, dtype=np.int64)

@@ -4,7 +4,8 @@
 site per client, ten unless told otherwise, which takes minutes. In every round the site of one
 client, with its SuperNode, is killed as the messages of a stage are on their way to it, and started
 anew after the round. Every round must end in the sum of those who were heard, bit for bit that of
-the embedded engine, with the killed client in it if its upload was. Between two such rounds is one
+the embedded engine, with the killed client in it if its upload was; its private tables then stay as
+they were. Between two such rounds is one
 in which it agrees on keys again; its journal refuses what it has begun before. Keys are agreed on
 while the round before is summed, so a kill at UPLOAD is one at ADVERTISE of the next round, and one
 at CONFIRM one at SHARES.
@@ -43,23 +44,20 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
         }
     )
     federation = build_federation(config, load_dataset(config, None).task(0))
-    present: dict[int, Any] = {}
-    algorithm, problem, _ = federation.task.fresh()
-    twin = LocalEngine(
-        algorithm=algorithm,
-        stack=build_federation(
-            parse_config({**config.as_json(), "protection": []}), federation.task
-        ).stack,
-        vault=problem.vault,
-        n_rows=problem.n_rows,
-        streams=federation.streams,
-        wire=Wire(meter=Meter(problem.vault.n_clients)),
-        participants=present.__getitem__,
-    )
+    reports: dict[int, Any] = {}
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder))
         provision(federation, layout)
+        keyed = federation.under(layout.secrets())
+        plain = parse_config({**config.as_json(), "protection": []})
+        twin = keyed.engine(
+            keyed.fresh(),
+            stack=build_federation(plain, federation.task).stack,
+            evaluate=None,
+            participants=lambda round_: reports[round_].clients,
+            unmoved=lambda round_: reports[round_].unmoved,
+        )
         with hosts(layout, timeout=timeout) as up:
             up.coordinator.channel.greet(timeout)
             before = ""
@@ -67,7 +65,7 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
                 _kill_at(up, stage)
                 began = time.perf_counter()
                 report = up.coordinator.run_round()
-                present[report.round] = report.clients
+                reports[report.round] = report
                 twin.run_round()
                 heard = VICTIM in report.clients
                 line = {

@@ -18,7 +18,7 @@ from audits.deploy.homes import (
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray, nobody
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.engines.distributed.site_state import kept_public_state
@@ -100,6 +100,7 @@ class Deployment:
     transport: MemoryTransport
     coordinator: Coordinator
     clients: dict[int, IntArray] = field(default_factory=dict)
+    unmoved: dict[int, IntArray] = field(default_factory=dict)
     record: bool = False
     last: DistributedReport = field(init=False)
 
@@ -124,6 +125,7 @@ class Deployment:
         for _ in range(count):
             self.last = self.coordinator.run_round(more=more)
             self.clients[self.last.round] = self.last.clients
+            self.unmoved[self.last.round] = self.last.unmoved
 
     def site(self, client: int) -> Site:
         """The host of a client."""
@@ -141,8 +143,7 @@ class Deployment:
 
     def keyed(self) -> Federation[Task]:
         """The federation, handed what its sites draw under."""
-        sites = self.layout.sites()
-        return self.federation.under({n: (self.layout.site(n) / "key").read_bytes() for n in sites})
+        return self.federation.under(self.layout.secrets())
 
     def twin(self, rounds: int | None = None) -> LocalEngine:
         """The embedded engine after as many rounds with the same clients in the sums.
@@ -159,6 +160,7 @@ class Deployment:
             streams=keyed.streams,
             wire=Wire(meter=Meter(problem.vault.n_clients)),
             participants=self.clients.__getitem__,
+            unmoved=lambda round_: self.unmoved.get(round_, nobody()),
         )
         for _ in range(self.coordinator.public.round if rounds is None else rounds):
             engine.run_round()

@@ -32,7 +32,7 @@ from math import prod
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Roster
 from secure_fedrec.protection.session.envelope import Family, SignedMessages
@@ -47,11 +47,6 @@ _PRESENT = struct.Struct("<16s16sIQ32s")
 _NODE = struct.Struct("<BI")
 _ENDS = struct.Struct("<BIBIB")
 _COUNT = struct.Struct("<I")
-
-
-def nobody() -> IntArray:
-    """int64[0]."""
-    return np.zeros(0, dtype=np.int64)
 
 
 class Kind(IntEnum):

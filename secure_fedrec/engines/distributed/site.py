@@ -179,10 +179,9 @@ class Site:
             self._delivered(before, request.late)
         if before is not None and request.serial <= before.serial:
             raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
-        kept = self._kept.told(request.settled)
+        kept = self._kept.told(request.settled, reveals=bool(self._hosting.last_stage))
         if kept is not self._kept:
-            self._sealed.keep(kept)
-            self._kept = kept
+            self._keep(kept)
             self._vault.restore(kept.tables)
 
     def _begin(self, request: Request) -> None:
@@ -220,7 +219,11 @@ class Site:
         """
         plan, hosting, agreement = self._plan, self._hosting, self._agreement
         if request.round <= self._kept.round:
-            raise ProtocolError(f"round {request.round} is over, of {self._kept.round} so far")
+            raise ProtocolError(
+                f"round {request.round} is over, of {self._kept.round} so far: the server went on "
+                "from an old checkpoint, or an attempt came to nothing after this client had "
+                "helped to open it. Only a later model moves the federation on"
+            )
         if not isinstance(hosting, StateHidden):
             return plan.read(agreement, request, self.client)
         return plan.opened(
@@ -290,8 +293,7 @@ class Site:
                 self._sealed.note_clipped(at.round, at.serial, rows.clipped)
             except OSError as lost:  # or the server would hear by a silence who clips
                 log.error("how many cannot be noted: %s", lost)
-        self._sealed.keep(learnt)
-        self._kept = learnt
+        self._keep(learnt)
         return rows
 
     def _note_sent(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
@@ -306,15 +308,18 @@ class Site:
         attempt.sent = True
         price = ""
         if plan.budget:
-            kept = replace(self._kept, spent=self._kept.spent + 1)
-            self._sealed.keep(kept)
-            self._kept = kept
-            price = f", epsilon {plan.price(kept.spent):.4g} of {plan.budget:.4g} spent"
+            self._keep(replace(self._kept, spent=self._kept.spent + 1))
+            price = f", epsilon {plan.price(self._kept.spent):.4g} of {plan.budget:.4g} spent"
         log.info(
             "round %d, attempt %d: statement %s, %d bytes sent after %.2f s%s",
             *(at.round, at.serial, at.statement.digest.hex()[:16], sum(sent.values())),
             *(monotonic() - attempt.began, price),
         )
+
+    def _keep(self, kept: SiteState) -> None:
+        """On disk first: what is in memory is what a crash would leave."""
+        self._sealed.keep(kept)
+        self._kept = kept
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.
@@ -342,6 +347,10 @@ class Site:
         if refusals and not answers:
             raise refusals[0]
         self._note_sent(attempt, answers)
+        own = (each for each in answers if each.sender == self.identity.node)
+        if self._kept.pending and any(self._hosting.opened(attempt.at, each) for each in own):
+            self._keep(self._kept.revealed())  # before the answer leaves
+            self._vault.restore(self._kept.tables)
         for refused in refusals + told:
             log.warning("refused: %s", refused)
         return answers

@@ -187,21 +187,34 @@ class SiteState:
             raise ConfigError("roster.version", version, problem)
         return replace(self, roster=version)
 
-    def told(self, settled: int) -> "SiteState":
+    def revealed(self) -> "SiteState":
+        """After this client helped to open the attempt in progress: its private state is of it."""
+        over = max(self.round, self.pending_round)
+        found = replace(self, round=over, settled=self.pending, tables=self.next)
+        return replace(found, pending=0, pending_round=0, next={})
+
+    def told(self, settled: int, *, reveals: bool) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
+
+        Where clients help to open a sum, a client knows by itself whether it did, once all had
+        agreed on what is in it. The server's word moves nothing there: told to some and not to
+        others, it would set private tables apart that the next upload follows from. Whoever went
+        away before goes on from the tables before, summed or not.
 
         Args:
             settled: its number.
+            reveals: whether clients help to open sums (``Hosting.last_stage``).
 
         Raises:
             ProtocolError: it is one that this state knows nothing of.
         """
+        unsent = replace(self, pending=0, pending_round=0, next={}) if self.pending else self
         if settled == self.settled:
-            return replace(self, pending=0, pending_round=0, next={})
+            return unsent
         if self.pending and settled == self.pending:
-            over = max(self.round, self.pending_round)
-            found = replace(self, round=over, settled=settled, tables=self.next)
-            return replace(found, pending=0, pending_round=0, next={})
+            return replace(unsent, settled=settled) if reveals else self.revealed()
+        if settled < self.settled and reveals:
+            return unsent  # that attempt came to nothing after this client's part in it
         if settled < self.settled:
             raise ProtocolError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray, nobody
 from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
     Agreement,
@@ -16,7 +16,6 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     Request,
     decode_parcels,
-    nobody,
 )
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
@@ -172,6 +171,8 @@ class SitesChannel:
         self._attempt: tuple[int, int, Callable[[int], bytes]] = (0, 0, lambda _: b"")
         self._ahead = (0, 0)
         self._chosen = nobody()
+        self.answered: set[tuple[str, Node]] = set()
+        """What came in the attempt: stages, and whose."""
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -236,7 +237,7 @@ class SitesChannel:
         self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
         self._chosen = nobody() if clients is None else clients
         self._waiting, self._told, self._anew = {}, set(), set()
-        self._refused = {}
+        self._refused, self.answered = {}, set()
         self.stage = ""
 
     def exchange(
@@ -314,6 +315,7 @@ class SitesChannel:
             del due[address]
             self.tally.count(node, back=data)
             for parcel in answers:
+                self.answered.add((parcel.stage, parcel.sender))
                 if parcel.receiver == SERVER:
                     yield parcel.data
                 else:

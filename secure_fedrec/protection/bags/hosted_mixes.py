@@ -23,6 +23,7 @@ from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, m
 from secure_fedrec.protection.session import Identity, Node, Party, Role
 from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
+from secure_fedrec.protection.session.parties import Parcel
 
 _DOMAIN = b"secure-fedrec|v1|batch of a mix|"
 
@@ -51,6 +52,10 @@ class HostedMixedBags(NoHelpers):
     def shared_keys(self) -> SharedKeys:
         """Those of the sums."""
         return self._sums.shared_keys()
+
+    @override
+    def opened(self, at: Standing, answer: Parcel) -> bool:
+        return self._sums.opened(at, answer)
 
     @override
     def exempt(self, client: int) -> bool:
