@@ -23,9 +23,8 @@ from audits.config.audit import parse_config
 from audits.deploy.command import Hosts, hosts, silenced
 from audits.deploy.homes import Layout, provision
 from audits.run.build import build_federation, load_dataset
-from secure_fedrec.engines import LocalEngine, table_digest
+from secure_fedrec.engines import table_digest
 from secure_fedrec.protection.session import Node, Role
-from secure_fedrec.wire import Meter, Wire
 
 STAGES = ("UPLOAD", "CONFIRM", "REVEAL")
 VICTIM = 2

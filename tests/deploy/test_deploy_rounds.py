@@ -281,7 +281,8 @@ def test_the_journal_refuses_a_round_that_was_begun(tmp_path: Path) -> None:
     ran.rounds(1)
     again = open_coordinator(ran.layout, ran.transport, attempts=1)  # it has forgotten all
     for client in range(5):
-        ran.site(client)._sealed.keep(SiteState(tables=ran.site(client).tables()))  # and so have they
+        site = ran.site(client)  # and so have they, but for their journals
+        site._sealed.keep(SiteState(tables=site.tables()))
         ran.kill(client)
         ran.restart(client)
     with pytest.raises(ProtocolError, match="round 1 was begun 1 times"):
