@@ -232,6 +232,14 @@ class MeanSite:
         return b"".join(answers)
 
 
+def answered(data: bytes) -> tuple[masking.Kind | None, bytes]:
+    """Which of a round's messages a site answers, and the round's id; None where it is none."""
+    if data[:1] != bytes([masking.VERSION]):
+        return None, b""
+    envelope = Envelope.decode(data)
+    return envelope.kind, envelope.context.round_id
+
+
 def standing(
     agreement: Agreement, *, serial: int, clients: IntArray, task: Task, instructions: bytes
 ) -> Standing:

@@ -5,14 +5,14 @@
 The app trains as it did, from what all clients are sent alike (``model_records.agreed_message``)
 and from its own data. Of its reply nothing leaves this host but masked words; a train message that
 asks for anything else is refused. Flower runs every message in a process of its own, so what a
-client has to remember is kept in its folder, sealed, and never in Flower's ``Context``.
+client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. What the
+app keeps there moves with the client's own reveal (``app_state``).
 
 Replies to other messages (evaluation, queries) would be read in clear: from a few of them a server
 that chooses the models learns a client's data exactly. Against an active server they are refused.
 Against a curious one they pass, the app's state stays as it was, and no failure is told.
 """
 
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context, Message, MetricRecordValues
 from flwr.clientapp.typing import ClientAppCallable
 
-from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
+from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, answered
+from secure_fedrec.engines.flower import app_state
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
 from secure_fedrec.engines.flower.model_records import (
     agreed_message,
@@ -32,6 +33,7 @@ from secure_fedrec.engines.flower.model_records import (
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.means import ProtectedMean, Update
 
 FOLDER_KEY = "secure-fedrec"
@@ -77,27 +79,33 @@ class ProtectedMod:
                 f"a message of type {kind!r} is not answered: an active server reads this client's "
                 'data from such replies. Evaluate at the server, or settle adversary = "curious"'
             )
-        return call_next(message, replace(context, state=deepcopy(context.state)))
+        return call_next(message, replace(context, state=app_state.begun_with(context.state)))
 
     def _answer(
         self, message: Message, context: Context, call_next: ClientAppCallable, data: bytes
     ) -> bytes:
         require_quiet()
+        own = Context(
+            run_id=0,
+            node_id=0,
+            node_config=context.node_config,
+            state=app_state.begun_with(context.state),
+            run_config={key: context.run_config[key] for key in sorted(context.run_config)},
+        )
         with MeanSite(
             self._terms, Keys(self._place(context)), instructions=told_digest(context.run_config)
         ) as site:
             client, task = site.identity.number, None
             if any(name != RECORD for name in message.content):
-                given = agreed_message(message, client)
-                own = Context(
-                    run_id=0,
-                    node_id=client,
-                    node_config=context.node_config,
-                    state=context.state,
-                    run_config={key: context.run_config[key] for key in sorted(context.run_config)},
-                )
+                given, own.node_id = agreed_message(message, client), client
                 task = task_of(given, lambda sent: self._trained(sent, call_next(given, own)))
-            return site.answer(data, task)
+            answer = site.answer(data, task)
+        stage, round_id = answered(answer)
+        if stage is Kind.ADVERTISE:
+            app_state.wait(context.state, own.state, round_id)
+        elif stage is Kind.REVEAL:
+            app_state.opened(context.state, round_id)
+        return answer
 
     def _trained(self, sent: ArrayRecord, found: Message) -> Update:
         """What the app has made of the message that its own strategy has sent.
