@@ -12,6 +12,8 @@ FedRecError
 ├── CheckpointError         a checkpoint is damaged or belongs to another run
 ├── HostError               a process on this host, or the way to another one, is not there
 ├── ProtocolError           a message arrived in a state that does not accept it
+│   └── RefusalError        the same, in words that the server may be told
+│       └── SitsOutError    a client takes no part in a round, for reasons of its own
 ├── LosslessnessError       a protected run and its plain twin differ
 ├── MissingExtraError       a package that an extra brings is not installed; an ImportError too
 └── SplitPersonalizationError  private parameters of a model cannot stay home
@@ -41,6 +43,8 @@ __all__ = [
     "MissingExtraError",
     "PrivateStateError",
     "ProtocolError",
+    "RefusalError",
+    "SitsOutError",
     "SplitPersonalizationError",
     "SumBudgetError",
     "TranscriptError",
@@ -266,6 +270,17 @@ class HostError(FedRecError):
 
 class ProtocolError(FedRecError):
     """A message arrived in a state that does not accept it."""
+
+
+class RefusalError(ProtocolError):
+    """A message is refused for what the server sent or all have settled, and for nothing of data.
+
+    A client's host tells the server so, in these words.
+    """
+
+
+class SitsOutError(RefusalError):
+    """A client takes no part in a round, and may in the next; the words do not say why."""
 
 
 class LosslessnessError(FedRecError, AssertionError):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from secure_fedrec.core.allocator import reuse_freed_memory
 
@@ -12,6 +13,8 @@ from secure_fedrec.core.allocator import reuse_freed_memory
 sys.path.insert(0, str(Path(__file__).parents[1]))
 gc.disable()  # until all is collected: what is imported stays
 reuse_freed_memory()  # as commands do
+settings.register_profile("untimed", deadline=None)  # no test hangs on seconds
+settings.load_profile("untimed")
 
 _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
 

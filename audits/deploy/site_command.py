@@ -46,6 +46,7 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         "roster": agreed.roster.version,
         "round": 0 if kept is None else kept.round,
         "rounds": plan.algorithm.rounds,
+        "sat_out": state.halted.sat_out,
         "halted": state.halted.reason,
         "noised_uploads": sent,
         "epsilon_spent": _finite(plan.price(sent)),
@@ -68,6 +69,8 @@ def _show(arguments: argparse.Namespace) -> str:
     else:
         sent = f"{found['noised_uploads']} noised uploads have spent epsilon {spent:.4g}"
         lines.append(f"{sent} of {most:.4g}, {left:.4g} is left")
+    if found["sat_out"]:
+        lines.append(f"{found['sat_out']} rounds sat out for what its data came to: state/sat-out")
     halted = found["halted"]
     lines.append("takes part" if halted is None else f"halted: {halted.strip().splitlines()[-1]}")
     return "\n".join(lines)
@@ -75,7 +78,7 @@ def _show(arguments: argparse.Namespace) -> str:
 
 def _resume(arguments: argparse.Namespace) -> str:
     halted = HaltedClient(_state(arguments.site))
-    if halted.reason is None:
+    if halted.reason is None and not halted.sat_out:
         raise ConfigError("site", str(arguments.site), "is not halted")
     halted.resume(arguments.word)
     return f"takes part again; what halted it stands in {halted.history}"

@@ -1,6 +1,8 @@
 """Deployments whose hosts are all in one process: the same messages, without sockets."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,6 +23,7 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.arrays import IntArray, nobody
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
+from secure_fedrec.engines.distributed.site_session import SAID
 from secure_fedrec.engines.distributed.site_state import kept_public_state
 from secure_fedrec.wire import Meter, Wire
 
@@ -66,13 +69,27 @@ class MemoryTransport:
                 if client not in self.sites:
                     continue
                 try:
-                    answer = self.sites[client].answer(data)
+                    with self._listening(client):
+                        answer = self.sites[client].answer(data)
                 except Exception as refusal:
                     self.log.append((client, str(refusal)))
                     yield address, b""
                     continue
                 for each in self.back(label, client, answer):
                     yield address, each
+
+    @contextmanager
+    def _listening(self, client: int) -> Iterator[None]:
+        """Note what a site refuses and says so, as it notes it itself."""
+        said = logging.Handler()
+        said.emit = lambda record: self.log.append((client, str(record.args[0])))  # type: ignore
+        said.addFilter(lambda record: record.msg == SAID)
+        heard = logging.getLogger("secure-fedrec")
+        heard.addHandler(said)
+        try:
+            yield
+        finally:
+            heard.removeHandler(said)
 
 
 def places(layout: Layout) -> dict[int, str]:

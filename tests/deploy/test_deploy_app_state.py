@@ -63,7 +63,9 @@ def remembered(grid: MemoryGrid) -> list[int]:
     found = []
     for node in range(CLIENTS):
         record = grid.contexts[node].state.config_records.get("n")
-        found.append(0 if record is None else record["n"])
+        known = 0 if record is None else record["n"]
+        assert isinstance(known, int)
+        found.append(known)
     return found
 
 

@@ -28,6 +28,8 @@ from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 from flwr.supercore.task_identity import TaskIdentity
 
+from secure_fedrec.engines.distributed.host_messages import Kind
+from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
 from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
@@ -36,6 +38,7 @@ from secure_fedrec.engines.flower.model_records import moved_by as moved_model
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
+from secure_fedrec.protection.masking.envelope import VERSION
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
@@ -64,6 +67,7 @@ class App:
     Attributes:
         trained: clients that have trained, in order.
         failing: clients whose training fails, evaluation too.
+        empty: clients without an example.
         times: what each client's update is multiplied with.
         failure: how training fails.
     """
@@ -71,6 +75,7 @@ class App:
     terms: ProtectedMean = TERMS
     trained: list[int] = field(default_factory=list)
     failing: set[int] = field(default_factory=set)
+    empty: set[int] = field(default_factory=set)
     times: float = 1.0
     only: tuple[str, ...] = ("w", "steps")
     failure: type[BaseException] = ValueError
@@ -99,7 +104,8 @@ class App:
                 for name, value in moved_by(client).items()
                 if name in self.only
             }
-            metrics = MetricRecord({"num-examples": weight_of(client), "loss": 0.1 * client})
+            weight = 0 if client in self.empty else weight_of(client)
+            metrics = MetricRecord({"num-examples": weight, "loss": 0.1 * client})
             metrics["secret"] = 3.0
             content = RecordDict(
                 {
@@ -266,27 +272,60 @@ def test_an_error_that_an_app_answers_with_stays_on_its_host(keys: Path) -> None
 
 
 @pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit, GeneratorExit])
-def test_a_model_that_only_some_clients_can_bear_tells_of_each_once(
+def test_a_model_that_only_some_clients_can_bear_tells_of_each_a_few_times(
     failure: type[BaseException], keys: Path
 ) -> None:
-    """Whose update leaves the clip, or whose app fails, is silent from then on: a server that tries
-    one model after the other hears nothing new, until the client's owner has looked."""
+    """Whose app fails sits the round out: a server that tries one model after the other hears of it
+    a few times, and then nothing new, until the client's owner has looked."""
     app, inside = App(failing={2}, failure=failure), fedavg(fraction_evaluate=0.0)
 
     def took_part(rounds: int) -> list[list[int]]:
         strategy, other = protected(app, keys, inside), len(app.trained)  # no model comes twice
         strategy.start(grid_of(app, keys), start_arrays(other), num_rounds=rounds)
+        assert {why for each in strategy.reports for why in each.dropped.values()} <= {
+            "sits this round out: what it computed cannot be sent",
+            "its part is halted until its owner has looked",
+        }
         return [report.clients.tolist() for report in strategy.reports]
 
     assert took_part(1) == [[0, 1, 3]]
     app.failing.clear()
+    assert took_part(1) == [[0, 1, 2, 3]]
+    app.failing.add(2)
+    assert took_part(MOST_SAT_OUT) == [[0, 1, 3]] * MOST_SAT_OUT
+    app.failing.clear()
     assert took_part(2) == [[0, 1, 3]] * 2
-    assert app.trained.count(2) == 1
+    assert app.trained.count(2) == MOST_SAT_OUT + 2
     mark = keys / "2" / "state" / "halted"
     assert f"{failure.__name__}: {CANARY}" in mark.read_text()
     assert mark.stat().st_mode & 0o077 == 0
     mark.unlink()
     assert took_part(1) == [[0, 1, 2, 3]]
+
+
+def test_a_client_without_examples_sits_out_whatever_the_model(keys: Path) -> None:
+    """Every round, as that tells nothing of a model; its reason reaches the server."""
+    app = App(empty={2})
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    strategy.start(grid_of(app, keys), start_arrays(), num_rounds=MOST_SAT_OUT + 2)
+    assert [each.clients.tolist() for each in strategy.reports] == [[0, 1, 3]] * (MOST_SAT_OUT + 2)
+    assert all(each.dropped == {2: "sits this round out"} for each in strategy.reports)
+    app.empty.clear()
+    strategy.start(grid_of(app, keys), start_arrays(9), num_rounds=1)
+    assert strategy.reports[-1].clients.tolist() == [0, 1, 2, 3]
+
+
+def test_the_same_app_run_twice_is_refused_with_what_to_do(keys: Path) -> None:
+    """In the first exchange: the model has been answered for."""
+    app = App()
+    grid = grid_of(app, keys)
+    protected(app, keys, fedavg(fraction_evaluate=0.0)).start(grid, start_arrays(), num_rounds=1)
+    grid.exchanges.clear()
+    again = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    with pytest.raises(ProtocolError, match=r"clients 0, 1, 2, 3: .* the model must move on"):
+        again.start(grid, start_arrays(), num_rounds=1)
+    assert len(grid.exchanges) == 2  # a greeting, and the first of the round
+    assert app.trained.count(0) == 1
 
 
 @pytest.mark.parametrize("stage", range(1, 6))
@@ -355,6 +394,12 @@ def test_what_a_relay_alters_is_not_computed(
     assert "refused: " in caplog.text
 
 
+def is_refusal(reply: Message) -> bool:
+    data = reply.content.config_records[RECORD]["data"]
+    assert isinstance(data, bytes)
+    return data[0] != VERSION and data[2] == Kind.REFUSED
+
+
 def test_what_is_repeated_is_computed_and_answered_once(keys: Path) -> None:
     """Every message comes three times; who repeats the first makes nobody train again."""
     app = App()
@@ -364,7 +409,7 @@ def test_what_is_repeated_is_computed_and_answered_once(keys: Path) -> None:
     kept: dict[str, Message] = {}
 
     def first(reply: Message) -> Sequence[Message]:
-        if not reply.has_error():
+        if not reply.has_error() and not is_refusal(reply):
             answered.append((reply.metadata.src_node_id, len(grid.exchanges)))
         return [kept.setdefault(reply.metadata.reply_to_message_id, reply)]
 

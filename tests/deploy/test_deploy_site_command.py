@@ -9,7 +9,8 @@ import pytest
 
 from audits.cli import main
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.errors import HaltedError, ProtocolError
+from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
+from secure_fedrec.errors import HaltedError, ProtocolError, SitsOutError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_halt import NOISED
 from tests.deploy.test_deploy_rounds import MASKS, settings
@@ -91,6 +92,11 @@ def test_a_halted_client_goes_on_with_its_owners_word(
     assert main(["site", "resume", str(own), "why"]) == 2
     assert "is not halted" in capsys.readouterr().err
     halted = ran.site(3)._sealed.halted
+    for number in range(1, MOST_SAT_OUT + 1):
+        with pytest.raises(SitsOutError), halted.on_own_data():
+            raise ValueError("a value")
+        assert shown(ran, 3, capsys)["sat_out"] == number
+        assert shown(ran, 3, capsys)["halted"] is None
     with pytest.raises(HaltedError), halted.on_own_data():
         raise ValueError("a value")
     assert "ValueError" in str(shown(ran, 3, capsys)["halted"])
@@ -102,6 +108,7 @@ def test_a_halted_client_goes_on_with_its_owners_word(
     assert "a value" in kept.read_text()
     assert "resumed: looked at it" in kept.read_text()
     assert shown(ran, 3, capsys)["halted"] is None
+    assert shown(ran, 3, capsys)["sat_out"] == 0
     ran.rounds(1)
     assert 3 in ran.last.clients
 

@@ -206,6 +206,7 @@ class Coordinator:
             OSError: the checkpoint cannot be written.
         """
         before, failures, began = self.channel.exchanges, [], monotonic()
+        self.channel.sitting_out.clear()
         for _ in range(self._attempts):
             self._revealed = False
             try:
@@ -310,6 +311,7 @@ class Coordinator:
         for node, host in self._hosting.helpers().items():
             if node == host and host not in here:
                 raise ProtocolError(f"{node} is not there")
+        here = here - self.channel.sitting_out
         numbers = [node.number for node in here if node.role is Role.CLIENT]
         handed = [each for each in self._handed if np.isin(each, numbers).all()]
         if handed:  # of several sets the mixes have taken one, which they do not say

@@ -13,7 +13,8 @@ requests are numbered, so none is taken twice or late. All are in the envelope o
               | u32 size, the statement (``session.statement``; size 0 where the site has it)
               | u32 count, u32 each: who takes part (count 0 for all who are invited)
               | parcels | parcels of the attempt before
-    REPLY     parcels
+    REPLY     parcels; one of stage REFUSED or SITS_OUT has text for the server's host, not its half
+    REFUSED   32 hash of the message that is refused | text; where no session is (``mean_site``)
 
 Parcels: u32 count, each u8 role, u32 number of the sender | the same of the receiver | u8 size,
 stage | u32 size, data. State: u32 arrays, each u8 size, name | u8 dimensions | u32 each | float64.
@@ -29,11 +30,18 @@ from enum import IntEnum
 from functools import cached_property
 from hashlib import sha256
 from math import prod
+from typing import Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import (
+    HaltedError,
+    ProtocolError,
+    RefusalError,
+    SitsOutError,
+    WireError,
+)
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Roster
 from secure_fedrec.protection.session.envelope import Family, SignedMessages
 from secure_fedrec.protection.session.nodes import node_of
@@ -56,6 +64,31 @@ class Kind(IntEnum):
     PRESENT = 2
     REQUEST = 3
     REPLY = 4
+    REFUSED = 5
+
+
+_OF_SITES = (Kind.PRESENT, Kind.REPLY, Kind.REFUSED)
+
+REFUSED: Final = "REFUSED"
+"""Stage of a parcel that says why a host does not answer (``RefusalError``)."""
+SITS_OUT: Final = "SITS_OUT"
+"""Stage of a parcel that says that a client takes no part in this round (``SitsOutError``)."""
+_MOST_TOLD = 500
+"""Characters of what a site says to people at the server."""
+
+
+def refusal(node: Node, why: RefusalError | HaltedError) -> Parcel:
+    """What a site tells the server of why it does not answer."""
+    stage = REFUSED if not isinstance(why, SitsOutError) else SITS_OUT
+    halted = isinstance(why, HaltedError)
+    text = "its part is halted until its owner has looked" if halted else str(why)
+    return Parcel(node, SERVER, stage, text.encode())
+
+
+def told(data: bytes) -> str:
+    """Text of a site for people at the server: one line, in which nothing steers a terminal."""
+    text = data.decode("utf-8", errors="replace")[:_MOST_TOLD]
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +150,7 @@ class Agreement:
             ProtocolError: of another kind, session or number, or not signed by who sent it.
         """
         found = self._messages(number, context).read(data)
-        if found.kind != kind or (found.sender == SERVER) == (kind in (Kind.PRESENT, Kind.REPLY)):
+        if found.kind != kind or (found.sender == SERVER) == (kind in _OF_SITES):
             raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
         return found.sender, found.body
 

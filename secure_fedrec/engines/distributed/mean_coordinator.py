@@ -18,13 +18,15 @@ from secure_fedrec.engines.checkpoint import (
 from secure_fedrec.engines.distributed.host_messages import (
     Agreement,
     Kind,
+    told,
 )
-from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task, standing
+from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task, request, standing
 from secure_fedrec.engines.distributed.sites_channel import Transport, greeted
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.masking import (
     MaskingServer,
 )
+from secure_fedrec.protection.masking.envelope import VERSION
 from secure_fedrec.protection.masking.envelope import Kind as Stage
 from secure_fedrec.protection.means import Mean, ProtectedMean
 from secure_fedrec.protection.session import Parcel, Role, drive
@@ -39,7 +41,8 @@ class MeanReport:
         clients: int64[k], the clients in it.
         invited: how many there could have been.
         exchanges: messages there and answers back, a greeting included.
-        dropped: why the server left clients out that had answered, by number.
+        dropped: why clients that had answered are not in it, by number: what the server says of
+            them, or they of themselves.
     """
 
     mean: Mean
@@ -123,11 +126,12 @@ class MeanCoordinator:
             round_number=at.serial,
             generations=self._generations,
         )
-        channel = _MeanChannel(transport, sites, partial(self._request, task))
+        seal = partial(self._request, task, at.statement.known.encoded)
+        channel = _MeanChannel(transport, self._agreement, sites, seal)
         try:
             drive(hub, channel, timeout=timeout)
         except ProtocolError as aborted:
-            why = "".join(f"; client {n}: {each}" for n, each in hub.dropped.items())
+            why = _why({**channel.refused, **hub.dropped})
             raise ProtocolError(f"round {at.serial} was given up: {aborted}{why}") from None
         finally:
             self._save()
@@ -137,7 +141,11 @@ class MeanCoordinator:
             clients=hub.survivors,
             invited=len(cohort),
             exchanges=channel.exchanges + greeted,
-            dropped=hub.dropped,
+            dropped={
+                client: why
+                for client, why in {**channel.refused, **hub.dropped}.items()
+                if client not in hub.survivors
+            },
         )
 
     def _greet(self, transport: Transport, addresses: Sequence[int], timeout: float | None) -> int:
@@ -152,8 +160,9 @@ class MeanCoordinator:
             self._sites[address] = node.number
         return 1
 
-    def _request(self, task: Task, setup: bytes) -> bytes:
-        return self._agreement.seal(Kind.REQUEST, task.digest + setup, by=self._identity)
+    def _request(self, task: Task, stated: bytes, setup: bytes) -> bytes:
+        body = request(task, stated, setup)
+        return self._agreement.seal(Kind.REQUEST, body, by=self._identity)
 
     def _save(self) -> None:
         state = {"serial": np.array(self._serial), **generation_columns(self._generations)}
@@ -168,16 +177,35 @@ class MeanCoordinator:
             return int(found["serial"]), generations_of(found)
 
 
+def _why(reasons: Mapping[int, str]) -> str:
+    """Clauses that say why clients are not in a sum, those of one reason together."""
+    same: dict[str, list[int]] = {}
+    for client, why in sorted(reasons.items()):
+        same.setdefault(why, []).append(client)
+    return "".join(f"; clients {', '.join(map(str, who))}: {why}" for why, who in same.items())
+
+
 class _MeanChannel:
-    """Reaches clients' halves at their sites (``protection.session.Channel``)."""
+    """Reaches clients' halves at their sites (``protection.session.Channel``).
+
+    Attributes:
+        exchanges: so far.
+        refused: why sites have answered nothing, by client, where they have said so.
+    """
 
     def __init__(
-        self, transport: Transport, sites: Mapping[int, int], request: Callable[[bytes], bytes]
+        self,
+        transport: Transport,
+        agreement: Agreement,
+        sites: Mapping[int, int],
+        request: Callable[[bytes], bytes],
     ) -> None:
         self._transport = transport
+        self._agreement = agreement
         self._sites = sites
         self._request = request
         self.exchanges = 0
+        self.refused: dict[int, str] = {}
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
@@ -199,6 +227,20 @@ class _MeanChannel:
         }
         self.exchanges += 1
         label = BEGIN if first else stage
-        for _, data in self._transport.exchange(label, sent, timeout):
-            if data:
+        for address, data in self._transport.exchange(label, sent, timeout):
+            if not data:
+                continue
+            if data[0] == VERSION:
                 yield data
+            else:
+                self._note(data, sent[address])
+
+    def _note(self, data: bytes, asked: bytes) -> None:
+        """Take down why a site answers nothing, if it is a site's and about what was asked."""
+        try:
+            node, body = self._agreement.open(data, Kind.REFUSED)
+        except (ProtocolError, WireError):
+            return
+        about = sha256(asked).digest()
+        if body.startswith(about):
+            self.refused[node.number] = told(body.removeprefix(about))

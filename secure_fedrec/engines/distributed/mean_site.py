@@ -9,12 +9,15 @@ the first, since a carrier's addresses say nothing of who a site is.
 A site may live for one message only. Its half is saved in between, sealed, for one use
 (``masking.client.sealed_state``); model, data and the loop's own state are no business of it.
 Messages of the server: GREETING and REQUEST of ``host_messages``, then those of ``masking`` as they
-are. The body of REQUEST: 32 digest of what is to be computed | SETUP.
+are. The body of REQUEST: 32 digest of what is to be computed | u32 size, the server's statement
+| SETUP. What is refused for reasons that may be told is answered with REFUSED.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final
@@ -30,9 +33,10 @@ from secure_fedrec.engines.distributed.host_messages import (
     Agreement,
     Kind,
     Present,
+    refusal,
 )
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, HaltedError, ProtocolError, RefusalError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
 from secure_fedrec.protection.masking import envelope as masking
@@ -48,7 +52,9 @@ from secure_fedrec.protection.session.statement import Statement, labelled_hash,
 BEGIN: Final = "begin"
 """Label of the exchange in which sites are asked to compute."""
 
-_HASH_BYTES = 32
+log = logging.getLogger("secure-fedrec")
+
+_HASH_BYTES, _SIZE = 32, 4
 _SEALING = b"secure-fedrec|v1|mean-site|sealing-key"
 
 
@@ -156,11 +162,20 @@ class MeanSite:
             The answer; b"" where none is due.
 
         Raises:
-            ProtocolError, WireError: it is refused; nothing is to be sent.
-            HaltedError: computing or encoding failed, now or earlier.
+            ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
+                the answer (``RefusalError``).
+            HaltedError: the client's part was halted earlier.
             CheckpointError, OSError: the journal or the half cannot be written.
         """
         self._halted.require_active()
+        try:
+            return self._handled(data, task)
+        except (RefusalError, HaltedError) as why:
+            log.warning("refused: %s", why)
+            body = sha256(data).digest() + refusal(self.identity.node, why).data
+            return self._agreement.seal(Kind.REFUSED, body, by=self.identity)
+
+    def _handled(self, data: bytes, task: Task | None) -> bytes:
         kind = data[2] if len(data) > 2 and data[0] != masking.VERSION else None
         if kind == Kind.GREETING:
             return self._greeted(data)
@@ -179,9 +194,9 @@ class MeanSite:
         """Enter the round, compute, and leave everything for the next message."""
         agreement = self._agreement
         _, body = agreement.open(data, Kind.REQUEST)
-        digest, setup = body[:_HASH_BYTES], body[_HASH_BYTES:]
+        digest, stated, setup = _parts(body)
         if task is None or not compare_digest(task.digest, digest):
-            raise ProtocolError("what is to be computed is not what the server signed")
+            raise RefusalError("what is to be computed is not what the server signed")
         envelope = Envelope.decode(setup)
         at = standing(
             agreement,
@@ -192,6 +207,7 @@ class MeanSite:
         )
         named = self._terms.config(at, task.length).layout_hash
         statement = at.statement.known
+        statement.require_same(stated)
         client = self._client(Expected(layout_hash=named, statement=statement))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
         with self._halted.on_own_data():
@@ -230,6 +246,24 @@ class MeanSite:
         if client.state not in over:
             client.save(self._half, self._key)
         return b"".join(answers)
+
+
+def request(task: Task, stated: bytes, setup: bytes) -> bytes:
+    """The body of REQUEST.
+
+    Args:
+        task: what is to be computed.
+        stated: ``Statement.encoded`` of the round.
+        setup: message of the masks.
+    """
+    return task.digest + len(stated).to_bytes(_SIZE, "little") + stated + setup
+
+
+def _parts(body: bytes) -> tuple[bytes, bytes, bytes]:
+    """Digest of what is to be computed, statement, SETUP."""
+    start = _HASH_BYTES + _SIZE
+    end = start + int.from_bytes(body[_HASH_BYTES:start], "little")
+    return body[:_HASH_BYTES], body[start:end], body[end:]
 
 
 def answered(data: bytes) -> tuple[masking.Kind | None, bytes]:

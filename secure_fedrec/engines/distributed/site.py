@@ -19,13 +19,25 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.engines.distributed.host_messages import Agreement, Request
+from secure_fedrec.engines.distributed.host_messages import Agreement, Request, refusal
 from secure_fedrec.engines.distributed.host_recording import HostRecording
 from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerParty
-from secure_fedrec.engines.distributed.site_session import ClientHalves, SiteSession
+from secure_fedrec.engines.distributed.site_session import (
+    SAID,
+    ClientHalves,
+    SiteSession,
+    SittingOut,
+)
 from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
-from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
+from secure_fedrec.errors import (
+    CheckpointError,
+    ConfigError,
+    ProtocolError,
+    RefusalError,
+    SitsOutError,
+    WireError,
+)
 from secure_fedrec.protection.bags.hosted import bags_of, giver_of
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Desk, Hosting, Standing, StateHidden, helpers_at
@@ -109,6 +121,7 @@ class Site:
         self._recording = recording
         self._exempt = self._hosting.exempt(self.client)
         self._attempt: _Attempt | None = None
+        self._sat_out = 0
         plan.algorithm.initialise(vault, plan.streams)
         found = state.load()
         before = SiteState(tables=vault.snapshot()) if found is None else found
@@ -190,26 +203,42 @@ class Site:
         self._plan.require_affordable(self._kept.spent + 1)
         public, at = self._read(request)
         wire = self._recorded(public)
-        invited, algorithm = self.client in at.present, self._plan.algorithm
-        exchanging = isinstance(algorithm, Exchanging)
-        rows = None
-        if invited and not exchanging:
-            with self._sealed.halted.on_own_data(*_DISK):
-                rows = self._trained(public, at)
+        rows, half = self._own_part(public, at) if self.client in at.present else (None, None)
         desk = Desk(wire=wire, journal=self._journal, own=None if rows is None else rows.block)
         parties: dict[Node, Party] = {
             node: self._hosting.helper(at, helper, desk) for node, helper in self._helpers.items()
         }
         if self._recording is not None and not parties:
             self._recording.end(at.round)
-        if rows is not None:
-            with self._sealed.halted.on_own_data(ProtocolError, *_DISK):
-                parties[self.identity.node] = self._half(at, rows)
-        elif invited and isinstance(algorithm, Exchanging):
-            parties[self.identity.node] = self._exchanging(algorithm, public, at)
-        else:
+        if half is None:
             self._halves.drop()
+        else:
+            parties[self.identity.node] = half
         self._attempt = _Attempt(request.serial, parties, at)
+
+    def _own_part(self, public: PublicState, at: Standing) -> tuple[ClientRows | None, Party]:
+        """What the client sends, and its half of an attempt; one that only says so if it sits out.
+
+        A round is sat out whole, whatever states its attempts begin with: it is one answer.
+        """
+        algorithm, halted = self._plan.algorithm, self._sealed.halted
+        try:
+            if at.round == self._sat_out:
+                raise SitsOutError("sits this round out")
+            if isinstance(algorithm, Exchanging):
+                return None, self._exchanging(algorithm, public, at)
+            with halted.on_own_data(*_DISK):
+                rows = self._trained(public, at)
+            with halted.on_own_data(ProtocolError, *_DISK):
+                return rows, self._half(at, rows)
+        except SitsOutError as why:
+            self._sit_out(at.round, why)
+            self._halves.drop()
+            return None, SittingOut(self.identity.node, why)
+
+    def _sit_out(self, round_: int, why: SitsOutError) -> None:
+        log.warning(SAID, why)
+        self._sat_out = round_
 
     def _read(self, request: Request) -> tuple[PublicState, Standing]:
         """The public state and the attempt that a request begins.
@@ -219,7 +248,7 @@ class Site:
         """
         plan, hosting, agreement = self._plan, self._hosting, self._agreement
         if request.round <= self._kept.round:
-            raise ProtocolError(
+            raise RefusalError(
                 f"round {request.round} is over, of {self._kept.round} so far: the server went on "
                 "from an old checkpoint, or an attempt came to nothing after this client had "
                 "helped to open it. Only a later model moves the federation on"
@@ -340,20 +369,23 @@ class Site:
             try:
                 with self._sealed.halted.on_own_data(ProtocolError, WireError, *_DISK):
                     answers += party.step([data for data in inbox if data])
-            except (ProtocolError, WireError) as refusal:
-                refusals.append(refusal)
+            except (ProtocolError, WireError) as refused:
+                refusals.append(refused)
+                if isinstance(refused, SitsOutError):
+                    self._sit_out(attempt.at.round, refused)
             if isinstance(party, PipelinedClient):
                 told += party.told()
         if refusals and not answers:
-            raise refusals[0]
+            raise next((each for each in refusals if isinstance(each, RefusalError)), refusals[0])
         self._note_sent(attempt, answers)
         own = (each for each in answers if each.sender == self.identity.node)
         if self._kept.pending and any(self._hosting.opened(attempt.at, each) for each in own):
             self._keep(self._kept.revealed())  # before the answer leaves
             self._vault.restore(self._kept.tables)
-        for refused in refusals + told:
-            log.warning("refused: %s", refused)
-        return answers
+        for each in refusals + told:
+            log.warning("refused: %s", each)
+        said = [each for each in refusals + told if isinstance(each, RefusalError)]
+        return answers + [refusal(self.identity.node, each) for each in said]
 
 
 def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Vault) -> None:

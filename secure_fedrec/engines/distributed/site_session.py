@@ -4,9 +4,11 @@ As long as the session last the client's own halves: of the attempt in progress,
 whose keys come before it.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,16 +19,20 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     Request,
     encode_parcels,
+    refusal,
 )
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import HaltedError, ProtocolError, RefusalError, SitsOutError
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Hosting, Standing
 from secure_fedrec.protection.masking import ClientState, MaskingClient
 from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.pipeline import PipelinedClient
-from secure_fedrec.protection.session import Identity, Parcel, Party
+from secure_fedrec.protection.session import Identity, Node, Parcel, Party
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import Journal
+
+log = logging.getLogger("secure-fedrec")
+SAID: Final = "refused, and said so: %s"
 
 
 @dataclass(slots=True)
@@ -63,7 +69,8 @@ class SiteSession:
         """Handle one message of the server.
 
         Raises:
-            ProtocolError, WireError: it is refused; nothing is to be sent.
+            ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
+                the answer (``RefusalError``).
         """
         if len(data) > 2 and data[2] == Kind.GREETING:
             return self._greeted(data)
@@ -73,7 +80,11 @@ class SiteSession:
         number = session.last + 1
         _, body = self._agreement.open(data, Kind.REQUEST, number=number, context=session.context)
         session.last = number
-        parcels = self._handle(Request.decode(body))
+        try:
+            parcels = self._handle(Request.decode(body))
+        except (RefusalError, HaltedError) as why:
+            log.warning(SAID, why)
+            parcels = [refusal(self._identity.node, why)]
         return self._agreement.seal(
             Kind.REPLY,
             encode_parcels(parcels),
@@ -90,6 +101,23 @@ class SiteSession:
         completed, settled = self._begun()
         present = Present(server=server, site=own, completed=completed, settled=settled)
         return agreement.seal(Kind.PRESENT, present.encode(), by=self._identity)
+
+
+class SittingOut:
+    """A client's part in an attempt that it takes no part in (a ``Party``): it says so.
+
+    Args:
+        node: the client.
+        why: what it says.
+    """
+
+    def __init__(self, node: Node, why: SitsOutError) -> None:
+        self.node = node
+        self._said = refusal(node, why)
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """The same answer to everything (``Party.step``)."""
+        return [self._said]
 
 
 class ClientHalves:

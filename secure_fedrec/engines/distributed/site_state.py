@@ -13,13 +13,14 @@ HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round
 tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
 ticket: one or two SHA-256 of whole files.
 
-Where a client's own data decide whether it answers, it answers no more: its part is halted. A
-server may name any public state or model. Were a client silent whenever training or encoding fails
-on its data, and there again afterwards, the server would read those data from its silences, one
-question an attempt: a row so large that only who rated the item overflows, and so on. So such a
-failure ends the client's part until its owner has looked, and the server has one answer in all.
+Training or encoding may fail on a client's own data: it sits the round out, and takes part in the
+next. But a server may name any public state or model, such as a row so large that only who rated
+the item overflows, and a silence that follows from data is an answer, one for each round. So a
+client sits out a few such rounds (``MOST_SAT_OUT``), and then its part is halted until its owner
+has looked. A client that has nothing to send, whatever the state, tells nothing new.
 """
 
+import logging
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -38,11 +39,23 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.checkpoint import public_columns, public_state_of
-from secure_fedrec.errors import CheckpointError, ConfigError, HaltedError, ProtocolError
+from secure_fedrec.errors import (
+    CheckpointError,
+    ConfigError,
+    HaltedError,
+    ProtocolError,
+    RefusalError,
+    SitsOutError,
+)
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
 from secure_fedrec.protection.session.reader import Reader
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import PrivateTable
+
+log = logging.getLogger("secure-fedrec")
+
+MOST_SAT_OUT = 3
+"""Rounds that a client sits out for what its own data came to, until its owner has looked."""
 
 
 class HaltedClient:
@@ -54,7 +67,8 @@ class HaltedClient:
 
     def __init__(self, folder: Path) -> None:
         self._mark = folder / "halted"
-        self._unwritten: bytes | None = None
+        self._sat_out = folder / "sat-out"
+        self._unwritten: str | None = None
 
     def require_active(self) -> None:
         """Check that the part goes on.
@@ -79,6 +93,15 @@ class HaltedClient:
         return self._mark.read_text(encoding="utf-8") if self._mark.exists() else None
 
     @property
+    def sat_out(self) -> int:
+        """Rounds that were sat out for what this client's own data came to, since ``resume``.
+
+        Raises:
+            OSError, ValueError: it cannot be read.
+        """
+        return int(self._noted.partition("\n")[0] or 0)
+
+    @property
     def history(self) -> Path:
         """The file of all that has halted it before."""
         return self._mark.with_name("resumed")
@@ -90,8 +113,9 @@ class HaltedClient:
             OSError: it cannot be written; then the part stays halted.
         """
         before = self.history.read_text(encoding="utf-8") if self.history.exists() else ""
-        told = f"{before}{self.reason or ''}resumed: {word}\n\n"
+        told = f"{before}{self._noted}{self.reason or ''}resumed: {word}\n\n"
         replace_file(self.history, told.encode(), private=True, durable=True)
+        self._sat_out.unlink(missing_ok=True)
         self._mark.unlink(missing_ok=True)
 
     @contextmanager
@@ -99,31 +123,49 @@ class HaltedClient:
         """Around what is computed from the client's own data.
 
         Args:
-            passed: exceptions that come from elsewhere, and halt nothing: of messages, of a disk;
-                where the computation itself can raise none such.
+            passed: exceptions that come from elsewhere, and are no answer of the data: of messages,
+                of a disk; where the computation itself can raise none such.
 
         Raises:
-            HaltedError: in the place of any other exception, but for an interrupt by the owner.
-            OSError: it could not be written down why the part is halted; it is.
+            SitsOutError: in the place of any other exception, but for an interrupt by the owner;
+                or the computation has raised it itself, which is not counted.
+            HaltedError: in its place, where as many rounds were sat out as may be.
+            OSError: it could not be written down; the part stays silent until it is.
         """
         try:
             yield
         except BaseException as failure:  # some libraries' errors are no ``Exception``
-            if isinstance(failure, (KeyboardInterrupt, *passed)):
+            if isinstance(failure, (KeyboardInterrupt, SitsOutError, *passed)):
                 raise
-            self._unwritten = "".join(format_exception(failure)).encode()
+            self._unwritten = "".join(format_exception(failure))
             self._write()
-            raise HaltedError(
-                f"{type(failure).__name__} on this client's own data: its part is halted, or the "
-                f"server would learn from every such silence; {self._mark} says why, remove it to "
-                "go on"
-            ) from failure
+            kind = f"{type(failure).__name__} on this client's own data"
+            if self._mark.exists():
+                raise HaltedError(
+                    f"{kind}, after {MOST_SAT_OUT} rounds that were sat out: its part is halted, "
+                    f"or the server would learn from every such silence; {self._mark} says why, "
+                    "remove it to go on"
+                ) from failure
+            log.warning("%s: %s says why", kind, self._sat_out)
+            told = isinstance(failure, RefusalError)
+            why = str(failure) if told else "what it computed cannot be sent"
+            raise SitsOutError(f"sits this round out: {why}") from failure
+
+    @property
+    def _noted(self) -> str:
+        return self._sat_out.read_text(encoding="utf-8") if self._sat_out.exists() else ""
 
     def _write(self) -> None:
-        """Write the mark, if there is one that could not be written yet."""
-        if self._unwritten is not None:
-            replace_file(self._mark, self._unwritten, private=True, durable=True)
-            self._unwritten = None
+        """Write down what could not be written yet, if there is anything."""
+        if self._unwritten is None:
+            return
+        noted, count = self._noted, self.sat_out
+        if count >= MOST_SAT_OUT:
+            replace_file(self._mark, self._unwritten.encode(), private=True, durable=True)
+        else:
+            told = f"{count + 1}\n{noted.partition(chr(10))[2]}{self._unwritten}\n"
+            replace_file(self._sat_out, told.encode(), private=True, durable=True)
+        self._unwritten = None
 
 
 KEY_BYTES = 32
@@ -206,7 +248,7 @@ class SiteState:
             reveals: whether clients help to open sums (``Hosting.last_stage``).
 
         Raises:
-            ProtocolError: it is one that this state knows nothing of.
+            RefusalError: it is one that this state knows nothing of.
         """
         unsent = replace(self, pending=0, pending_round=0, next={}) if self.pending else self
         if settled == self.settled:
@@ -216,12 +258,12 @@ class SiteState:
         if settled < self.settled and reveals:
             return unsent  # that attempt came to nothing after this client's part in it
         if settled < self.settled:
-            raise ProtocolError(
+            raise RefusalError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "
                 f"attempt {self.settled}: the server went on from an old checkpoint. It must go on "
                 "from its last one, or the federation begin anew"
             )
-        raise ProtocolError(
+        raise RefusalError(
             f"attempt {settled} was summed with this client's upload, and its private state, of "
             f"attempt {self.settled}, is older: an old copy, or the server's word is wrong"
         )

@@ -11,11 +11,14 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray, nobody
 from secure_fedrec.engines.distributed.host_messages import (
     NONCE_BYTES,
+    REFUSED,
+    SITS_OUT,
     Agreement,
     Kind,
     Present,
     Request,
     decode_parcels,
+    told,
 )
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
@@ -171,6 +174,8 @@ class SitesChannel:
         self._attempt: tuple[int, int, Callable[[int], bytes]] = (0, 0, lambda _: b"")
         self._ahead = (0, 0)
         self._chosen = nobody()
+        self.sitting_out: set[Node] = set()
+        """Hosts whose client takes no part in the round, as it said; cleared by whoever asks."""
         self.answered: set[tuple[str, Node]] = set()
         """What came in the attempt: stages, and whose."""
         self.stage = ""
@@ -316,7 +321,10 @@ class SitesChannel:
             self.tally.count(node, back=data)
             for parcel in answers:
                 self.answered.add((parcel.stage, parcel.sender))
-                if parcel.receiver == SERVER:
+                if parcel.stage in (REFUSED, SITS_OUT):
+                    self._refused[node] = told(parcel.data)
+                    self.sitting_out |= {node} if parcel.stage == SITS_OUT else set()
+                elif parcel.receiver == SERVER:
                     yield parcel.data
                 else:
                     self._waiting.setdefault(self._host(parcel.receiver), []).append(parcel)

@@ -19,7 +19,7 @@ from secure_fedrec.engines.distributed.host_messages import (
 )
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.public_state_words import PublicStateWords
-from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.errors import ConfigError, RefusalError, WireError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.base.hosting import Held, Standing, require_recorded
 from secure_fedrec.protection.base.layer_interfaces import Released
@@ -98,7 +98,7 @@ class TrainingPlan:
         cost, budget = self.price(releases), self.budget
         # Noise too small for a claim has no price that could tell them apart.
         if cost > budget or (math.isinf(budget) and releases > self.algorithm.rounds):
-            raise ProtocolError(
+            raise RefusalError(
                 f"this client's budget is spent: {releases - 1} noised uploads of "
                 f"{self.algorithm.rounds} were sent, and one more would cost epsilon {cost:.3g} of "
                 f"{budget:.3g}"
@@ -119,7 +119,7 @@ class TrainingPlan:
             ProtocolError: there is none.
         """
         if not 1 <= round_ <= self.algorithm.rounds:
-            raise ProtocolError(
+            raise RefusalError(
                 f"there is no round {round_}: rounds are 1 to {self.algorithm.rounds}"
             )
 
@@ -301,7 +301,7 @@ class TrainingPlan:
             hosting_of(self.stack).whole
             and np.array_equal(self.invited(request.round, chosen), chosen)
         ):
-            raise ProtocolError(f"no round {request.round} is summed over those {len(chosen)}")
+            raise RefusalError(f"no round {request.round} is summed over those {len(chosen)}")
         return chosen
 
     def _begun(self, round_: int) -> PublicStateWords:

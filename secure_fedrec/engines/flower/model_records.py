@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.engines.distributed.mean_site import Task
 from secure_fedrec.engines.flower.message_bytes import RECORD
-from secure_fedrec.errors import EncodingError, ProtocolError
+from secure_fedrec.errors import EncodingError, ProtocolError, RefusalError
 from secure_fedrec.protection.masking import state_hash
 from secure_fedrec.protection.means.terms import Update
 
@@ -136,12 +136,12 @@ def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:
         EncodingError: an integer has no float64 of its own.
     """
     if set(sent) != set(found):
-        raise ProtocolError("the arrays of a reply have other names than those that were sent")
+        raise RefusalError("the arrays of a reply have other names than those that were sent")
     parts = []
     for name, array in sent.items():
         before, after = array.numpy(), found[name].numpy()
         if before.shape != after.shape:
-            raise ProtocolError(f"array {name} of a reply has another shape than the one sent")
+            raise RefusalError(f"array {name} of a reply has another shape than the one sent")
         parts.append((_exact(after) - _exact(before)).reshape(-1))
     return np.concatenate(parts) if parts else np.zeros(0)
 

@@ -18,7 +18,13 @@ from typing import Annotated, ClassVar, TypeAlias
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, RingArray
-from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError, renamed_keys
+from secure_fedrec.errors import (
+    ConfigError,
+    EncodingError,
+    SitsOutError,
+    SumBudgetError,
+    renamed_keys,
+)
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base.hosting import Standing, rotation_seed
 from secure_fedrec.protection.dp import (
@@ -214,13 +220,16 @@ class MaskedMean(_UnderMasks):
         """A client's words, to be masked.
 
         Raises:
+            SitsOutError: the weight is 0, or below.
             EncodingError: a value is no real number, NaN, infinite or beyond what was settled.
             ConfigError: as ``config``.
         """
         _require_reals(update.values)
-        if not 1 <= update.weight <= self.max_weight:
+        if update.weight < 1:
             # Of weight 0 it would count among the survivors, and hide nobody.
-            raise EncodingError("a weight is below 1 or above protection.max_weight")
+            raise SitsOutError("sits this round out")
+        if update.weight > self.max_weight:
+            raise EncodingError("a weight is above protection.max_weight")
         layout = self._layout(len(at.clients), len(update.values))
         metrics = [self._scaled(update, name) for name in sorted(self.metrics)]
         values = np.concatenate([update.values, np.array(metrics, dtype=np.float64)])

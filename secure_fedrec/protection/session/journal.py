@@ -37,7 +37,7 @@ from typing import Final, TypeAlias
 
 from secure_fedrec.core.file_lock import lock_file
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.errors import CheckpointError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ProtocolError, RefusalError
 from secure_fedrec.protection.session.journal_entries import NO_ROUND, SUM_BYTES, Entries, number_of
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
 
@@ -93,17 +93,17 @@ class MemoryJournal:
         if held.owner not in (SERVER, owner):
             raise ProtocolError(f"this is the journal of client {held.owner}")
         if b"" not in (held.federation, federation) and held.federation != federation:
-            raise ProtocolError(
+            raise RefusalError(
                 "this journal is of another federation: of another operator, or other settings. A "
                 "new federation takes a folder of its own"
             )
         _require_next(number_of(round_id), held.last, round_floor)
         if roster_version < held.roster_version:
-            raise ProtocolError(
+            raise RefusalError(
                 f"roster {roster_version} is older than roster {held.roster_version}"
             )
         if epoch and epoch <= held.epoch:
-            raise ProtocolError(f"epoch {epoch} allows no second attempt")
+            raise RefusalError(f"epoch {epoch} allows no second attempt")
         self._require_unrevealed(once)
         begun = replace(
             held,
@@ -227,7 +227,7 @@ class MemoryJournal:
 
     def _require_unrevealed(self, once: bytes) -> None:
         if once[:SUM_BYTES] in self._held.revealed:
-            raise ProtocolError(
+            raise RefusalError(
                 "this client has answered for this public state already: the model must move on "
                 "before it does again"
             )
@@ -344,10 +344,10 @@ class FileJournal(MemoryJournal):
 
 def _require_next(number: int, last: int, floor: int) -> None:
     if number <= last:
-        raise ProtocolError(f"round {number} is not beyond round {last}, the last one begun")
+        raise RefusalError(f"round {number} is not beyond round {last}, the last one begun")
     reached = max(last, floor)
     if number > reached + MOST_ROUNDS_AHEAD:
-        raise ProtocolError(
+        raise RefusalError(
             f"round {number} is more than {MOST_ROUNDS_AHEAD} beyond round {reached}, the last one "
             "begun or the floor that the roster's operator signed; a roster with a later floor "
             "would let it pass"

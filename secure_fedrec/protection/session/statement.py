@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 
 _VERSION: Final = 1
 _HASH_BYTES: Final = 32
@@ -201,7 +201,7 @@ class Statement:
         names = [field.name for field in fields(cls)]
         if list(found) != names:
             unknown = sorted(set(found) ^ set(names)) or ["their order"]
-            raise ProtocolError(f"a statement of other fields: {', '.join(unknown)}")
+            raise RefusalError(f"a statement of other fields: {', '.join(unknown)}")
         values = {name: _taken(*found[name]) for name in names}
         try:
             made = cls(**{**values, "purpose": Purpose(values["purpose"])})
@@ -225,7 +225,7 @@ class Statement:
         others, own = _read(told), _read(self.encoded)
         differ = [name for name in {**own, **others} if own.get(name) != others.get(name)]
         both = (f"{name} ({_text(others, name)}, here {_text(own, name)})" for name in differ)
-        raise ProtocolError(f"the server states another round than this host: {', '.join(both)}")
+        raise RefusalError(f"the server states another round than this host: {', '.join(both)}")
 
 
 def _value(value: object) -> tuple[int, bytes]:
@@ -261,7 +261,7 @@ def _read(data: bytes) -> dict[str, tuple[int, bytes]]:
     """
     found: dict[str, tuple[int, bytes]] = {}
     if data[:1] != bytes([_VERSION]):
-        raise ProtocolError(f"no statement of version {_VERSION}")
+        raise RefusalError(f"no statement of version {_VERSION}")
     at = 1
     try:
         while at < len(data):
