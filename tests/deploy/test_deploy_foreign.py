@@ -26,7 +26,6 @@ from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
-from flwr.supercore.task_identity import TaskIdentity
 
 from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.message_bytes import RECORD
@@ -36,7 +35,7 @@ from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
-from tests.deploy.grid import MemoryGrid, context_of
+from tests.deploy.grid import MemoryGrid, as_flower_starts, context_of
 from tests.deploy.keys import give_keys
 
 CLIENTS = 4
@@ -128,10 +127,7 @@ def start_arrays(beyond: int = 0) -> ArrayRecord:
 
 @pytest.fixture(autouse=True)
 def _flower(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-    for switch, value in SWITCHES.items():
-        monkeypatch.setenv(switch, value)
+    as_flower_starts(monkeypatch)
 
 
 @pytest.fixture
