@@ -27,6 +27,7 @@ from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
 from tests.deploy.grid import MemoryGrid, as_flower_starts, context_of
 from tests.deploy.keys import give_keys
 
+OWN_LAYERS = Path(__file__).parents[2] / "examples" / "flower-quickstart" / "own_layers.py"
 CLIENTS, STEPS = 4, 20
 STATISTICS = ("*", "*.running_mean", "*.running_var")
 MASKED = MaskedMean(clip=4.0, max_weight=1000, corrupt=0.25, dropout=0.25)
@@ -54,7 +55,9 @@ def data_of(client: int, count: int = 120) -> tuple[Any, Any]:
 
 def net(norm: type[nn.Module]) -> Any:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(8, 16, bias=False), norm(16), nn.ReLU(), nn.Linear(16, 3))
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), norm(16), nn.ReLU(), nn.Linear(16, 3))
+    model.register_buffer("steps", torch.tensor(0))
+    return model
 
 
 def fit(model: Any, client: int) -> int:
@@ -67,6 +70,7 @@ def fit(model: Any, client: int) -> int:
         loss: Any = cross_entropy(model(points[batch]), classes[batch])
         loss.backward()
         optimizer.step()
+        model.steps += 1
     return len(points)
 
 
@@ -78,22 +82,19 @@ def loss_of(model: Any) -> float:
 
 
 def app_of(terms: ProtectedMean, norm: type[nn.Module]) -> ClientApp:
-    """An app as its maker has it: it sends all that its model holds."""
+    """An app that sends all that its model holds, and keeps layers as the example does."""
+    own: dict[str, Any] = {}
+    exec(OWN_LAYERS.read_text(), own)  # noqa: S102  the example's own
     app = ClientApp(mods=[ProtectedMod(terms)])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         model = net(norm)
-        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-        if "own" in context.state:
-            own = context.state.array_records["own"]
-            model.load_state_dict(own.to_torch_state_dict(), strict=False)
+        own["load_received"](model, message, context)
         count = fit(model, int(context.node_config["partition-id"]))
-        state = model.state_dict()
-        home = terms.select({name: each.numpy() for name, each in state.items()}).home
-        context.state["own"] = ArrayRecord({name: state[name] for name in home})
+        own["keep_own"](model, terms, context)
         metrics = MetricRecord({"num-examples": count})
-        content = RecordDict({"arrays": ArrayRecord(state), "metrics": metrics})
+        content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
         return Message(content, reply_to=message)
 
     return app
@@ -149,18 +150,18 @@ def begun(norm: type[nn.Module]) -> dict[str, np.ndarray]:
 def test_the_server_has_what_is_not_shared_as_it_began(keys: Path, inside: type[Strategy]) -> None:
     """Over rounds too: Flower's own mean makes floats of whole numbers, and floats are shared.
 
-    The counter moves by 20 a round, and by its clip of 4 no client is lost.
+    Counters move by 20 a round, and by the clip of 4 no client is lost.
     """
     found = ran(keys, MASKED, nn.BatchNorm1d, 2, inside)
     assert found.clients == [[*range(CLIENTS)]] * 2
     home = MASKED.select(begun(nn.BatchNorm1d)).home
-    assert home == ("1.num_batches_tracked", "1.running_mean", "1.running_var")
+    assert home == ("1.num_batches_tracked", "1.running_mean", "1.running_var", "steps")
     for name, before in begun(nn.BatchNorm1d).items():
         assert np.array_equal(found.arrays[name], before) == (name in home)
         if name in home:
             assert found.arrays[name].dtype == before.dtype
-    # The client's app has them: those that it has trained with.
-    assert found.own(1)["1.num_batches_tracked"] == 2 * STEPS
+    # A client's app has its own.
+    assert found.own(1)["1.num_batches_tracked"] == found.own(1)["steps"] == 2 * STEPS
     assert not np.array_equal(found.own(1)["1.running_mean"], found.own(2)["1.running_mean"])
 
 
