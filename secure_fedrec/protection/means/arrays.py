@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.errors import MISSING, ConfigError, EncodingError
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """Of a model, by name."""
@@ -155,7 +155,8 @@ def require_matches(key: str, patterns: Iterable[str], names: Iterable[str]) -> 
     there = sorted(names)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in there):
-            raise ConfigError(key, pattern, f"matches no array; there are: {_listed(there)}")
+            problem = f"{pattern!r} matches no array; there are: {_listed(there)}"
+            raise ConfigError(key, MISSING, problem)  # what a host logs has no value
 
 
 def _is_shared(name: str, array: NDArray[Any], shared: Sequence[str]) -> bool:
