@@ -6,6 +6,7 @@ FedRecError
 │   └── DivergedError       training left the range of numbers with every setting that was tried
 ├── DataError               a file is missing, damaged or outside its rating scale
 ├── EncodingError           a value cannot be encoded: NaN, infinite or out of range
+│   └── MisfitError         the same, of an array, in words that the server may be told
 ├── WireError               a message the wire must not carry, or a malformed block
 ├── PrivateStateError       private state was asked to leave its vault
 ├── TranscriptError         a transcript is damaged, or a view is asked for what it may not see
@@ -40,6 +41,7 @@ __all__ = [
     "FedRecError",
     "HostError",
     "LosslessnessError",
+    "MisfitError",
     "MissingExtraError",
     "PrivateStateError",
     "ProtocolError",
@@ -277,6 +279,10 @@ class RefusalError(ProtocolError):
 
     A client's host tells the server so, in these words.
     """
+
+
+class MisfitError(EncodingError, RefusalError):
+    """An array does not fit what was settled; its name, dtype, shape or bound, and no value."""
 
 
 class SitsOutError(RefusalError):

@@ -34,13 +34,8 @@ log = logging.getLogger("secure-fedrec")
 
 def task_of(model: Arrays, compute: Any = None) -> Task:
     """What both sides hold to be computed from a model."""
-    state = state_hash(model)
-    return Task(
-        digest=sha256(b"nvflare-task|" + state).digest(),
-        state=state,
-        length=sum(each.size for each in model.values()),
-        compute=compute,
-    )
+    digest = sha256(b"nvflare-task|" + state_hash(model)).digest()
+    return Task(digest=digest, model=model, compute=compute)
 
 
 class ClientMean(Filter):
@@ -62,13 +57,11 @@ class ClientMean(Filter):
         if shareable.get_return_code() != ReturnCode.OK:
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
         model, found = fl_ctx.get_prop(TOPIC), from_shareable(shareable)
-        moved = {name: np.float64(found.data[name]) for name in model}
+        moved = found.data
         if found.data_kind == DataKind.WEIGHTS:
-            moved = {name: each - model[name] for name, each in moved.items()}
-        update = Update(
-            values=np.concatenate([each.reshape(-1) for each in moved.values()]),
-            weight=int(found.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND)),
-        )
+            moved = TERMS.select(model).moved(model, found.data)
+        weight = int(found.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND))
+        update = Update(arrays=moved, weight=weight)
         self._take_part(task_of(model, lambda: update), fl_ctx)
         masked = DXO(DataKind.WEIGHT_DIFF, data={PLACEHOLDER: np.zeros(1)})
         masked.set_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND, 1)
@@ -115,9 +108,7 @@ class _Rounds:
     def _run(self) -> None:
         try:
             report = self.coordinator.run_round(self, task_of(self.model), timeout=PATIENCE)
-            ends = np.cumsum([each.size for each in self.model.values()])[:-1]
-            parts = zip(self.model.items(), np.split(report.mean.values, ends), strict=True)
-            self.mean = {name: part.reshape(each.shape) for (name, each), part in parts}
+            self.mean = report.mean.arrays  # NVFlare leaves arrays without a difference as they are
         except FedRecError as failure:
             self.failure = failure
         finally:

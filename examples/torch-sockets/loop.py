@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,10 +24,16 @@ import torch
 
 from secure_fedrec.engines.distributed import BEGIN, Keys, MeanCoordinator, MeanSite, Task
 from secure_fedrec.errors import FedRecError
-from secure_fedrec.protection.masking import state_hash
-from secure_fedrec.protection.means import MaskedMean, Update
+from secure_fedrec.protection.means import Arrays, MaskedMean, Update, trained
 
 CLIENTS, ROUNDS, TIMEOUT = 3, 2, 60.0
+
+
+class Line(torch.nn.Linear):
+    """What is fitted."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 1)
 
 
 def data_of(client: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,18 +42,21 @@ def data_of(client: int) -> tuple[torch.Tensor, torch.Tensor]:
     return points, points @ torch.arange(6.0)[:, None] + 1.0
 
 
-def train(vector: np.ndarray, client: int) -> Update:
-    """Some steps on a client's own data: what the model has moved by, and over how many points."""
-    model = torch.nn.Linear(6, 1)
-    torch.nn.utils.vector_to_parameters(torch.from_numpy(vector.copy()), model.parameters())
-    points, values = data_of(client)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def start() -> Arrays:
+    """Where training begins."""
+    return {name: np.zeros_like(each) for name, each in Line().state_dict().items()}
+
+
+def train(model: Arrays, client: int) -> tuple[Arrays, int]:
+    """Some steps on a client's own data: the model after them, and over how many points."""
+    line, (points, values) = Line(), data_of(client)
+    line.load_state_dict({name: torch.tensor(each) for name, each in model.items()})
+    optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
     for _ in range(5):
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(points), values).backward()
+        torch.nn.functional.mse_loss(line(points), values).backward()
         optimizer.step()
-    after = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
-    return Update(values=after.astype(np.float64) - vector, weight=len(points))
+    return {name: each.numpy() for name, each in line.state_dict().items()}, len(points)
 
 
 # --- sockets: a message is data and a model, each behind its size ---
@@ -88,30 +98,31 @@ class Lines:
 
 
 # --- protection: what is settled, and each side's half ---
-TERMS = MaskedMean(clip=16.0, max_weight=100, corrupt=0.0, dropout=0.0)
+TERMS = MaskedMean(clip=16.0, max_weight=100, corrupt=0.0, dropout=0.0, shared=trained(Line()))
 
 
-def task_of(model: bytes, client: int = -1) -> Task:
+def task_of(sent: bytes, client: int = -1) -> Task:
     """What there is to do with a model; the server does nothing."""
-    vector = np.frombuffer(model, dtype=np.float32)
-    return Task(
-        digest=sha256(model).digest(),
-        state=state_hash({"model": vector}),
-        length=len(vector),
-        compute=lambda: train(vector, client),
-    )
+    model = dict(np.load(BytesIO(sent)))
+
+    def update() -> Update:
+        after, points = train(model, client)
+        return Update(arrays=TERMS.select(model).moved(model, after), weight=points)
+
+    return Task(digest=sha256(sent).digest(), model=model, compute=update)
 
 
-def run_server(folder: Path, lines: list[BinaryIO]) -> np.ndarray:
+def run_server(folder: Path, lines: list[BinaryIO]) -> Arrays:
     """All rounds; the model."""
     server, transport = MeanCoordinator(TERMS, Keys(folder)), Lines(lines)
-    vector = np.zeros(7, dtype=np.float32)
+    model = start()
     for number in range(1, ROUNDS + 1):
-        transport.model = vector.tobytes()
+        np.savez(sent := BytesIO(), **model)
+        transport.model = sent.getvalue()
         report = server.run_round(transport, task_of(transport.model))
-        vector = (vector + report.mean.values).astype(np.float32)
+        model = TERMS.select(model).moved_by(model, report.mean.arrays)
         print(f"round {number}: a mean of {len(report.clients)} clients", flush=True)
-    return vector
+    return model
 
 
 def run_client(folder: Path, line: BinaryIO, client: int) -> None:
@@ -150,7 +161,7 @@ def main(role: str, folder: Path, *numbers: int) -> None:
                 line = held.enter_context(context.wrap_socket(door.accept()[0], True))
                 line.settimeout(TIMEOUT)
                 lines.append(held.enter_context(line.makefile("rwb")))
-            np.save(folder / "model.npy", run_server(folder, lines))
+            np.savez(folder / "model.npz", **run_server(folder, lines))
     else:
         context = ssl.create_default_context(cafile=folder / "ca.pem")
         line = context.wrap_socket(reached(numbers[1]), server_hostname="127.0.0.1")

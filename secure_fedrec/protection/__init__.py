@@ -3,7 +3,7 @@
 Reading order: ``session`` (parties, signed messages, journals), ``base`` (how layers meet, what a
 layer says of itself, what stacks), ``plain``, ``denoisers``, ``shared_upload``, ``masking`` and
 ``paillier`` (who forms the sum), ``routing`` (mixes), ``dp`` (noise), ``cloaks`` (covered rated
-sets), ``bags`` (vectors that are not summed), ``means`` (of flat vectors), ``layers`` (all of them,
+sets), ``bags`` (vectors that are not summed), ``means`` (of arrays), ``layers`` (all of them,
 and what each stack claims), ``stacking`` (from names to a stack).
 
 Layers for other people's training loops stand on their own, each in a package that needs neither

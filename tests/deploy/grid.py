@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 
 Relay = Callable[[Message], Sequence[Message]]
 """What arrives of a message, on its way to a node or back."""
@@ -79,6 +83,14 @@ class MemoryGrid(Grid):
         except Exception as failure:  # Flower tells the server all of it
             error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, repr(failure))
             return _carried(Message(error, reply_to=message))
+
+
+def as_flower_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be one that Flower has started, quietly."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    for switch, value in SWITCHES.items():
+        monkeypatch.setenv(switch, value)
 
 
 def _carried(message: Message) -> Message:

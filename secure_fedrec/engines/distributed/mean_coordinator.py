@@ -93,10 +93,11 @@ class MeanCoordinator:
             timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
 
         Raises:
+            ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
             ProtocolError: too few sites are there, or were left; nothing of the round is told.
             OSError: the number of the round cannot be kept.
         """
-        addresses = list(transport.addresses())
+        addresses, shared = list(transport.addresses()), self._terms.select(task.model)
         greeted = self._greet(transport, addresses, timeout)
         sites = {self._sites[each]: each for each in addresses if each in self._sites}
         active = self._terms.policy.adversary == "active"
@@ -116,12 +117,17 @@ class MeanCoordinator:
         self._serial += 1
         self._save()  # no number is given out twice, whatever happens
         at = standing(
-            self._agreement, serial=self._serial, clients=cohort, task=task, instructions=told.pop()
+            self._agreement,
+            serial=self._serial,
+            clients=cohort,
+            task=task,
+            shared=shared,
+            instructions=told.pop(),
         )
         hub = MaskingServer(
             identity=self._identity,
             roster=self.roster,
-            config=self._terms.config(at, task.length),
+            config=self._terms.config(at, shared),
             cohort=cohort,
             round_number=at.serial,
             generations=self._generations,
@@ -135,7 +141,7 @@ class MeanCoordinator:
             raise ProtocolError(f"round {at.serial} was given up: {aborted}{why}") from None
         finally:
             self._save()
-        mean = self._terms.decode(hub.result, at, task.length, survivors=len(hub.survivors))
+        mean = self._terms.decode(hub.result, at, shared, survivors=len(hub.survivors))
         return MeanReport(
             mean=mean,
             clients=hub.survivors,

@@ -42,12 +42,17 @@ from secure_fedrec.protection.masking import ClientState, Expected, MaskingClien
 from secure_fedrec.protection.masking import envelope as masking
 from secure_fedrec.protection.masking.envelope import Envelope, encode_ids
 from secure_fedrec.protection.masking.messages.key_messages import Setup
-from secure_fedrec.protection.means import ProtectedMean, Update
+from secure_fedrec.protection.means import Arrays, ProtectedMean, SharedArrays, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 from secure_fedrec.protection.session.roster import read_private
-from secure_fedrec.protection.session.statement import Statement, labelled_hash, software
+from secure_fedrec.protection.session.statement import (
+    Statement,
+    labelled_hash,
+    software,
+    state_hash,
+)
 
 BEGIN: Final = "begin"
 """Label of the exchange in which sites are asked to compute."""
@@ -64,14 +69,13 @@ class Task:
 
     Args:
         digest: 32 bytes, hash of all that the computation depends on: the model and instructions.
-        state: 32 bytes, hash of the model alone (``masking.state_hash``), as this host makes it.
-        length: values of the outcome, d.
+        model: all arrays of the model, by name, as this host was sent them. A client reveals once
+            for those that are shared (``MaskedMean.select``).
         compute: does it.
     """
 
     digest: bytes
-    state: bytes
-    length: int
+    model: Arrays
     compute: Callable[[], Update]
 
 
@@ -165,6 +169,7 @@ class MeanSite:
             ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
                 the answer (``RefusalError``).
             HaltedError: the client's part was halted earlier.
+            ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
             CheckpointError, OSError: the journal or the half cannot be written.
         """
         self._halted.require_active()
@@ -197,21 +202,22 @@ class MeanSite:
         digest, stated, setup = _parts(body)
         if task is None or not compare_digest(task.digest, digest):
             raise RefusalError("what is to be computed is not what the server signed")
-        envelope = Envelope.decode(setup)
+        shared, envelope = self._terms.select(task.model), Envelope.decode(setup)
         at = standing(
             agreement,
             serial=int.from_bytes(envelope.context.round_id[:8], "little"),
             clients=Setup.decode(envelope.head).cohort,
             task=task,
+            shared=shared,
             instructions=self._instructions,
         )
-        named = self._terms.config(at, task.length).layout_hash
+        named = self._terms.config(at, shared).layout_hash
         statement = at.statement.known
         statement.require_same(stated)
         client = self._client(Expected(layout_hash=named, statement=statement))
         answers = client.receive(setup)  # a round that was begun before computes nothing again
         with self._halted.on_own_data():
-            vector = self._terms.encode(task.compute(), at)
+            vector = self._terms.encode(task.compute(), at, shared)
         client.load(vector)
         replace_file(self._expected, named + statement.encoded, private=True, durable=True)
         return self._kept(client, answers)
@@ -275,9 +281,19 @@ def answered(data: bytes) -> tuple[masking.Kind | None, bytes]:
 
 
 def standing(
-    agreement: Agreement, *, serial: int, clients: IntArray, task: Task, instructions: bytes
+    agreement: Agreement,
+    *,
+    serial: int,
+    clients: IntArray,
+    task: Task,
+    shared: SharedArrays,
+    instructions: bytes,
 ) -> Standing:
-    """An attempt at a mean; its round and its serial are one."""
+    """An attempt at a mean; its round and its serial are one.
+
+    Its state is what is shared: were it the whole model, a server that varies an array that clients
+    pass over would have a second sum of one update. The task's digest covers the others.
+    """
     return Standing(
         round=serial,
         serial=serial,
@@ -285,7 +301,7 @@ def standing(
         present=clients,
         statement=Statement(
             federation=agreement.federation,
-            state=task.state,
+            state=state_hash(shared.of(task.model)),
             round=serial,
             cohort=labelled_hash("invited", encode_ids(clients)),
             instructions=labelled_hash("instructions", task.digest, instructions),

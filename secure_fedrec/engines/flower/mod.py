@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecordValues
+from flwr.app import Context, Message, MetricRecordValues
 from flwr.clientapp.typing import ClientAppCallable
 
 from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, answered
@@ -25,8 +25,8 @@ from secure_fedrec.engines.flower import app_state
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
 from secure_fedrec.engines.flower.model_records import (
     agreed_message,
+    arrays_of,
     model_of,
-    moved,
     task_of,
     told_digest,
 )
@@ -34,7 +34,7 @@ from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.envelope import Kind
-from secure_fedrec.protection.means import ProtectedMean, Update
+from secure_fedrec.protection.means import Arrays, ProtectedMean, Update
 
 FOLDER_KEY = "secure-fedrec"
 """Key of a SuperNode's configuration that names the client's folder."""
@@ -107,11 +107,12 @@ class ProtectedMod:
             app_state.opened(context.state, round_id)
         return answer
 
-    def _trained(self, sent: ArrayRecord, found: Message) -> Update:
+    def _trained(self, sent: Arrays, found: Message) -> Update:
         """What the app has made of the message that its own strategy has sent.
 
         Raises:
             ProtocolError: its reply holds no update.
+            EncodingError: an array that is shared is missing, or is not of the model's shape.
         """
         if found.has_error():
             raise ProtocolError("the app answers with an error")
@@ -128,7 +129,7 @@ class ProtectedMod:
         if stays:
             log.info("stays on this host: %s", ", ".join(stays))
         return Update(
-            values=moved(sent, trained),
+            arrays=self._terms.select(sent).moved(sent, arrays_of(trained)),
             weight=weight,
             metrics=metrics,
         )

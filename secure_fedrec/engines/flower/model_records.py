@@ -1,28 +1,21 @@
-"""Between Flower's records and what a protected mean is made of: flat vectors, and hashes."""
+"""Between Flower's records and what a protected mean is made of: arrays by name, and hashes."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from math import prod
 from typing import Any
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, Message, Metadata, RecordDict
 from numpy.typing import NDArray
 
-from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.engines.distributed.mean_site import Task
 from secure_fedrec.engines.flower.message_bytes import RECORD
-from secure_fedrec.errors import EncodingError, ProtocolError, RefusalError
-from secure_fedrec.protection.masking import state_hash
-from secure_fedrec.protection.means.terms import Update
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.means import Arrays, Update
 
 _LABEL = b"secure-fedrec|v2|flower|task|"
 _ALWAYS = 1e12
 """Seconds that a message lives."""
-_WHOLE = 2**53
-"""Up to here every integer is a float64."""
-_BYTES = 8
 
 
 def agreed_message(message: Message, client: int) -> Message:
@@ -79,7 +72,7 @@ def _digest(parts: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
-def task_of(message: Message, compute: Callable[[ArrayRecord], Update]) -> Task:
+def task_of(message: Message, compute: Callable[[Arrays], Update]) -> Task:
     """What a train message asks a client to compute.
 
     Args:
@@ -88,15 +81,9 @@ def task_of(message: Message, compute: Callable[[ArrayRecord], Update]) -> Task:
 
     Raises:
         ProtocolError: the message holds no model, or more than one.
-        EncodingError: the model holds what no mean is taken of.
     """
-    _, sent = model_of(message.content)
-    return Task(
-        digest=task_digest(message),
-        state=model_hash(sent),
-        length=sum(prod(array.shape) for array in sent.values()),
-        compute=lambda: compute(sent),
-    )
+    sent = arrays_of(model_of(message.content)[1])
+    return Task(digest=task_digest(message), model=sent, compute=lambda: compute(sent))
 
 
 def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
@@ -111,82 +98,14 @@ def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
     return found[0]
 
 
-def model_hash(arrays: ArrayRecord) -> bytes:
-    """Hash of a model, as every host makes it of what it was sent.
-
-    Raises:
-        ConfigError: it is empty, or holds what are no numbers.
-        EncodingError: a value is not finite, or may be rounded in a mean.
-    """
-    found = {name: array.numpy() for name, array in arrays.items()}
-    for name, values in found.items():
-        if values.dtype.kind not in "fiub" or values.dtype.itemsize > _BYTES:
-            raise EncodingError(f"array {name} holds {values.dtype}: no mean is taken of such")
-        if not np.isfinite(values).all():
-            raise EncodingError(f"array {name} holds values that are not finite")
-        _require_exact(values, _WHOLE // 2)
-    return state_hash(found)
+def arrays_of(model: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """The arrays of a record."""
+    return {name: array.numpy() for name, array in model.items()}
 
 
-def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:
-    """float64[d]: what a model has moved by, its arrays end to end in the order they were sent in.
-
-    Raises:
-        ProtocolError: the arrays are not those that were sent.
-        EncodingError: an integer has no float64 of its own.
-    """
-    if set(sent) != set(found):
-        raise RefusalError("the arrays of a reply have other names than those that were sent")
-    parts = []
-    for name, array in sent.items():
-        before, after = array.numpy(), found[name].numpy()
-        if before.shape != after.shape:
-            raise RefusalError(f"array {name} of a reply has another shape than the one sent")
-        parts.append((_exact(after) - _exact(before)).reshape(-1))
-    return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def moved_by(sent: ArrayRecord, values: FloatArray) -> ArrayRecord:
-    """The model that has moved by a mean; inverse of ``moved``.
-
-    An array of floats keeps its type, one of integers becomes float64: so it is in a weighted mean
-    of Flower's own.
-
-    Raises:
-        EncodingError: an integer has no float64 of its own, or a value leaves the array's type.
-    """
-    arrays, start = {}, 0
-    for name, array in sent.items():
-        before = array.numpy()
-        part = values[start : start + before.size].reshape(before.shape)
-        kind = before.dtype if before.dtype.kind == "f" else np.float64
-        there = _exact(before) + part
-        if not np.all(np.abs(there) <= np.finfo(kind).max):
-            raise EncodingError(f"the mean of array {name} leaves {np.dtype(kind).name}")
-        arrays[name] = Array(np.asarray(there.astype(kind)))
-        start += before.size
-    return ArrayRecord(arrays)
-
-
-def _exact(array: NDArray[Any]) -> FloatArray:
-    _require_exact(array)
-    return array.astype(np.float64)
-
-
-def _require_exact(array: NDArray[Any], most: int = _WHOLE) -> None:
-    """Refuse integers that would be rounded on their way into a mean of floats.
-
-    Args:
-        array: any values.
-        most: largest magnitude; less where a client's integers have to have room to move.
-
-    Raises:
-        EncodingError: there are such.
-    """
-    if array.dtype.kind not in "iu" or not array.size:
-        return
-    if not -most <= int(array.min()) <= int(array.max()) <= most:
-        raise EncodingError(f"integers beyond {most} in a model: a mean would round them")
+def replaced(model: ArrayRecord, arrays: Mapping[str, Array]) -> ArrayRecord:
+    """A model in which some of its arrays are others."""
+    return ArrayRecord({name: arrays.get(name, array) for name, array in model.items()})
 
 
 def _parts(content: RecordDict) -> Iterable[bytes]:

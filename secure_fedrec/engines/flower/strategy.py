@@ -6,6 +6,7 @@ The strategy inside configures rounds as it did. Where it would send train messa
 server run a masked sum (``distributed.mean_coordinator``), and it is given a single reply: the
 weighted mean, with the sum of the weights, as from one client that had all examples. Its own
 weighted mean of that one reply is the mean; what a server's optimizer does with it is as before.
+Arrays that the terms do not share are in every message and in the result as they began.
 Clients are asked to evaluate against a curious server only: their replies are read in clear.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from typing_extensions import override
@@ -24,15 +25,16 @@ from secure_fedrec.engines.flower.grid_transport import GridTransport
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train, record_of
 from secure_fedrec.engines.flower.model_records import (
     agreed_message,
+    arrays_of,
     model_of,
-    moved_by,
+    replaced,
     task_digest,
     task_of,
 )
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.means import ProtectedMean
+from secure_fedrec.protection.means import Arrays, ProtectedMean
 
 METRICS: Final = "metrics"
 """Name of the record of metrics that the strategy inside is given."""
@@ -76,8 +78,8 @@ class ProtectedStrategy(Strategy):
             if kind.__name__ in _NEED_EACH:
                 problem = "needs every client's update, of which the server learns the mean alone"
                 raise ConfigError("strategy", kind.__name__, problem)
-        self._strategy = strategy
-        self._adversary = terms.adversary
+        self._strategy, self._terms = strategy, terms
+        self._home: dict[str, Array] = {}
         self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
         self._every = every
         self.reports: list[MeanReport] = []
@@ -86,14 +88,32 @@ class ProtectedStrategy(Strategy):
         """Run the strategy inside, as its own ``start`` does (arguments: there).
 
         Raises:
+            ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
             ProtocolError: a round was given up, for too few clients were left in it.
         """
-        return self._strategy.start(_ProtectedGrid(grid, self), initial_arrays, *others, **named)
+        home = self._terms.select(arrays_of(initial_arrays)).home
+        self._home = {name: initial_arrays[name] for name in home}
+        log.info("not shared, and left as they are: %s", ", ".join(map(repr, home)) or "none")
+        inside = _ProtectedGrid(grid, self)
+        result = self._strategy.start(inside, initial_arrays, *others, **named)
+        result.arrays = replaced(result.arrays, self._home)
+        return result
+
+    def as_begun(self, message: Message) -> Message:
+        """A message in which arrays that are not shared are the first ones.
+
+        The strategy inside makes floats of whole numbers (``aggregate_arrayrecords``), and floats
+        are shared.
+        """
+        if message.has_content():
+            for name, arrays in list(message.content.array_records.items()):
+                message.content[name] = replaced(arrays, self._home)
+        return message
 
     @property
     def asks_nothing_else(self) -> bool:
         """Whether clients answer train messages alone (``mod``)."""
-        return self._adversary == "active"
+        return self._terms.adversary == "active"
 
     def train(
         self, grid: Grid, messages: Sequence[Message], timeout: float | None
@@ -111,6 +131,7 @@ class ProtectedStrategy(Strategy):
             raise ConfigError("strategy.configure_train", len(digests), problem)
         task = task_of(given[0], _nothing)
         name, model = model_of(first.content)
+        shared = self._terms.select(task.model)
         report = self._coordinator.run_round(
             _Carrier(grid, messages, self._every), task, timeout=timeout
         )
@@ -119,7 +140,9 @@ class ProtectedStrategy(Strategy):
         weight = getattr(self._strategy, "weighted_by_key", "num-examples")
         figures = MetricRecord({weight: report.mean.weight})
         figures.update(report.mean.metrics)
-        content = RecordDict({name: moved_by(model, report.mean.values), METRICS: figures})
+        moved = shared.moved_by(task.model, report.mean.arrays)
+        mean = {each: Array(moved[each]) for each in shared.shapes}
+        content = RecordDict({name: replaced(model, mean), METRICS: figures})
         return [Message(content, reply_to=first)]
 
     @override
@@ -162,7 +185,7 @@ class _ProtectedGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Replies; in the place of those to train messages the one that is their mean."""
-        sent = list(messages)
+        sent = [self._strategy.as_begun(each) for each in messages]
         train = [each for each in sent if is_train(each)]
         others = [each for each in sent if not is_train(each)]
         if others and self._strategy.asks_nothing_else:
@@ -234,5 +257,5 @@ class _Carrier(GridTransport):
         )
 
 
-def _nothing(_: ArrayRecord) -> Any:
+def _nothing(_: Arrays) -> Any:
     raise NotImplementedError  # the server computes nothing

@@ -1,5 +1,15 @@
-"""Means of flat vectors under masks or noise, for loops that are not the engine's."""
+"""Means of a model's arrays under masks or noise, for loops that are not the engine's."""
 
+from secure_fedrec.protection.means.arrays import Arrays, SharedArrays, trained
 from secure_fedrec.protection.means.terms import MaskedMean, Mean, NoisedMean, ProtectedMean, Update
 
-__all__ = ["MaskedMean", "Mean", "NoisedMean", "ProtectedMean", "Update"]
+__all__ = [
+    "Arrays",
+    "MaskedMean",
+    "Mean",
+    "NoisedMean",
+    "ProtectedMean",
+    "SharedArrays",
+    "Update",
+    "trained",
+]

@@ -1,17 +1,20 @@
-"""Means of flat vectors under masks, for anybody's training loop: what all parties settle first.
+"""Means of arrays under masks, for anybody's training loop: what all parties settle first.
 
-A loop of one's own has vectors (what a client's model moved by), weights, and a server that wants
-their mean. ``MaskedMean`` and ``NoisedMean`` say how that mean is hidden, in one settings object
-that is equal on every host. What a round's halves of ``masking`` must agree on follows from it,
-from the length of the vectors and from what ``hosting.Standing`` says of the attempt. Who carries
-the halves' messages is no matter here: ``engines.distributed.mean_site`` is one half's host.
+A loop of one's own has arrays (what a client's model moved by), weights, and a server that wants
+their mean. ``MaskedMean`` and ``NoisedMean`` say which arrays are shared and how their mean is
+hidden, in one settings object that is equal on every host. What a round's halves of ``masking``
+must agree on follows from it, from the arrays that are shared and from what ``hosting.Standing``
+says of the attempt. Who carries the halves' messages is no matter here:
+``engines.distributed.mean_site`` is one half's host.
 """
 
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from hashlib import sha256
+from math import frexp, ldexp, prod
 from types import MappingProxyType
 from typing import Annotated, ClassVar, TypeAlias
 
@@ -21,6 +24,7 @@ from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import (
     ConfigError,
     EncodingError,
+    MisfitError,
     SitsOutError,
     SumBudgetError,
     renamed_keys,
@@ -45,8 +49,9 @@ from secure_fedrec.protection.masking import (
     SumLayout,
 )
 from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.means.arrays import Arrays, SharedArrays, require_matches, select
 from secure_fedrec.protection.session import Role
-from secure_fedrec.settings import Bits, Count, Positive, Settings, Share, Within
+from secure_fedrec.settings import Bits, Count, Filled, Positive, Settings, Share, Within
 
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
@@ -70,12 +75,13 @@ class Update:
     """What one client hands in.
 
     Args:
-        values: float64[d].
+        arrays: what each array of the model moved by, of the model's shapes; those that are not
+            shared may be there, and are passed over.
         weight: how much it counts, such as its number of examples; from 1.
         metrics: figures that are averaged with it, by name.
     """
 
-    values: FloatArray
+    arrays: Arrays
     weight: int = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -85,12 +91,12 @@ class Mean:
     """What the server learns.
 
     Args:
-        values: float64[d], the weighted mean.
+        arrays: the weighted mean of each array that is shared, float64, by name.
         weight: sum of the weights in it.
         metrics: weighted means, by name.
     """
 
-    values: FloatArray
+    arrays: Mapping[str, FloatArray]
     weight: int
     metrics: Mapping[str, float]
 
@@ -104,6 +110,9 @@ class _UnderMasks(Settings, section="protection"):
         corrupt: largest fraction of clients that may work with the server.
         dropout: largest fraction of clients that a round can lose.
         min_survivors: fewest clients in a sum.
+        shared: patterns of names of arrays that are shared (``means.arrays``); by default all
+            floats but BatchNorm's statistics.
+        private: patterns of those that stay home all the same.
 
     Raises:
         ConfigError: a field is out of range.
@@ -113,6 +122,21 @@ class _UnderMasks(Settings, section="protection"):
     corrupt: Share = 0.1
     dropout: Share = 0.1
     min_survivors: Annotated[int, Within(least=2)] = 3
+    shared: Annotated[tuple[str, ...], Filled()] = ("*",)
+    private: tuple[str, ...] = ()
+
+    def select(self, model: Arrays) -> SharedArrays:
+        """Which arrays of a model are shared.
+
+        Args:
+            model: all its arrays, by name.
+
+        Raises:
+            ConfigError: a pattern matches no array or one that cannot be shared, or nothing is
+                left to share; the names that there are stand in the message.
+            EncodingError: a value of an array that is shared is not finite.
+        """
+        return select(model, shared=self.shared, private=self.private)
 
     @property
     def digest(self) -> bytes:
@@ -141,17 +165,17 @@ class _UnderMasks(Settings, section="protection"):
             raise ConfigError("roster.operator", "(the server)", "must not be the server")
         self._config(roster.count(Role.CLIENT), _NO_ROUND, 1)
 
-    def config(self, at: Standing, length: int) -> MaskingConfig:
+    def config(self, at: Standing, shared: SharedArrays) -> MaskingConfig:
         """Settings of one sum.
 
         Args:
             at: the attempt.
-            length: values per vector, d.
+            shared: what of the model is summed (``select``).
 
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
         """
-        return self._config(len(at.clients), at.statement.digest, length)
+        return self._config(len(at.clients), at.statement.digest, shared.length)
 
     @abstractmethod
     def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
@@ -190,11 +214,15 @@ class MaskedMean(_UnderMasks):
 
     Every client rounds each value once, to a multiple of 2^-fraction_bits; from there to the
     quotient of the sums all arithmetic is of integers. So the mean is within 2^-(fraction_bits + 1)
-    of the one of real numbers, a metric's within 2^-(fraction_bits + 1) limit / clip.
+    of the one of real numbers, a metric's within 2^-(fraction_bits + 1) limit / clip, for the
+    largest clip that there is. An array of a smaller one keeps more digits: it is scaled by the
+    largest power of two by which its clip fits into the largest.
 
     Args:
-        clip: largest magnitude of one value; a larger one is refused, never cut, and halts its
-            client (``site_state.HaltedClient``): clip before, where training may come to it.
+        clip: largest magnitude of one value, or one for each array, by pattern of its name; of
+            several patterns that match, the longest counts, of those the smallest clip. A larger
+            value is refused, never cut, and halts its client (``site_state.HaltedClient``): clip
+            before, where training may come to it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
         metrics: metrics that are averaged under the masks as well, and the largest magnitude of
@@ -206,7 +234,7 @@ class MaskedMean(_UnderMasks):
 
     weighted: ClassVar[bool] = True
 
-    clip: Positive
+    clip: Positive | Annotated[Mapping[str, Positive], Filled()]
     max_weight: Count
     fraction_bits: Bits = 24
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -216,44 +244,92 @@ class MaskedMean(_UnderMasks):
             if limit <= 0:
                 raise ConfigError(f"protection.metrics.{name}", limit, "must be above 0")
 
-    def encode(self, update: Update, at: Standing) -> EncodedVector:
+    def select(self, model: Arrays) -> SharedArrays:
+        """Which arrays of a model are shared.
+
+        Raises:
+            ConfigError: as for every mean, or an array that is shared has no clip, or a clip no
+                such array.
+            EncodingError: a value of an array that is shared is not finite.
+        """
+        found = super().select(model)
+        if isinstance(self.clip, Mapping):
+            require_matches("protection.clip", self.clip, found.shapes)
+            self._bounds(found)
+        return found
+
+    def encode(self, update: Update, at: Standing, shared: SharedArrays) -> EncodedVector:
         """A client's words, to be masked.
 
         Raises:
             SitsOutError: the weight is 0, or below.
-            EncodingError: a value is no real number, NaN, infinite or beyond what was settled.
+            MisfitError: an array is missing, of another shape or no real numbers, or a value of it
+                is not finite or beyond what was settled.
+            EncodingError: the weight or a metric is beyond what was settled.
             ConfigError: as ``config``.
         """
-        _require_reals(update.values)
         if update.weight < 1:
             # Of weight 0 it would count among the survivors, and hide nobody.
             raise SitsOutError("sits this round out")
         if update.weight > self.max_weight:
             raise EncodingError("a weight is above protection.max_weight")
-        layout = self._layout(len(at.clients), len(update.values))
+        layout = self._layout(len(at.clients), shared.length)
         metrics = [self._scaled(update, name) for name in sorted(self.metrics)]
-        values = np.concatenate([update.values, np.array(metrics, dtype=np.float64)])
+        values, bounds = shared.join(update.arrays), self._bounds(shared)
+        for name, part in shared.split(values).items():
+            if not np.all(np.abs(part) <= bounds[name]):
+                problem = f"moved beyond its clip of {bounds[name]:g}, or is not finite"
+                raise MisfitError(f"array {name!r} {problem}")
+        values = np.concatenate([values * self._scales(shared), metrics])
         encoded = layout.encode(values, weight=update.weight)
         return replace(encoded, layout_hash=self._named(layout))
 
-    def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
+    def decode(
+        self, words: RingArray, at: Standing, shared: SharedArrays, *, survivors: int
+    ) -> Mean:
         """The mean of ``survivors`` clients: the exact quotient, rounded once."""
         del survivors  # they have said themselves how much they count
-        found = self._layout(len(at.clients), length).decode(words)
+        found = self._layout(len(at.clients), shared.length).decode(words)
         names = sorted(self.metrics)
         mean = found.mean
-        metrics = zip(names, mean[length:].tolist(), strict=True)
+        metrics = zip(names, mean[shared.length :].tolist(), strict=True)
         return Mean(
-            values=mean[:length],
+            arrays=shared.split(mean[: shared.length] / self._scales(shared)),
             weight=found.weight,
-            metrics={name: value * self.metrics[name] / self.clip for name, value in metrics},
+            metrics={name: value * self.metrics[name] / self._widest for name, value in metrics},
         )
+
+    @property
+    def _widest(self) -> float:
+        return max(self.clip.values()) if isinstance(self.clip, Mapping) else self.clip
+
+    def _bounds(self, shared: SharedArrays) -> dict[str, float]:
+        """Clip of each array.
+
+        Raises:
+            ConfigError: one has none.
+        """
+        if not isinstance(self.clip, Mapping):
+            return dict.fromkeys(shared.shapes, self.clip)
+        found = {}
+        for name in shared.shapes:
+            fits = [(len(p), -clip) for p, clip in self.clip.items() if fnmatchcase(name, p)]
+            if not fits:
+                problem = f"has no pattern for array {name!r}, which is shared"
+                raise ConfigError("protection.clip", dict(self.clip), problem)
+            found[name] = -max(fits)[1]
+        return found
+
+    def _scales(self, shared: SharedArrays) -> FloatArray:
+        """float64[d], powers of two: what each value is multiplied with, exactly, for the ring."""
+        scales = [_power(self._widest, bound) for bound in self._bounds(shared).values()]
+        return np.repeat(scales, [prod(shape) for shape in shared.shapes.values()])
 
     def _scaled(self, update: Update, name: str) -> float:
         value = update.metrics.get(name)
         if value is None or not abs(value) <= self.metrics[name]:
             raise EncodingError(f"metric {name} is missing, NaN or beyond protection.metrics")
-        return value * self.clip / self.metrics[name]
+        return value * self._widest / self.metrics[name]
 
     def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
         layout = self._layout(clients, length)
@@ -265,7 +341,7 @@ class MaskedMean(_UnderMasks):
         Raises:
             SumBudgetError: no ring is wide enough.
         """
-        largest = clients * self.max_weight * max(1, round(self.clip * 2.0**self.fraction_bits))
+        largest = clients * self.max_weight * max(1, round(self._widest * 2.0**self.fraction_bits))
         bits = max(8, largest.bit_length() + 1, self.fraction_bits + 1)
         if bits > 64:
             problem = (
@@ -275,7 +351,7 @@ class MaskedMean(_UnderMasks):
             )
             raise SumBudgetError("protection.clip", self.clip, problem)
         with renamed_keys(_KEYS):
-            codec = FixedPoint(bits=bits, fraction_bits=self.fraction_bits, clip=self.clip)
+            codec = FixedPoint(bits=bits, fraction_bits=self.fraction_bits, clip=self._widest)
             return MeanLayout(
                 codec=codec,
                 length=length + len(self.metrics),
@@ -288,10 +364,11 @@ class NoisedMean(_UnderMasks):
     """A mean under masks, with Skellam noise inside: differential privacy against the server.
 
     Every client counts alike, whatever its weight: weights would be told, or take noise of their
-    own. It clips its whole vector, and adds its share of the noise before it masks.
+    own. It clips all that it shares as one vector, and adds its share of the noise before it masks.
+    An array that is not shared has no part in either.
 
     Args:
-        clip: largest L2 norm of a client's vector; a longer one is shortened.
+        clip: largest L2 norm of what a client shares; a longer vector is shortened.
         noise_multiplier: standard deviation of the noise that counts, over the clip; as
             ``accounting.find_noise_multiplier`` gives it for a budget.
         fraction_bits: binary digits kept after the point.
@@ -313,32 +390,34 @@ class NoisedMean(_UnderMasks):
         """None: each would take noise of its own."""
         return {}
 
-    def encode(self, update: Update, at: Standing) -> EncodedVector:
+    def encode(self, update: Update, at: Standing, shared: SharedArrays) -> EncodedVector:
         """A client's words, to be masked: clipped, rotated, rounded and noised.
 
         Raises:
-            EncodingError: a value is no real number, NaN or infinite.
+            MisfitError: an array is missing or of another shape; a value is no real number, NaN
+                or infinite.
             ConfigError: as ``config``.
         """
-        _require_reals(update.values)
-        length = len(update.values)
-        noise, layout = self._noise(len(at.clients), length), self._layout(len(at.clients), length)
-        words = SkellamClient(noise, rotation_seed(at)).protect({"update": update.values})
+        values, clients = shared.join(update.arrays), len(at.clients)
+        noise, layout = self._noise(clients, shared.length), self._layout(clients, shared.length)
+        words = SkellamClient(noise, rotation_seed(at)).protect({"update": values})
         encoded = layout.encode(noise.codec.to_integers(words))
         return replace(encoded, layout_hash=self._named(layout))
 
-    def decode(self, words: RingArray, at: Standing, length: int, *, survivors: int) -> Mean:
+    def decode(
+        self, words: RingArray, at: Standing, shared: SharedArrays, *, survivors: int
+    ) -> Mean:
         """An unbiased estimate of the mean of the clipped vectors of ``survivors`` clients."""
-        server = SkellamServer(self._noise(len(at.clients), length), rotation_seed(at))
+        server = SkellamServer(self._noise(len(at.clients), shared.length), rotation_seed(at))
         sums = server.decode(words, survivors=survivors)["update"]
-        return Mean(values=sums / survivors, weight=survivors, metrics={})
+        return Mean(arrays=shared.split(sums / survivors), weight=survivors, metrics={})
 
     def deviation(self, *, clients: int, length: int, survivors: int) -> float:
         """Standard deviation of the noise in each value of a mean.
 
         Args:
             clients: in the cohort.
-            length: values per vector, d.
+            length: values that are shared, d (``SharedArrays.length``).
             survivors: clients in the sum.
         """
         return self._noise(clients, length).deviation(survivors) / survivors
@@ -375,11 +454,11 @@ class NoisedMean(_UnderMasks):
             )
 
 
-def _require_reals(values: FloatArray) -> None:
-    """Refuse what a conversion to numbers would change: imaginary parts, text, times, gaps."""
-    if np.ma.isMaskedArray(values) or np.asarray(values).dtype.kind not in "fiu":
-        raise EncodingError("an update must be an array of real numbers, without gaps")
+def _power(widest: float, bound: float) -> float:
+    """The largest power of two whose product with a bound is within the widest."""
+    digits = frexp(widest)[1] - frexp(bound)[1]
+    return ldexp(1.0, digits - (ldexp(bound, digits) > widest))
 
 
 ProtectedMean: TypeAlias = MaskedMean | NoisedMean
-"""Ways of hiding vectors of which a server learns the mean."""
+"""Ways of hiding arrays of which a server learns the mean."""
