@@ -234,8 +234,9 @@ def test_nothing_of_a_train_reply_leaves_but_one_field(keys: Path, terms: Protec
         assert not len(context.state)  # nothing of a round is with Flower
 
 
-def test_a_train_message_without_protection_is_refused(keys: Path) -> None:
-    app = App()
+@pytest.mark.parametrize("adversary", ["active", "curious"])
+def test_a_train_message_without_protection_is_refused(keys: Path, adversary: Any) -> None:
+    app = App(replace(TERMS, adversary=adversary))
     grid = grid_of(app, keys)
     result = fedavg(fraction_evaluate=0.0).start(grid, start_arrays(), num_rounds=1)
     assert app.trained == []
@@ -243,9 +244,12 @@ def test_a_train_message_without_protection_is_refused(keys: Path) -> None:
     assert {reply.error.reason for reply in replies_of(grid)} == {"client failed"}
 
 
-def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("adversary", ["active", "curious"])
+def test_no_exception_reaches_the_server(
+    keys: Path, adversary: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """And those who failed are as good as gone: the mean is that of the others."""
-    app = App(failing={2})
+    app = App(replace(TERMS, adversary=adversary), failing={2})
     grid = grid_of(app, keys)
     strategy = protected(app, keys)
     result = strategy.start(grid, start_arrays(), num_rounds=1)

@@ -132,7 +132,7 @@ class MeanCoordinator:
             round_number=at.serial,
             generations=self._generations,
         )
-        seal = partial(self._request, task, at.statement.known.encoded)
+        seal = partial(self._request, at.statement.known.encoded)
         channel = _MeanChannel(transport, self._agreement, sites, seal)
         try:
             drive(hub, channel, timeout=timeout)
@@ -166,8 +166,8 @@ class MeanCoordinator:
             self._sites[address] = node.number
         return 1
 
-    def _request(self, task: Task, stated: bytes, setup: bytes) -> bytes:
-        body = request(task, stated, setup)
+    def _request(self, stated: bytes, setup: bytes) -> bytes:
+        body = request(stated, setup)
         return self._agreement.seal(Kind.REQUEST, body, by=self._identity)
 
     def _save(self) -> None:

@@ -9,8 +9,8 @@ the first, since a carrier's addresses say nothing of who a site is.
 A site may live for one message only. Its half is saved in between, sealed, for one use
 (``masking.client.sealed_state``); model, data and the loop's own state are no business of it.
 Messages of the server: GREETING and REQUEST of ``host_messages``, then those of ``masking`` as they
-are. The body of REQUEST: 32 digest of what is to be computed | u32 size, the server's statement
-| SETUP. What is refused for reasons that may be told is answered with REFUSED.
+are. The body of REQUEST: u32 size, the server's statement | SETUP. What is refused for reasons that
+may be told is answered with REFUSED.
 """
 
 import logging
@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from hmac import compare_digest
 from pathlib import Path
 from typing import Final
 
@@ -199,9 +198,9 @@ class MeanSite:
         """Enter the round, compute, and leave everything for the next message."""
         agreement = self._agreement
         _, body = agreement.open(data, Kind.REQUEST)
-        digest, stated, setup = _parts(body)
-        if task is None or not compare_digest(task.digest, digest):
-            raise RefusalError("what is to be computed is not what the server signed")
+        stated, setup = _parts(body)
+        if task is None:
+            raise RefusalError("nothing came with the request that is to be computed")
         shared, envelope = self._terms.select(task.model), Envelope.decode(setup)
         at = standing(
             agreement,
@@ -254,22 +253,20 @@ class MeanSite:
         return b"".join(answers)
 
 
-def request(task: Task, stated: bytes, setup: bytes) -> bytes:
+def request(stated: bytes, setup: bytes) -> bytes:
     """The body of REQUEST.
 
     Args:
-        task: what is to be computed.
         stated: ``Statement.encoded`` of the round.
         setup: message of the masks.
     """
-    return task.digest + len(stated).to_bytes(_SIZE, "little") + stated + setup
+    return len(stated).to_bytes(_SIZE, "little") + stated + setup
 
 
-def _parts(body: bytes) -> tuple[bytes, bytes, bytes]:
-    """Digest of what is to be computed, statement, SETUP."""
-    start = _HASH_BYTES + _SIZE
-    end = start + int.from_bytes(body[_HASH_BYTES:start], "little")
-    return body[:_HASH_BYTES], body[start:end], body[end:]
+def _parts(body: bytes) -> tuple[bytes, bytes]:
+    """Inverse of ``request``; what is cut short is no statement."""
+    end = _SIZE + int.from_bytes(body[:_SIZE], "little")
+    return body[_SIZE:end], body[end:]
 
 
 def answered(data: bytes) -> tuple[masking.Kind | None, bytes]:
