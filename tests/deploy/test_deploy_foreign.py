@@ -43,7 +43,7 @@ from tests.deploy.keys import give_keys
 
 CLIENTS = 4
 TERMS = MaskedMean(clip=8.0, max_weight=100, corrupt=0.25, dropout=0.25)
-NOISED = NoisedMean(clip=0.5, noise_multiplier=0.5, corrupt=0.25, dropout=0.25)
+NOISED = NoisedMean(clip=0.5, noise_multiplier=0.5, rounds=20, corrupt=0.25, dropout=0.25)
 START = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "steps": np.array(3)}
 CANARY = "user 17 rated 5"
 
@@ -497,8 +497,27 @@ def test_noise_is_added_at_every_client(keys: Path) -> None:
     error = result.arrays["w"].numpy() - START["w"] - np.mean(clipped, axis=0)
     assert 0.2 * deviation < np.sqrt(np.mean(error**2)) < 3 * deviation
     assert strategy.reports[0].mean.weight == CLIENTS  # all count alike
-    (event,) = NOISED.events(clients=CLIENTS, length=6, rounds=1)
-    assert event.rounds == 1
+    (event,) = NOISED.events(clients=CLIENTS, length=6)
+    assert event.rounds == NOISED.rounds
+
+
+def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(keys: Path) -> None:
+    """Whatever the models are, and whatever becomes of a round once its words have left."""
+    app = App(replace(NOISED, rounds=3), times=0.1)
+    inside = fedavg(fraction_evaluate=0.0)
+    grid = grid_of(app, keys)
+    protected(app, keys, inside).start(grid, start_arrays(), num_rounds=2)
+    grid.exchanges.clear()
+    grid.back = lambda reply: [] if len(grid.exchanges) == 4 else [reply]  # after the greeting
+    with pytest.raises(ProtocolError):
+        protected(app, keys, inside).start(grid, start_arrays(5), num_rounds=1, timeout=0.05)
+    grid.back = lambda reply: [reply]
+    trained = len(app.trained)
+    spent = r"clients 0, 1, 2, 3: this client's budget is spent: 3 noised vectors"
+    for beyond in (6, 7):
+        with pytest.raises(ProtocolError, match=spent):
+            protected(app, keys, inside).start(grid, start_arrays(beyond), num_rounds=1)
+    assert len(app.trained) == trained == 3 * CLIENTS
 
 
 def test_values_that_do_not_fit_are_refused_at_their_client(

@@ -31,7 +31,7 @@ OWN_LAYERS = Path(__file__).parents[2] / "examples" / "flower-quickstart" / "own
 CLIENTS, STEPS = 4, 20
 STATISTICS = ("*", "*.running_mean", "*.running_var")
 MASKED = MaskedMean(clip=4.0, max_weight=1000, corrupt=0.25, dropout=0.25)
-NOISED = NoisedMean(clip=4.0, noise_multiplier=0.02, corrupt=0.25, dropout=0.25)
+NOISED = NoisedMean(clip=4.0, noise_multiplier=0.02, rounds=20, corrupt=0.25, dropout=0.25)
 
 
 @pytest.fixture(autouse=True)

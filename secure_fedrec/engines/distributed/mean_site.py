@@ -34,7 +34,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     refusal,
 )
-from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState
+from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState, SiteState
 from secure_fedrec.errors import ConfigError, HaltedError, ProtocolError, RefusalError
 from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.masking import ClientState, Expected, MaskingClient
@@ -143,7 +143,7 @@ class MeanSite:
         self._agreement = Agreement(digest=terms.digest, roster=roster)
         self._key = _sealing_key(self.identity)
         sealed = SealedState(keys.folder / "state", self._key)
-        self._halted = sealed.halted
+        self._sealed, self._halted = sealed, sealed.halted
         self._half = sealed.journal.with_name("half")
         self._expected = sealed.journal.with_name("half.expected")
         self._journal = FileJournal(sealed.journal)
@@ -201,6 +201,7 @@ class MeanSite:
         stated, setup = _parts(body)
         if task is None:
             raise RefusalError("nothing came with the request that is to be computed")
+        self._require_affordable()
         shared, envelope = self._terms.select(task.model), Envelope.decode(setup)
         at = standing(
             agreement,
@@ -230,11 +231,36 @@ class MeanSite:
         client = self._client(Expected(layout_hash=named, statement=statement))
         if self._half.exists():
             client.resume(self._half, self._key)
+        uploads = client.state is ClientState.BOXES
+        if uploads:
+            self._require_affordable()
         try:
-            return self._kept(client, client.receive(data))
+            answers = client.receive(data)
+            if uploads and self._terms.rounds is not None:
+                self._sealed.keep(SiteState(spent=self._spent + 1))  # before it leaves
+            return self._kept(client, answers)
         except ProtocolError:
             self._kept(client, [])  # what is refused ends no round
             raise
+
+    @property
+    def _spent(self) -> int:
+        """Noised vectors that have left this host, in whatever rounds."""
+        kept = self._sealed.load()
+        return 0 if kept is None else kept.spent
+
+    def _require_affordable(self) -> None:
+        """Check that one more is within what was settled.
+
+        Raises:
+            RefusalError: it is not.
+        """
+        most = self._terms.rounds
+        if most is not None and self._spent >= most:
+            raise RefusalError(
+                f"this client's budget is spent: {most} noised vectors were handed in, as many as "
+                "protection.rounds allows"
+            )
 
     def _client(self, expected: Expected) -> MaskingClient:
         return MaskingClient(

@@ -233,6 +233,8 @@ class MaskedMean(_UnderMasks):
     """
 
     weighted: ClassVar[bool] = True
+    rounds: ClassVar[int | None] = None
+    """Nothing is noised, so nothing is counted."""
 
     clip: Positive | Annotated[Mapping[str, Positive], Filled()]
     max_weight: Count
@@ -371,6 +373,8 @@ class NoisedMean(_UnderMasks):
         clip: largest L2 norm of what a client shares; a longer vector is shortened.
         noise_multiplier: standard deviation of the noise that counts, over the clip; as
             ``accounting.find_noise_multiplier`` gives it for a budget.
+        rounds: how many rounds the budget is for; a client hands in as many noised vectors, and
+            refuses one more.
         fraction_bits: binary digits kept after the point.
         ring_bits: width of the ring of the sum.
 
@@ -382,6 +386,7 @@ class NoisedMean(_UnderMasks):
 
     clip: Positive
     noise_multiplier: Positive
+    rounds: Count
     fraction_bits: Annotated[Bits, Within(0, 40)] = 12
     ring_bits: Annotated[Bits, Within(8, 64)] = 32
 
@@ -422,9 +427,9 @@ class NoisedMean(_UnderMasks):
         """
         return self._noise(clients, length).deviation(survivors) / survivors
 
-    def events(self, *, clients: int, length: int, rounds: int) -> tuple[Event, ...]:
-        """What so many rounds release, for an accountant (``secure_fedrec.accounting``)."""
-        return self._noise(clients, length).events(rounds=rounds)
+    def events(self, *, clients: int, length: int) -> tuple[Event, ...]:
+        """What all rounds release, for an accountant (``secure_fedrec.accounting``)."""
+        return self._noise(clients, length).events(rounds=self.rounds)
 
     def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:
         return self._masks(clients, stated, self._layout(clients, length), self.ring_bits, length)

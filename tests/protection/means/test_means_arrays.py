@@ -28,7 +28,7 @@ STATISTICS = ["body.1.running_mean", "body.1.running_var"]
 
 
 def terms(kind: type = MaskedMean, **options: Any) -> Any:
-    own = {"max_weight": 10} if kind is MaskedMean else {"noise_multiplier": 0.001}
+    own = {"max_weight": 10} if kind is MaskedMean else {"noise_multiplier": 0.001, "rounds": 5}
     return kind(**{"clip": 4.0, "corrupt": 0.0, "dropout": 0.0, **own, **options})
 
 
