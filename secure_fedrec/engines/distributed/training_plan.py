@@ -92,16 +92,16 @@ class TrainingPlan:
     def require_affordable(self, releases: int) -> None:
         """Check that a client may send as many noised uploads.
 
+        They are counted, not priced: of several parts the dearest may not grow with rounds.
+
         Raises:
-            ProtocolError: they cost more than all rounds are to.
+            RefusalError: they are more than there are rounds.
         """
-        cost, budget = self.price(releases), self.budget
-        # Noise too small for a claim has no price that could tell them apart.
-        if cost > budget or (math.isinf(budget) and releases > self.algorithm.rounds):
+        if self._noised and releases > self.algorithm.rounds:
             raise RefusalError(
                 f"this client's budget is spent: {releases - 1} noised uploads of "
-                f"{self.algorithm.rounds} were sent, and one more would cost epsilon {cost:.3g} of "
-                f"{budget:.3g}"
+                f"{self.algorithm.rounds} were sent, and one more would cost epsilon "
+                f"{self.price(releases):.3g} of {self.budget:.3g}"
             )
 
     @cached_property
