@@ -21,6 +21,7 @@ from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.distributed.host_messages import Agreement, Request
 from secure_fedrec.engines.distributed.host_recording import HostRecording
+from secure_fedrec.engines.distributed.round_log import log_sent, of_round, refusal_fields
 from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerParty
 from secure_fedrec.engines.distributed.site_session import ClientHalves, SiteSession
 from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
@@ -121,7 +122,7 @@ class Site:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
         self._journal = FileJournal(state.journal) if journal is None else journal
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
-        self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
+        self._session = SiteSession(agreement, self.identity, self._begun, of_round(self._handle))
 
     @property
     def completed(self) -> int:
@@ -306,15 +307,10 @@ class Site:
         if attempt.sent or not (sent if self._noised_bags else self._hosting.uploads in sent):
             return
         attempt.sent = True
-        price = ""
         if plan.budget:
             self._keep(replace(self._kept, spent=self._kept.spent + 1))
-            price = f", epsilon {plan.price(self._kept.spent):.4g} of {plan.budget:.4g} spent"
-        log.info(
-            "round %d, attempt %d: statement %s, %d bytes sent after %.2f s%s",
-            *(at.round, at.serial, at.statement.digest.hex()[:16], sum(sent.values())),
-            *(monotonic() - attempt.began, price),
-        )
+        size, seconds = sum(sent.values()), monotonic() - attempt.began
+        log_sent(at, plan, size=size, seconds=seconds, spent=self._kept.spent)
 
     def _keep(self, kept: SiteState) -> None:
         """On disk first: what is in memory is what a crash would leave."""
@@ -352,7 +348,7 @@ class Site:
             self._keep(self._kept.revealed())  # before the answer leaves
             self._vault.restore(self._kept.tables)
         for refused in refusals + told:
-            log.warning("refused: %s", refused)
+            log.warning("refused: %s", refused, extra=refusal_fields(refused))
         return answers
 
 
