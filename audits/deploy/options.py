@@ -4,6 +4,19 @@ import argparse
 from pathlib import Path
 
 
+def add_log_format(command: argparse.ArgumentParser) -> None:
+    """How a host's process says what it logs."""
+    about = "of what is logged on standard error: lines, or a JSON object a line (default: text)"
+    command.add_argument("--log-format", choices=("text", "json"), default="text", help=about)
+
+
+def add_watch(command: argparse.ArgumentParser) -> None:
+    """By what a host is watched while it runs."""
+    add_log_format(command)
+    about = "file for Prometheus, in its text format"
+    command.add_argument("--metrics", type=Path, metavar="FILE", help=about)
+
+
 def add_hosts(command: argparse.ArgumentParser) -> None:
     """Options of ``deploy`` that say which hosts are started here."""
     add = command.add_argument
@@ -13,6 +26,7 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
     add("--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA")
     record = "hosts take down what they see, for gather and an audit; not sealed"
     add("--record", action="store_true", help=record)
+    add_watch(command)
 
 
 def add_gather(command: argparse.ArgumentParser) -> None:
