@@ -61,6 +61,9 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     add.add_argument("party", help="server, authority, client:N, denoiser:N or mix:N")
     add.add_argument("key", help="its public key, or the .pub file with it")
     add.add_argument("--replace", action="store_true", help="the party has a new key")
+    remove = actions.add_parser("remove", help="leave a party out of the list")
+    remove.add_argument("list", type=Path)
+    remove.add_argument("party", help="as it is listed")
     sign = actions.add_parser("sign", help="sign the list")
     sign.add_argument("list", type=Path)
     sign.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
@@ -69,10 +72,23 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     sign.add_argument(
         "--round-floor", type=int, default=0, metavar="N", help="a round that has been reached"
     )
+    sign.add_argument(
+        "--previous-operator",
+        metavar="KEY",
+        help="who signed the roster that is in FILE, if another operator takes over: its public "
+        "key, or file",
+    )
     beacon = actions.add_parser("beacon", help="publish the next epoch's randomness, signed")
     beacon.add_argument("agreement", type=Path, help="folder of what all hosts are given")
     beacon.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
     beacon.add_argument("--out", type=Path, required=True, metavar="DIR", help="of all values")
+    beacon.add_argument(
+        "--after",
+        type=int,
+        default=0,
+        metavar="EPOCH",
+        help="the last epoch of the operator before, if another one has taken over",
+    )
     layer = actions.add_parser(
         "layer-key", help="make a layer's own key, such as Paillier's; its public half: FILE.pub"
     )

@@ -48,8 +48,7 @@ class HelperSite:
         node = identity.node
         if helpers_at(self._hosting, node) != [node]:
             raise ConfigError("site.identities", str(node), "has no host of its own here")
-        if agreement.roster.key_of(node) != identity.public:
-            raise ConfigError("site.identities", str(node), "the roster lists another key")
+        agreement.roster.require_listed(identity)
         self._desk = Desk(journal=journal, secret=secret)
         self._party: Party | None = None
         self._serial = 0

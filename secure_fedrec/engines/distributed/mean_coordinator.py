@@ -16,7 +16,6 @@ from secure_fedrec.engines.checkpoint import (
     write_checkpoint,
 )
 from secure_fedrec.engines.distributed.host_messages import (
-    Agreement,
     Kind,
 )
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task, standing
@@ -66,7 +65,7 @@ class MeanCoordinator:
         self._identity = keys.identity(Role.SERVER, self.roster)
         terms.require(self.roster)
         self._terms = terms
-        self._agreement = Agreement(digest=terms.digest, roster=self.roster)
+        self._agreement = keys.agreement(terms, self.roster)
         self._sites: dict[int, int] = {}
         self._instructions: dict[int, bytes] = {}
         folder = keys.folder / "state"

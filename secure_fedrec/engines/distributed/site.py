@@ -373,6 +373,5 @@ def _required(
     for node in (own, *helpers):
         if node not in identities:
             raise ConfigError("site.identities", str(node), "is missing")
-        if agreement.roster.key_of(node) != identities[node].public:
-            raise ConfigError("site.identities", str(node), "the roster lists another key")
+        agreement.roster.require_listed(identities[node])
     return identities[own], {node: identities[node] for node in helpers}
