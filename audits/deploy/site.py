@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -95,7 +95,8 @@ def _serve(
         ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
         site = open_host(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
         ending.callback(site.close)
-        answer, heard = site.answer, _nothing
+        answer: Callable[[bytes], bytes] = site.answer
+        heard = _nothing
         if metrics is not None:
             answer, heard = metrics.answering(site.answer), metrics.beat
         logging.getLogger("secure-fedrec").info("%s is up", site.identity.node)

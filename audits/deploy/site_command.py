@@ -32,9 +32,10 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
     """
     blueprint, agreed = load_agreement(agreement)
     identities = [Identity.load(path) for path in sorted(_state(own).parent.glob("*.identity"))]
-    (client,) = [each for each in identities if each.node.role is Role.CLIENT] or [None]
-    if client is None:
-        raise ConfigError("site", str(own), "has no client's identity")
+    clients = [each for each in identities if each.node.role is Role.CLIENT]
+    if len(clients) != 1:
+        raise ConfigError("site", str(own), f"has identities of {len(clients)} clients, not of one")
+    (client,) = clients
     state = SealedState(
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )

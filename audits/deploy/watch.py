@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 from time import monotonic
+from typing import Never
 
 from tqdm import tqdm
 
@@ -34,7 +35,7 @@ class Watch:
         self._log_format = log_format
         self._metrics = metrics
         self._live = bars and sys.stderr.isatty()
-        self._line: tqdm[None] | None = None
+        self._line: tqdm[Never] | None = None
         self._shown = 0.0
         self._last = ""
 
@@ -97,8 +98,9 @@ class Watch:
             if changed:
                 log.info("%s", text, extra=with_fields(event="waiting", **fields))
             return
-        if self._line is None:
-            self._line = tqdm(bar_format="{desc} [{elapsed}]", leave=False)
+        line = self._line
+        if line is None:
+            line = self._line = tqdm(bar_format="{desc} [{elapsed}]", leave=False)
         if changed or monotonic() - self._shown >= _EVERY:
             self._shown = monotonic()
-            self._line.set_description_str(text)
+            line.set_description_str(text)

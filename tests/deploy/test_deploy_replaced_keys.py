@@ -9,16 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from audits import cli
 from audits.deploy import site as site_process
-from audits.deploy.homes import Layout, load_agreement, open_coordinator, open_site
+from audits.deploy.homes import Layout, load_agreement, open_coordinator, open_host, open_site
+from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines.distributed import Coordinator
 from secure_fedrec.engines.distributed.host_messages import Agreement, Kind, Present
+from secure_fedrec.engines.distributed.mean_site import Keys
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.means import MaskedMean
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
-from tests.deploy.memory import Deployment, MemoryTransport
-from tests.deploy.test_deploy_rounds import SHARED, settings
+from tests.deploy.keys import give_keys
+from tests.deploy.memory import Deployment, MemoryTransport, places
+from tests.deploy.test_deploy_rounds import MASKS, SHARED, SMALL, settings
 from tests.page_blocks import NOT_CODE, ROOT, Reader, blocks_of, environment
 
 PAGE = ROOT / "docs" / "how-to" / "replace-keys.md"
@@ -69,7 +74,8 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     root = tmp_path_factory.mktemp("page")
     (root / "reader").mkdir()
     reader = Reader(folder=root / "reader", environment=environment(root))
-    layout, found, everybody = Layout(reader.folder / "deployed"), {}, [0, 1, 2, 3, 4]
+    layout, everybody = Layout(reader.folder / "deployed"), [0, 1, 2, 3, 4]
+    found: dict[int, Path] = {}
     for block in CODE:
         reader.work_through(block)
         if "cp roster deployed/agreement/roster" not in block.code:
@@ -263,3 +269,62 @@ def test_a_roster_without_whom_rounds_need_is_refused(tmp_path: Path) -> None:
         plan.under(Roster.of(operator, stranger))
     everybody = plan.under(agreed.roster)
     assert np.array_equal(everybody.invited(1), plan.invited(1))
+
+
+def leave_out(ran: Deployment, client: int) -> None:
+    """Start every host anew under a roster of the operator's without a client."""
+    for number in list(ran.transport.sites):
+        ran.kill(number)
+    layout, (_, agreed) = ran.layout, load_agreement(ran.layout.agreement)
+    operator = Ed25519PrivateKey.generate()  # the one that signed the first was forgotten
+    keys = {node: agreed.roster.key_of(node) for node in agreed.roster.nodes()}
+    del keys[Node(Role.CLIENT, client)]
+    founder = agreed.roster.operator.hex().encode()
+    replace_file(layout.agreement / "first-operator.pub", founder)
+    replace_file(
+        layout.agreement / "operator.pub", operator.public_key().public_bytes_raw().hex().encode()
+    )
+    Roster.of(operator, keys, version=2).save(layout.agreement / "roster")
+    for number, name in places(layout).items():
+        if number != client:
+            own = layout.root / "sites" / name
+            ran.transport.sites[number] = open_host(layout.agreement, own)
+    ran.coordinator = open_coordinator(layout, ran.transport)
+    ran.coordinator.resume()
+
+
+@pytest.mark.parametrize(
+    ("layers", "others"),
+    [
+        ((), {}),
+        ((MASKS,), {}),
+        ((MASKS,), {"data": {**SMALL, "clients": 8}, "cohort": {"clients_per_round": 6}}),
+        (({"layer": "paillier", "key_bits": 2048},), {}),
+    ],
+    ids=["plain", "masked", "cohorts", "paillier"],
+)
+def test_rounds_without_a_client_are_the_embedded_engines(
+    layers: tuple[dict[str, Any], ...], others: dict[str, Any], tmp_path: Path
+) -> None:
+    ran = Deployment.of(settings(*layers, algorithm={"rounds": 3}, **others), tmp_path)
+    ran.rounds(1)
+    ran.coordinator.finish()
+    leave_out(ran, 1)
+    ran.rounds(2)
+    assert not any(1 in ran.clients[round_] for round_ in (2, 3))
+    assert all(len(ran.clients[round_]) >= 4 for round_ in (2, 3))
+    ran.require_equal()
+
+
+def test_a_mean_is_of_the_same_federation_under_an_operator_that_took_over(tmp_path: Path) -> None:
+    give_keys(tmp_path, 3)
+    terms, own = MaskedMean(clip=1.0, max_weight=9, min_survivors=3), Keys(tmp_path / "0")
+    before = own.agreement(terms, own.roster())
+    parties = {node: before.roster.key_of(node) for node in before.roster.nodes()}
+    another = Roster.of(Ed25519PrivateKey.generate(), parties, version=2)
+    assert own.agreement(terms, another).federation != before.federation
+    (own.folder / "operator.pub").rename(own.folder / "first-operator.pub")
+    assert own.agreement(terms, another).federation == before.federation
+    (own.folder / "first-operator.pub").write_text("none")
+    with pytest.raises(ConfigError, match="64 hexadecimal digits"):
+        own.agreement(terms, another)
