@@ -115,8 +115,8 @@ def _train(up: Hosts, rounds: int, arguments: argparse.Namespace) -> None:
         for _ in range(first, rounds):
             up.traffic.sent = up.traffic.received = 0
             report = coordinator.run_round(more=coordinator.public.round + 1 < rounds)
-            print(json.dumps(_line(report, coordinator.digest)), flush=True)
             log_summed(report, coordinator.plan, up.traffic)
+            print(json.dumps(_line(report, coordinator.digest)), flush=True)
             bar.update()
         coordinator.finish()
     if coordinator.digest is None and arguments.superlink is None:
