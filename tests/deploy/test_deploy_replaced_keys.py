@@ -135,7 +135,7 @@ def no_supernode(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flwr")
     from secure_fedrec.engines.flower import processes
 
-    stub = SimpleNamespace(ended=False, kill=lambda: None)
+    stub = SimpleNamespace(ended=True, kill=lambda: None)  # nothing is served
     monkeypatch.setattr(processes, "Running", lambda *_: stub)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
