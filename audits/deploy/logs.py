@@ -36,6 +36,11 @@ class _Said(logging.Handler):
     """Says a line above the progress bar that is shown, if one is."""
 
     @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Of others' records, whose loggers may let anything pass, those that warn."""
+        return record.levelno >= (logging.INFO if record.name == _OURS else logging.WARNING)
+
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         say(self.format(record))
 
@@ -51,7 +56,7 @@ def logged(log_format: str) -> Iterator[None]:
     handler = _Said()
     handler.setFormatter(JsonLines() if machines else logging.Formatter(_TEXT))
     before, shown = ours.level, warnings.showwarning
-    root.addHandler(handler)  # its level is WARNING, as libraries find it
+    root.addHandler(handler)
     ours.setLevel(logging.INFO)
     logging.captureWarnings(machines)
     try:
@@ -72,7 +77,6 @@ def take_over(log_format: str) -> None:
         flower = logging.getLogger("flwr")
         flower.handlers.clear()
         flower.propagate = True
-        flower.setLevel(logging.WARNING)
 
 
 def spoken(problem: str, log_format: str) -> str:
