@@ -82,7 +82,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Run a command that was read by ``parse``; its exit code."""
     from audits.owners import require_own_packages  # noqa: PLC0415 - no help waits for it
 
-    refuse = partial(_refuse, getattr(parsed, "log_format", "text"))
+    refuse = partial(_refuse, parsed)
     try:
         command = load(parsed)
         require_own_packages()
@@ -100,20 +100,27 @@ def run(parsed: argparse.Namespace) -> int:
         return refuse(f"{failure.filename or 'standard output'}: {failure.strerror}")
 
 
-def resumption(parsed: argparse.Namespace) -> str:
-    """What to say to somebody who interrupts a command: how it goes on, where it can."""
+def interrupted(parsed: argparse.Namespace, said: str) -> str:
+    """What to say to somebody who interrupts a command, and how it goes on, where it can."""
     out = getattr(parsed, "out", None)
     begun = hasattr(parsed, "resume") and out is not None and (out / CONFIG_NAME).exists()
-    return "; continue with --resume" if begun else ""
+    return _spoken(f"{said}; continue with --resume" if begun else said, parsed)
 
 
-def _refuse(log_format: str, problem: str, *notes: str) -> int:
+def _spoken(line: str, parsed: argparse.Namespace) -> str:
+    """A line as a command is to say it."""
+    if getattr(parsed, "log_format", "text") == "text":
+        return line
     from audits.deploy.logs import spoken  # noqa: PLC0415 - no help waits for it
 
+    return spoken(line)
+
+
+def _refuse(parsed: argparse.Namespace, problem: str, *notes: str) -> int:
     # A key or a path may hold line ends, a message is one line.
     with contextlib.suppress(OSError):  # there may be nowhere to say it
         for line in (f"secure-fedrec: {problem}", *notes):
-            print(spoken(" ".join(line.split()), log_format), file=sys.stderr)
+            print(_spoken(" ".join(line.split()), parsed), file=sys.stderr)
     return EXIT_USAGE
 
 

@@ -79,9 +79,7 @@ def take_over(log_format: str) -> None:
         flower.propagate = True
 
 
-def spoken(problem: str, log_format: str) -> str:
-    """What a command says last when it is refused, as a line of a format."""
-    if log_format != "json":
-        return problem
+def spoken(problem: str) -> str:
+    """What a command says last when it is refused or interrupted, as an object."""
     record = logging.LogRecord(_OURS, logging.ERROR, __file__, 0, problem, (), None)
     return JsonLines().format(record)

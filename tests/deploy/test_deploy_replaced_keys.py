@@ -1,5 +1,6 @@
 """Keys are replaced, revoked and rotated by the commands of docs/how-to/replace-keys.md."""
 
+import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from secure_fedrec.engines.distributed.mean_site import Keys
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.means import MaskedMean
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
+from secure_fedrec.protection.session.beacon import SignedBeacon
 from tests.deploy.keys import give_keys
 from tests.deploy.memory import Deployment, MemoryTransport, places
 from tests.deploy.test_deploy_rounds import MASKS, SHARED, SMALL, settings
@@ -121,12 +123,14 @@ def test_who_has_the_old_key_takes_no_part(
 ) -> None:
     _, layout = stage(2)
     own = layout.site(2)
+    show = ["site", "show", "--json", str(layout.agreement), str(own)]
+    assert cli.main(show) == 0
+    assert json.loads(capsys.readouterr().out)["refused"] is None
     (own / "client.identity.old").replace(own / "client.identity")
     with pytest.raises(ConfigError, match="'client 2': has another key than the one on roster 2"):
         open_site(layout.agreement, own)
-    capsys.readouterr()
-    assert cli.main(["site", "show", str(layout.agreement), str(own)]) == 0
-    assert "takes no part" in capsys.readouterr().out
+    assert cli.main(show) == 0
+    assert "has another key" in json.loads(capsys.readouterr().out)["refused"]
 
 
 @pytest.fixture
@@ -241,6 +245,23 @@ def test_a_roster_of_another_operator_is_refused_in_a_line(
     shutil.copy(theirs, layout.agreement / "roster")
     assert cli.main(["site", "show", str(layout.agreement), str(layout.site(0))]) == 2
     assert "not signed by the pinned operator key" in capsys.readouterr().err
+
+
+def test_the_operator_that_took_over_counts_epochs_on(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, layout = stage(5)
+    out = folder / "published"
+    words = ["roster", "beacon", str(layout.agreement), "--operator"]
+    before = [*words, str(folder / "operator.key"), "--out", str(out)]
+    assert cli.main(before) == 2
+    assert "is not that of the roster" in capsys.readouterr().err
+    for _ in range(2):
+        new = [*words, str(folder / "operator-2.key"), "--out", str(out), "--after", "7"]
+        assert cli.main(new) == 0
+    _, agreed = load_agreement(layout.agreement)
+    found = SignedBeacon(out, operator=agreed.roster.operator, federation=agreed.federation)
+    assert sorted(found.values()) == [8, 9]
 
 
 def test_a_party_that_is_not_listed_cannot_be_left_out(
