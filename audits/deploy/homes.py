@@ -177,8 +177,7 @@ def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
     operator, founder = (_public(folder / name) for name in (_OPERATOR, _FOUNDER))
     blueprint = Blueprint.load(folder / "blueprint.json")
     roster = read_roster(folder / "roster", operator)
-    public = folder / _PUBLIC
-    keys = public.read_bytes() if public.exists() else b""
+    keys = (folder / _PUBLIC).read_bytes() if (folder / _PUBLIC).exists() else b""
     return blueprint, Agreement(digest=blueprint.digest, roster=roster, keys=keys, founder=founder)
 
 
@@ -186,12 +185,10 @@ def read_roster(path: Path, operator: bytes) -> Roster:
     """A roster that an operator signed.
 
     Raises:
-        ConfigError: it cannot be read, is damaged, or another operator's.
+        ConfigError, DataError: it cannot be read, or it is damaged or another operator's.
     """
-    try:
+    with refused(path, "{}", ProtocolError):
         return Roster.load(path, operator=operator)
-    except ProtocolError as refusal:
-        raise ConfigError("roster.file", str(path), str(refusal)) from None
 
 
 def _public(path: Path) -> bytes:
