@@ -20,6 +20,7 @@ from functools import partial
 from audits.interrupts import Interrupts
 
 EXIT_INTERNAL = 4
+_INTERRUPTED = "secure-fedrec: interrupted"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
-    hint: Callable[[], str] = str
+    hint: Callable[[], str] = partial(str, _INTERRUPTED)
     try:
         if interrupts.numbers:  # of what is done, and its exit code, the end takes nothing
             atexit.register(interrupts.handle, signal.SIG_IGN)
@@ -65,7 +66,7 @@ def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
         if interrupts.numbers:
             sys.unraisablehook = interrupts.unraised
         interrupts.later = after_compiling
-        hint = partial(command_line.resumption, parsed)
+        hint = partial(command_line.interrupted, parsed, _INTERRUPTED)
         interrupts.handle(interrupts.raised)
         code = command_line.run(parsed)
         interrupts.handle(interrupts.leave)  # the interpreter takes a while to end
@@ -90,7 +91,7 @@ def _interrupted(interrupts: Interrupts, hint: Callable[[], str]) -> int:
     # end `python -m` by SIGINT whatever the exit code; it forgets that with the next string.
     exec("")  # noqa: S102
     with contextlib.suppress(OSError):
-        print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
+        print(hint(), file=sys.stderr)
     interrupts.said = True
     return interrupts.code
 

@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -82,6 +82,7 @@ def run(parsed: argparse.Namespace) -> int:
     """Run a command that was read by ``parse``; its exit code."""
     from audits.owners import require_own_packages  # noqa: PLC0415 - no help waits for it
 
+    refuse = partial(_refuse, parsed)
     try:
         command = load(parsed)
         require_own_packages()
@@ -89,28 +90,37 @@ def run(parsed: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except _MENDABLE as refused:
-        return _refuse(str(refused), *getattr(refused, "__notes__", ()))
+        return refuse(str(refused), *getattr(refused, "__notes__", ()))
     except MemoryError as full:
-        return _refuse(f"there is too little memory for this ({full or 'none is left'})")
+        return refuse(f"there is too little memory for this ({full or 'none is left'})")
     except OSError as failure:
         if failure.errno not in _SURROUNDINGS:
             raise
         _drop_output()
-        return _refuse(f"{failure.filename or 'standard output'}: {failure.strerror}")
+        return refuse(f"{failure.filename or 'standard output'}: {failure.strerror}")
 
 
-def resumption(parsed: argparse.Namespace) -> str:
-    """What to say to somebody who interrupts a command: how it goes on, where it can."""
+def interrupted(parsed: argparse.Namespace, said: str) -> str:
+    """What to say to somebody who interrupts a command, and how it goes on, where it can."""
     out = getattr(parsed, "out", None)
     begun = hasattr(parsed, "resume") and out is not None and (out / CONFIG_NAME).exists()
-    return "; continue with --resume" if begun else ""
+    return _spoken(f"{said}; continue with --resume" if begun else said, parsed)
 
 
-def _refuse(problem: str, *notes: str) -> int:
+def _spoken(line: str, parsed: argparse.Namespace) -> str:
+    """A line as a command is to say it."""
+    if getattr(parsed, "log_format", "text") == "text":
+        return line
+    from audits.deploy.logs import spoken  # noqa: PLC0415 - no help waits for it
+
+    return spoken(line)
+
+
+def _refuse(parsed: argparse.Namespace, problem: str, *notes: str) -> int:
     # A key or a path may hold line ends, a message is one line.
     with contextlib.suppress(OSError):  # there may be nowhere to say it
         for line in (f"secure-fedrec: {problem}", *notes):
-            print(" ".join(line.split()), file=sys.stderr)
+            print(_spoken(" ".join(line.split()), parsed), file=sys.stderr)
     return EXIT_USAGE
 
 

@@ -61,7 +61,9 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 MISSING: Final = object()
 """Value of a setting that was not given."""
 
-_PROJECTS: Mapping[str, str] = MappingProxyType({"sklearn": "scikit-learn"})
+_PROJECTS: Mapping[str, str] = MappingProxyType(
+    {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
+)
 """Names of packages by that of their module, where they are not the same."""
 
 

@@ -14,10 +14,14 @@ from tqdm import tqdm
 
 from audits.config.audit import load_config
 from audits.deploy.homes import Layout, OwnOperator, open_coordinator, provision
+from audits.deploy.logs import logged, take_over
+from audits.deploy.metrics import counted
+from audits.deploy.watch import Watch
 from audits.run.build import load_federation
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
+from secure_fedrec.engines.distributed.server_log import Traffic, log_summed
 from secure_fedrec.engines.distributed.site_state import kept_public_state
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.errors import (
@@ -39,6 +43,16 @@ _PATIENCE = 300.0
 def deploy(arguments: argparse.Namespace) -> int:
     """``deploy CONFIG``: one JSON line per round."""
     silenced()
+    with logged(arguments.log_format), counted(arguments.metrics) as metrics:
+        bars = not arguments.quiet and arguments.log_format == "text"
+        watch = Watch(arguments.log_format, metrics, bars=bars)
+        try:
+            return _deploy(arguments, watch)
+        finally:
+            watch.done()
+
+
+def _deploy(arguments: argparse.Namespace, watch: Watch) -> int:
     config = load_config(arguments.config, dict(arguments.overrides))
     layout = Layout(arguments.out)
     os.environ.setdefault("FLWR_HOME", str(arguments.out / "flower" / "home"))
@@ -48,6 +62,7 @@ def deploy(arguments: argparse.Namespace) -> int:
                 where = arguments.out / CONFIG_NAME
                 raise CheckpointError(f"{where} belongs to a run with another configuration")
         else:
+            watch.waits("prepares the folders of all hosts")
             federation = load_federation(config, arguments.data_dir)
             write_own_config(arguments.out, config.as_json())
             provision(federation, layout)
@@ -55,11 +70,13 @@ def deploy(arguments: argparse.Namespace) -> int:
             return 0
         with brought_by("flower", "secure-fedrec deploy"):
             from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
+        take_over(arguments.log_format)
         try:
-            with _up(layout, arguments) as up:
+            with _up(layout, arguments, watch) as up:
+                watch.done()
                 if arguments.resume and layout.checkpoint.exists():
                     up.coordinator.resume()
-                _train(up.coordinator, config.algorithm.rounds, arguments)
+                _train(up, config.algorithm.rounds, arguments)
         except ProtocolError as given_up:
             lost = HostError(str(given_up))
             lost.add_note("completed rounds and private state are kept")
@@ -75,16 +92,31 @@ def silenced() -> None:
     os.environ.update(SWITCHES)
 
 
-def _train(coordinator: Coordinator, rounds: int, arguments: argparse.Namespace) -> None:
-    first = coordinator.public.round
-    with tqdm(
-        total=rounds, initial=first, desc="deployed", unit="round", disable=arguments.quiet
-    ) as bar:
+class Hosts(NamedTuple):
+    """A deployment that is up.
+
+    Attributes:
+        coordinator: the server's host.
+        transport: carries its messages.
+        traffic: counts what it carries.
+        sites: processes of the sites, by client; of helpers alone, by name.
+    """
+
+    coordinator: Coordinator
+    transport: "GridTransport"
+    traffic: Traffic
+    sites: "Mapping[int | str, Running]"
+
+
+def _train(up: Hosts, rounds: int, arguments: argparse.Namespace) -> None:
+    coordinator, first = up.coordinator, up.coordinator.public.round
+    hidden = arguments.quiet or arguments.log_format != "text"
+    with tqdm(total=rounds, initial=first, desc="deployed", unit="round", disable=hidden) as bar:
         for _ in range(first, rounds):
+            up.traffic.sent = up.traffic.received = 0
             report = coordinator.run_round(more=coordinator.public.round + 1 < rounds)
+            log_summed(report, coordinator.plan, up.traffic)
             print(json.dumps(_line(report, coordinator.digest)), flush=True)
-            for client, why in report.left_out.items():
-                print(f"  note: client {client} {why}", file=sys.stderr)
             bar.update()
         coordinator.finish()
     if coordinator.digest is None and arguments.superlink is None:
@@ -117,7 +149,9 @@ def _line(report: DistributedReport, digest: str | None) -> dict[str, object]:
     }
 
 
-def _up(layout: Layout, arguments: argparse.Namespace) -> AbstractContextManager["Hosts"]:
+def _up(
+    layout: Layout, arguments: argparse.Namespace, watch: Watch
+) -> AbstractContextManager[Hosts]:
     """The hosts: all of them here, or the server alone.
 
     Raises:
@@ -127,22 +161,8 @@ def _up(layout: Layout, arguments: argparse.Namespace) -> AbstractContextManager
     if (link is None) != (ca is None):
         raise ConfigError("--superlink", link, "goes with --certificates, the PEM file of its CA")
     if link is None:
-        return hosts(layout, record=arguments.record)
-    return server_alone(layout, link, ca, record=arguments.record)
-
-
-class Hosts(NamedTuple):
-    """A deployment that is up.
-
-    Attributes:
-        coordinator: the server's host.
-        transport: carries its messages.
-        sites: processes of the sites, by client; of helpers alone, by name.
-    """
-
-    coordinator: Coordinator
-    transport: "GridTransport"
-    sites: "Mapping[int | str, Running]"
+        return hosts(layout, record=arguments.record, watch=watch)
+    return server_alone(layout, link, ca, record=arguments.record, watch=watch)
 
 
 @contextmanager
@@ -151,6 +171,7 @@ def hosts(
     *,
     site: str = "audits.deploy.site",
     record: bool = False,
+    watch: Watch | None = None,
     **options: int | float,
 ) -> Iterator[Hosts]:
     """Start SuperLink and sites as processes on the loopback address, and end them.
@@ -159,6 +180,7 @@ def hosts(
         layout: a deployment's folder, provisioned.
         site: module that is a site's process.
         record: whether hosts take down what they see.
+        watch: how they are watched; by default they are not.
         options: of the coordinator.
 
     Raises:
@@ -177,6 +199,8 @@ def hosts(
     )
     from secure_fedrec.engines.flower.superlink import Link, start_superlink  # noqa: PLC0415
 
+    watch = Watch() if watch is None else watch
+    watch.waits("starts the SuperLink")
     flower = layout.root / "flower"
     flower.mkdir(mode=0o700, exist_ok=True)
     make_certificates(flower)
@@ -191,21 +215,23 @@ def hosts(
         ending.callback(control.close)
         processes: dict[int | str, Running] = {}
         ending.callback(lambda: stop_all(list(processes.values())))
-        nodes = set()
+        nodes: dict[int, str] = {}
         for (name, place), port in zip(folders.items(), ports, strict=True):
-            nodes.add(control.register(node_key(place / "node.key")))
+            nodes[control.register(node_key(place / "node.key"))] = f"site {name}"
             command = [sys.executable, "-m", site]
             command += [str(layout.agreement), str(place), "--superlink", address]
             command += ["--certificates", str(flower / "ca.pem"), "--port", str(port)]
             command += ["--record"] * record
+            command += watch.site_words(place)
             log = place / "site.log"
             processes[name] = Running(f"site {name}", command, log, {})
         transport = GridTransport(control.run())
-        _await(transport, list(processes.values()), nodes)
+        _await(transport, list(processes.values()), nodes, watch)
         options = {"timeout": 120.0, **options}
         beacon = OwnOperator(layout) if layout.operator.exists() else None
-        coordinator = open_coordinator(layout, transport, record=record, beacon=beacon, **options)
-        yield Hosts(coordinator, transport, processes)
+        traffic = Traffic(transport, watch.carried)
+        coordinator = open_coordinator(layout, traffic, record=record, beacon=beacon, **options)
+        yield Hosts(coordinator, transport, traffic, processes)
 
 
 @contextmanager
@@ -215,6 +241,7 @@ def server_alone(
     certificates: Path,
     *,
     record: bool = False,
+    watch: Watch | None = None,
     **options: int | float,
 ) -> Iterator[Hosts]:
     """Be the server of sites elsewhere, at a SuperLink that somebody else started.
@@ -224,6 +251,7 @@ def server_alone(
         superlink: host and port.
         certificates: PEM file of its CA.
         record: whether the server takes down what it sees.
+        watch: how it is watched; by default it is not.
         options: of the coordinator.
 
     Raises:
@@ -232,34 +260,73 @@ def server_alone(
     from secure_fedrec.engines.flower.grid_transport import GridTransport  # noqa: PLC0415
     from secure_fedrec.engines.flower.superlink import Link  # noqa: PLC0415 - an extra brings it
 
+    watch = Watch() if watch is None else watch
+    watch.waits(f"reaches for the SuperLink at {superlink}")
     control = Link(superlink, certificates)
     try:
         transport = GridTransport(control.run())
         options = {"timeout": 120.0, **options}
-        coordinator = open_coordinator(layout, transport, record=record, beacon=None, **options)
-        end = time.monotonic() + _PATIENCE
-        while len(coordinator.channel.hosts) < coordinator.expected:
-            if time.monotonic() > end:
-                found = len(coordinator.channel.hosts)
-                raise HostError(f"{found} of {coordinator.expected} sites are there")
-            coordinator.channel.greet(_PATIENCE)
-            time.sleep(1.0)
-        yield Hosts(coordinator, transport, {})
+        traffic = Traffic(transport, watch.carried)
+        coordinator = open_coordinator(layout, traffic, record=record, beacon=None, **options)
+        greet_all(coordinator, watch)
+        yield Hosts(coordinator, transport, traffic, {})
     finally:
         control.close()
 
 
-def _await(transport: "Transport", processes: Sequence["Running"], nodes: set[int]) -> None:
-    """Wait for all sites.
+def greet_all(
+    coordinator: Coordinator, watch: Watch, *, patience: float = _PATIENCE, every: float = 1.0
+) -> None:
+    """Greet hosts until all of them are there.
+
+    Args:
+        coordinator: of the server.
+        watch: is told who is missing.
+        patience: seconds that they have.
+        every: seconds between two looks.
+
+    Raises:
+        HostError: not all are there in time.
+    """
+    end, channel = time.monotonic() + patience, coordinator.channel
+    awaited = [str(node) for node in sorted(coordinator.awaited)]
+    while True:
+        words = watch.waits_for({str(node) for node in channel.hosts}, awaited, patience)
+        if coordinator.awaited <= channel.hosts:
+            return
+        if time.monotonic() > end:
+            raise HostError(f"{words}, after {patience:.0f} s")
+        channel.greet(patience)
+        if not coordinator.awaited <= channel.hosts:
+            time.sleep(every)
+
+
+def _await(
+    transport: "Transport",
+    processes: Sequence["Running"],
+    nodes: Mapping[int, str],
+    watch: Watch,
+) -> None:
+    """Wait for all sites that were started here.
+
+    Args:
+        transport: to them.
+        processes: theirs.
+        nodes: their names, by number at the SuperLink.
+        watch: is told who is missing.
 
     Raises:
         HostError: one ended, or is not there in time.
     """
     end = time.monotonic() + _PATIENCE
-    while not nodes <= set(transport.addresses()):
+    while True:
+        there = {nodes[each] for each in transport.addresses() if each in nodes}
+        words = watch.waits_for(there, list(nodes.values()), _PATIENCE)
+        if len(there) == len(nodes):
+            return
         for process in processes:
             if process.ended:
                 raise HostError(f"{process.name} ended at once; {process.log} says why")
         if time.monotonic() > end:
-            raise HostError(f"sites are not there after {_PATIENCE:.0f} s; their logs say why")
+            raise HostError(f"{words}, after {_PATIENCE:.0f} s; their logs say why")
         time.sleep(0.2)

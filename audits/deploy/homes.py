@@ -1,6 +1,7 @@
 """The folders of hosts: what a site and the server are given before they start.
 
     agreement/  blueprint.json, roster, operator.pub, layer.pub   the same on every host
+                first-operator.pub, where another operator has taken over
     server/     identity, state.npz, recording/
     operator/   operator.key, beacons/, where rounds take public randomness
     sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, layer.key, state/,
@@ -41,18 +42,19 @@ from secure_fedrec.engines.distributed import (
 from secure_fedrec.engines.distributed.host_recording import HostRecording
 from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
 from secure_fedrec.protection.session.journal import FileJournal
-from secure_fedrec.protection.session.operator import load_operator, save_operator
+from secure_fedrec.protection.session.operator import load_operator, public_key, save_operator
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import Vault
 
 _EXAMPLE, _OWN = "example.", "own."
 _PUBLIC, _SECRET = "layer.pub", "layer.key"
+_OPERATOR, _FOUNDER = "operator.pub", "first-operator.pub"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,24 +165,38 @@ def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster, keys: byt
         replace_file(folder / _PUBLIC, keys)
     blueprint.save(folder / "blueprint.json")
     roster.save(folder / "roster")
-    replace_file(folder / "operator.pub", roster.operator.hex().encode() + b"\n")
+    replace_file(folder / _OPERATOR, roster.operator.hex().encode() + b"\n")
 
 
 def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
     """What a host was given.
 
     Raises:
-        DataError, ConfigError: a file is missing or damaged.
-        ProtocolError: the roster is not the operator's.
+        DataError, ConfigError: a file is missing or damaged, or the roster is not the operator's.
     """
-    with refused(folder / "operator.pub", "is no public key: {}", OSError, ValueError):
-        text = (folder / "operator.pub").read_text(encoding="ascii").strip()
-        operator = bytes.fromhex(text)
+    operator, founder = (_public(folder / name) for name in (_OPERATOR, _FOUNDER))
     blueprint = Blueprint.load(folder / "blueprint.json")
-    roster = Roster.load(folder / "roster", operator=operator)
-    public = folder / _PUBLIC
-    keys = public.read_bytes() if public.exists() else b""
-    return blueprint, Agreement(digest=blueprint.digest, roster=roster, keys=keys)
+    roster = read_roster(folder / "roster", operator)
+    keys = (folder / _PUBLIC).read_bytes() if (folder / _PUBLIC).exists() else b""
+    return blueprint, Agreement(digest=blueprint.digest, roster=roster, keys=keys, founder=founder)
+
+
+def read_roster(path: Path, operator: bytes) -> Roster:
+    """A roster that an operator signed.
+
+    Raises:
+        ConfigError, DataError: it cannot be read, or it is damaged or another operator's.
+    """
+    with refused(path, "{}", ProtocolError):
+        return Roster.load(path, operator=operator)
+
+
+def _public(path: Path) -> bytes:
+    """An operator's public key; b"" of one before it where there was none."""
+    if path.name == _FOUNDER and not path.exists():
+        return b""
+    with refused(path, "is no public key: {}", OSError, ValueError):
+        return public_key(path.read_text(encoding="ascii").strip())
 
 
 def open_site(
@@ -213,7 +229,7 @@ def open_site(
     vault, given = own_data(own / "data.npz", client)
     return Site(
         agreement=agreed,
-        plan=blueprint.plan({client: secret}, given),
+        plan=blueprint.plan({client: secret}, given).under(agreed.roster),
         vault=vault,
         identities={each.node: each for each in identities},
         state=SealedState(own / "state", secret),
@@ -241,7 +257,7 @@ def open_helper_site(agreement: Path, own: Path) -> HelperSite:
     state.mkdir(mode=0o700, exist_ok=True)
     return HelperSite(
         agreement=agreed,
-        plan=blueprint.plan(),
+        plan=blueprint.plan().under(agreed.roster),
         identity=Identity.load(paths[0]),
         journal=FileJournal(state / "journal"),
         secret=_secret_of(own),
@@ -287,7 +303,7 @@ def open_coordinator(
     blueprint, agreed = load_agreement(layout.agreement)
     return Coordinator(
         agreement=agreed,
-        plan=blueprint.plan(),
+        plan=blueprint.plan().under(agreed.roster),
         identity=Identity.load(layout.server / identity_name(SERVER)),
         transport=transport,
         checkpoint=layout.checkpoint,

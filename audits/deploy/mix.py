@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from audits.deploy.logs import logged
+from audits.deploy.options import add_log_format
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.data.refusals import refused
 from secure_fedrec.engines.cascade import Address, Mix, load_directory
@@ -29,15 +31,15 @@ _PATIENCE = 600.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; its exit code."""
     parsed = parser().parse_args(arguments)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    try:
-        _serve(parsed, ended)
-    except FedRecError as refused:
-        logging.getLogger("secure-fedrec").error("%s", refused)
-        return 2
+    with logged(parsed.log_format):
+        try:
+            _serve(parsed, ended)
+        except FedRecError as refused:
+            logging.getLogger("secure-fedrec").error("%s", refused)
+            return 2
     return 0
 
 
@@ -49,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--node", type=int, default=0, help="its number in the layer")
     words.add_argument("--listen", required=True, metavar="HOST:PORT")
     words.add_argument("--kem", choices=sorted(KEMS), default="x25519")
+    add_log_format(words)
     return words
 
 

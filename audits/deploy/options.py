@@ -4,6 +4,19 @@ import argparse
 from pathlib import Path
 
 
+def add_log_format(command: argparse.ArgumentParser) -> None:
+    """How a host's process says what it logs."""
+    about = "of what is logged on standard error: lines, or a JSON object a line (default: text)"
+    command.add_argument("--log-format", choices=("text", "json"), default="text", help=about)
+
+
+def add_watch(command: argparse.ArgumentParser) -> None:
+    """By what a host is watched while it runs."""
+    add_log_format(command)
+    about = "file for Prometheus, in its text format"
+    command.add_argument("--metrics", type=Path, metavar="FILE", help=about)
+
+
 def add_hosts(command: argparse.ArgumentParser) -> None:
     """Options of ``deploy`` that say which hosts are started here."""
     add = command.add_argument
@@ -13,6 +26,7 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
     add("--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA")
     record = "hosts take down what they see, for gather and an audit; not sealed"
     add("--record", action="store_true", help=record)
+    add_watch(command)
 
 
 def add_gather(command: argparse.ArgumentParser) -> None:
@@ -47,6 +61,9 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     add.add_argument("party", help="server, authority, client:N, denoiser:N or mix:N")
     add.add_argument("key", help="its public key, or the .pub file with it")
     add.add_argument("--replace", action="store_true", help="the party has a new key")
+    remove = actions.add_parser("remove", help="leave a party out of the list")
+    remove.add_argument("list", type=Path)
+    remove.add_argument("party", help="as it is listed")
     sign = actions.add_parser("sign", help="sign the list")
     sign.add_argument("list", type=Path)
     sign.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
@@ -55,10 +72,23 @@ def add_roster(command: argparse.ArgumentParser) -> None:
     sign.add_argument(
         "--round-floor", type=int, default=0, metavar="N", help="a round that has been reached"
     )
+    sign.add_argument(
+        "--previous-operator",
+        metavar="KEY",
+        help="who signed the roster that is in FILE, if another operator takes over: its public "
+        "key, or file",
+    )
     beacon = actions.add_parser("beacon", help="publish the next epoch's randomness, signed")
     beacon.add_argument("agreement", type=Path, help="folder of what all hosts are given")
     beacon.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
     beacon.add_argument("--out", type=Path, required=True, metavar="DIR", help="of all values")
+    beacon.add_argument(
+        "--after",
+        type=int,
+        default=0,
+        metavar="EPOCH",
+        help="the last epoch of the operator before, if another one has taken over",
+    )
     layer = actions.add_parser(
         "layer-key", help="make a layer's own key, such as Paillier's; its public half: FILE.pub"
     )

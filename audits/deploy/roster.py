@@ -3,9 +3,12 @@
 Every party makes its own key (``new``) and tells the operator the public half, by a way that
 neither SuperLink nor server controls. The operator lists it (``add``), signs all of them
 (``sign``), and hands the roster out; everybody holds it against the operator's public key
-(``show``). Where rounds take public randomness, it publishes one value an epoch (``beacon``), by a
-way of the same kind. Where a layer has a key of its own, such as Paillier's, the host that is to
-hold it makes it (``layer-key``), and its public half is handed out like the operator's.
+(``show``). A party whose key is gone gets another one (``add --replace``), or is left out
+(``remove``), and the list is signed again, under a greater version; an operator that takes over
+names the one before (``sign --previous-operator``). Where rounds take public randomness, the
+operator publishes one value an epoch (``beacon``), by a way of the same kind. Where a layer has a
+key of its own, such as Paillier's, the host that is to hold it makes it (``layer-key``), and its
+public half is handed out like the operator's.
 """
 
 import argparse
@@ -17,7 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from audits.deploy.blueprint import Blueprint
-from audits.deploy.homes import load_agreement
+from audits.deploy.homes import load_agreement, read_roster
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.stack import hosting_of
@@ -37,9 +40,9 @@ _OPERATOR = "operator"
 
 
 def roster(arguments: argparse.Namespace) -> int:
-    """``roster new|add|sign|show|beacon|layer-key``."""
-    actions = {"new": _new, "add": _add, "sign": _sign, "show": _show, "beacon": _beacon}
-    actions["layer-key"] = _layer_key
+    """``roster new|add|remove|sign|show|beacon|layer-key``."""
+    actions = {"new": _new, "add": _add, "remove": _remove, "sign": _sign, "show": _show}
+    actions |= {"beacon": _beacon, "layer-key": _layer_key}
     print(actions[arguments.action](arguments))
     return 0
 
@@ -100,10 +103,20 @@ def _add(arguments: argparse.Namespace) -> str:
     return f"{len({**parties, node: key})} parties"
 
 
+def _remove(arguments: argparse.Namespace) -> str:
+    parties, node = read_parties(arguments.list), node_named(arguments.party)
+    if node not in parties:
+        raise ConfigError("party", arguments.party, "is not listed", map(name_of, parties))
+    write_parties(arguments.list, {each: key for each, key in parties.items() if each != node})
+    return f"{len(parties) - 1} parties"
+
+
 def _sign(arguments: argparse.Namespace) -> str:
     if arguments.out.exists():
         operator = load_operator(arguments.operator).public_key().public_bytes_raw()
-        last = Roster.load(arguments.out, operator=operator).version
+        if arguments.previous_operator is not None:
+            operator = _key(arguments.previous_operator)
+        last = read_roster(arguments.out, operator).version
         if arguments.version <= last:
             raise ConfigError("--version", arguments.version, f"must be above {last}, the last one")
     signed = Roster.of(
@@ -124,13 +137,13 @@ def _beacon(arguments: argparse.Namespace) -> str:
     source = SignedBeacon(
         arguments.out, operator=agreed.roster.operator, federation=agreed.federation
     )
-    epoch = max(source.values(), default=0) + 1
+    epoch = max([arguments.after, *source.values()]) + 1
     path = publish(arguments.out, key, federation=agreed.federation, epoch=epoch)
     return str(path)
 
 
 def _show(arguments: argparse.Namespace) -> str:
-    found = Roster.load(arguments.roster, operator=_key(arguments.operator))
+    found = read_roster(arguments.roster, _key(arguments.operator))
     parties = {name_of(node): found.key_of(node).hex() for node in found.nodes()}
     if arguments.json:
         facts: dict[str, Any] = {"version": found.version, "round_floor": found.round_floor}

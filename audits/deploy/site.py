@@ -9,20 +9,21 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from audits.deploy.homes import open_host
+from audits.deploy.logs import logged, take_over
+from audits.deploy.metrics import Metrics, counted
+from audits.deploy.options import add_watch
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.errors import FedRecError
 
 if TYPE_CHECKING:
     from secure_fedrec.engines.flower.tasks import Reply
-
-_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
 def main(
@@ -37,17 +38,17 @@ def main(
     parsed = parser().parse_args(arguments)
     os.environ.update(SWITCHES)
     os.environ.setdefault("FLWR_HOME", str(parsed.site / "flower"))
-    logging.basicConfig(format=_FORMAT, level=logging.INFO, stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    try:
-        _serve(parsed, beside or {})
-    except FedRecError as refused:
-        logging.getLogger("secure-fedrec").error("%s", refused)
-        return 2
-    except SystemExit:
-        return 0
+    with logged(parsed.log_format):
+        try:
+            with counted(parsed.metrics) as metrics:
+                _serve(parsed, beside or {}, metrics)
+        except FedRecError as refused:
+            logging.getLogger("secure-fedrec").error("%s", refused)
+            return 2
+        except SystemExit:
+            return 0
     return 0
 
 
@@ -61,10 +62,13 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
     words.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
     words.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
+    add_watch(words)
     return words
 
 
-def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
+def _serve(
+    parsed: argparse.Namespace, beside: "Mapping[str, Reply]", metrics: Metrics | None
+) -> None:
     from secure_fedrec.engines.flower.message_bytes import ACTION  # noqa: PLC0415
     from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415 - after the switches
         LOOPBACK,
@@ -74,6 +78,7 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     from secure_fedrec.engines.flower.scrubbed_replies import scrubbed  # noqa: PLC0415
     from secure_fedrec.engines.flower.tasks import handled, serve  # noqa: PLC0415
 
+    take_over(parsed.log_format)
     command = supernode_command(
         superlink=parsed.superlink,
         certificates=parsed.certificates,
@@ -90,8 +95,18 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
         ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
         site = open_host(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
         ending.callback(site.close)
-        replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
-        serve(partial(handled, replies), f"{LOOPBACK}:{parsed.port}", alive=alive)
+        answer: Callable[[bytes], bytes] = site.answer
+        heard = _nothing
+        if metrics is not None:
+            answer, heard = metrics.answering(site.answer), metrics.beat
+        logging.getLogger("secure-fedrec").info("%s is up", site.identity.node)
+        replies = {ACTION: lambda message, _: scrubbed(answer, message), **beside}
+        reply = partial(handled, replies)
+        serve(reply, f"{LOOPBACK}:{parsed.port}", alive=alive, heard=heard)
+
+
+def _nothing() -> None:
+    """What is done of a look for tasks where nobody watches."""
 
 
 def _leave(number: int, frame: object) -> None:

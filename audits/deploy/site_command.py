@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from audits.deploy.homes import load_agreement
-from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState
+from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState, SiteState
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session import Role
-from secure_fedrec.protection.session.roster import Identity, read_private
+from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.roster import read_private
 
 
 def site(arguments: argparse.Namespace) -> int:
@@ -32,22 +32,24 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
     """
     blueprint, agreed = load_agreement(agreement)
     identities = [Identity.load(path) for path in sorted(_state(own).parent.glob("*.identity"))]
-    (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
-    if client < 0:
-        raise ConfigError("site", str(own), "has no client's identity")
+    clients = [each for each in identities if each.node.role is Role.CLIENT]
+    if len(clients) != 1:
+        raise ConfigError("site", str(own), f"has identities of {len(clients)} clients, not of one")
+    (client,) = clients
     state = SealedState(
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )
     kept, plan = state.load(), blueprint.plan()
     sent = 0 if kept is None else kept.spent
     return {
-        "client": client,
+        "client": client.number,
         "federation": agreed.federation.hex(),
         "roster": agreed.roster.version,
         "round": 0 if kept is None else kept.round,
         "rounds": plan.algorithm.rounds,
         "sat_out": state.halted.sat_out,
         "halted": state.halted.reason,
+        "refused": _refused(agreed.roster, client, kept),
         "noised_uploads": sent,
         "epsilon_spent": _finite(plan.price(sent)),
         "epsilon_left": _finite(plan.budget - plan.price(sent)) if plan.budget else None,
@@ -71,9 +73,23 @@ def _show(arguments: argparse.Namespace) -> str:
         lines.append(f"{sent} of {most:.4g}, {left:.4g} is left")
     if found["sat_out"]:
         lines.append(f"{found['sat_out']} rounds sat out for what its data came to: state/sat-out")
-    halted = found["halted"]
-    lines.append("takes part" if halted is None else f"halted: {halted.strip().splitlines()[-1]}")
-    return "\n".join(lines)
+    halted, refused = found["halted"], found["refused"]
+    if halted is not None:
+        lines.append(f"halted: {halted.strip().splitlines()[-1]}")
+    if refused is not None:
+        lines.append(f"takes no part: {refused}")
+    return "\n".join(lines if halted or refused else [*lines, "takes part"])
+
+
+def _refused(roster: Roster, own: Identity, kept: SiteState | None) -> str | None:
+    """Why a site cannot take part under a roster; None where it can."""
+    try:
+        roster.require_listed(own)
+        if kept is not None:
+            kept.under(roster.version)
+    except ConfigError as refusal:
+        return str(refusal)
+    return None
 
 
 def _resume(arguments: argparse.Namespace) -> str:

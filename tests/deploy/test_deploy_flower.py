@@ -64,8 +64,10 @@ def deployed(folder: Path) -> tuple[list[str], dict[str, str]]:
     config = folder / "config.toml"
     config.write_text(CONFIG)
     path = os.pathsep.join([str(hook), str(Path(__file__).parents[2])])
+    path += os.pathsep + os.environ.get("PYTHONPATH", str(hook))
     seen = {"PYTHONPATH": path, "SEEN_ADDRESSES": str(folder / "addresses")}
     words = [str(Path(sys.executable).with_name("secure-fedrec")), "deploy", str(config), "--quiet"]
+    words += ["--log-format", "json", "--metrics", str(folder / "m.prom")]
     return [*words, "--out", str(folder / "out")], {**os.environ, **seen}
 
 
@@ -103,12 +105,26 @@ def test_a_masked_round_on_three_supernodes(tmp_path: Path) -> None:
     assert "continue with --resume" in said
     assert "Traceback" not in said
     assert running(tmp_path) == []
+    lines = [json.loads(line) for line in said.splitlines()]
+    waited = [each for each in lines if each.get("event") == "waiting" and "missing" in each]
+    assert [len(waited[0]["missing"]), waited[-1]["missing"]] == [3, []]
+    (site,) = events(tmp_path / "out" / "sites" / "0" / "site.log", "round")[:1]
+    (server,) = [each for each in lines if each.get("event") == "round"]
+    assert (site["round"], site["statement"]) == (1, server["statement"])
+    for file in (tmp_path / "m.prom", tmp_path / "out" / "sites" / "0" / "metrics.prom"):
+        assert "secure_fedrec_rounds_total 1.0" in file.read_text()
     line = json.loads(first)
     assert line["table"] == after_a_plain_round(tmp_path / "out")
     assert (line["clients"], line["exchanges"]) == (3, 6)  # the first greets the sites
     addresses = set((tmp_path / "addresses").read_text().split())
     assert addresses
     assert addresses <= {"127.0.0.1", "localhost"}
+
+
+def events(log: Path, event: str) -> list[dict[str, Any]]:
+    """Lines of a site's log, every one an object, that tell of an event."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line for line in lines if line.get("event") == event]
 
 
 def after_a_plain_round(root: Path) -> str:

@@ -212,7 +212,7 @@ def test_hosts_of_helpers_are_not_taken_for_clients(tmp_path: Path) -> None:
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
     assert Layout(tmp_path).sites() == [0, 1, 2, 3]
     assert Layout(tmp_path).helper_sites() == ["authority-0"]
-    assert ran.coordinator.expected == 5
+    assert len(ran.coordinator.awaited) == 5
     lone = ran.layout.host(AUTHORITY)
     assert Identity.load(lone / "authority-0.identity").node == AUTHORITY
     ran.kill(0)

@@ -149,3 +149,16 @@ def test_a_deployment_without_flower_names_the_extra(tmp_path: Path) -> None:
     ended = run_without(("flwr",), command(*words), cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert "pip install 'secure-fedrec[flower]' brings it" in ended.stderr
+
+
+def test_metrics_without_their_library_name_the_extra(tmp_path: Path) -> None:
+    config = tmp_path / "plain.toml"
+    config.write_text('[data]\nname = "synthetic"\nclients = 3\n[algorithm]\nrounds = 1\n')
+    words = ("deploy", str(config), "--out", str(tmp_path / "out"), "--metrics", "m.prom")
+    ended = run_without(("prometheus_client",), command(*words), cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "secure-fedrec: --metrics needs prometheus-client, which is not installed; "
+        "pip install 'secure-fedrec[metrics]' brings it\n",
+    )
+    assert list(tmp_path.iterdir()) == [config]

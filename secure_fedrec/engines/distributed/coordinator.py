@@ -36,7 +36,7 @@ from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import bag_hub, bags_of
 from secure_fedrec.protection.base.hosting import HostedSum, Left, Standing, StateHidden
 from secure_fedrec.protection.base.stack import hosting_of
-from secure_fedrec.protection.session import Hub, Identity, Role, drive
+from secure_fedrec.protection.session import Hub, Identity, Node, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 
 _ABSENT = "was not there, or did not answer, or its denoiser"
@@ -144,10 +144,16 @@ class Coordinator:
         )
 
     @property
-    def expected(self) -> int:
-        """How many hosts there are beside the server's."""
+    def plan(self) -> TrainingPlan:
+        """What is computed."""
+        return self._plan
+
+    @property
+    def awaited(self) -> frozenset[Node]:
+        """Whose hosts there are beside the server's: clients, and helpers with one of their own."""
         alone = [node for node, host in self._hosting.helpers().items() if node == host]
-        return self._agreement.roster.count(Role.CLIENT) + len(alone)
+        clients = self._agreement.roster.numbers.tolist()
+        return frozenset(alone) | {Node(Role.CLIENT, number) for number in clients}
 
     @property
     def digest(self) -> str | None:

@@ -7,6 +7,7 @@ party says. Its half lives in memory only; its journal is on disk, and it has no
 from collections.abc import Sequence
 
 from secure_fedrec.engines.distributed.host_messages import Agreement, Request
+from secure_fedrec.engines.distributed.round_log import of_round
 from secure_fedrec.engines.distributed.site_session import SiteSession
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -47,12 +48,11 @@ class HelperSite:
         node = identity.node
         if helpers_at(self._hosting, node) != [node]:
             raise ConfigError("site.identities", str(node), "has no host of its own here")
-        if agreement.roster.key_of(node) != identity.public:
-            raise ConfigError("site.identities", str(node), "the roster lists another key")
+        agreement.roster.require_listed(identity)
         self._desk = Desk(journal=journal, secret=secret)
         self._party: Party | None = None
         self._serial = 0
-        self._session = SiteSession(agreement, identity, self._begun, self._handle)
+        self._session = SiteSession(agreement, identity, self._begun, of_round(self._handle))
 
     def answer(self, data: bytes) -> bytes:
         """Handle one message of the server.

@@ -99,11 +99,14 @@ class Agreement:
         digest: 32 bytes, hash of every setting that decides what is computed.
         roster: keys of all parties, signed by the operator.
         keys: what all hosts hold of a layer's own keys (``hosting.SharedKeys``).
+        founder: public key of the operator that the federation began under, where the roster is of
+            another one that took over; b"" where it is the same.
     """
 
     digest: bytes
     roster: Roster
     keys: bytes = b""
+    founder: bytes = b""
 
     @cached_property
     def context(self) -> bytes:
@@ -118,8 +121,13 @@ class Agreement:
 
     @cached_property
     def federation(self) -> bytes:
-        """32 bytes that other federations do not have; the same under every version of a roster."""
-        return sha256(_DOMAIN + b"federation" + self.digest + self.roster.operator).digest()
+        """32 bytes that other federations do not have; the same under every version of a roster.
+
+        And under every operator that takes over: what clients have revealed and paid, and what
+        they keep of it, is of the federation, whoever signs its list now.
+        """
+        founder = self.founder or self.roster.operator
+        return sha256(_DOMAIN + b"federation" + self.digest + founder).digest()
 
     def session(self, server: bytes, site: bytes, node: Node) -> bytes:
         """What requests and replies of one session with one site are bound to."""
@@ -163,7 +171,13 @@ class Agreement:
         Raises:
             WireError, ProtocolError: it is refused (``open``).
         """
-        _, nonce = self.open(data, Kind.GREETING)
+        try:
+            _, nonce = self.open(data, Kind.GREETING)
+        except ProtocolError as refusal:
+            raise ProtocolError(
+                f"GREETING: {refusal}; this host holds roster {self.roster.version}, and the "
+                "server may hold a later one"
+            ) from None
         if len(nonce) != NONCE_BYTES:
             raise WireError(f"GREETING of {len(nonce)} bytes")
         return nonce

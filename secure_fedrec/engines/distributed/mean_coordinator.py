@@ -69,7 +69,7 @@ class MeanCoordinator:
         self._identity = keys.identity(Role.SERVER, self.roster)
         terms.require(self.roster)
         self._terms = terms
-        self._agreement = Agreement(digest=terms.digest, roster=self.roster)
+        self._agreement = keys.agreement(terms, self.roster)
         self._sites: dict[int, int] = {}
         self._instructions: dict[int, bytes] = {}
         folder = keys.folder / "state"

@@ -104,6 +104,16 @@ class Keys:
         except ProtocolError as refused:
             raise ConfigError("roster.file", str(self.folder / "roster"), str(refused)) from None
 
+    def agreement(self, terms: ProtectedMean, roster: Roster) -> Agreement:
+        """What hosts agree on; ``first-operator.pub`` is there where another one took over.
+
+        Raises:
+            ConfigError: that file holds no public key.
+        """
+        path = self.folder / "first-operator.pub"
+        founder = public_key(path.read_text(encoding="ascii").strip()) if path.exists() else b""
+        return Agreement(digest=terms.digest, roster=roster, founder=founder)
+
     def identity(self, role: Role, roster: Roster) -> Identity:
         """The host's own key.
 
@@ -140,7 +150,7 @@ class MeanSite:
         self._instructions = instructions
         self.identity = keys.identity(Role.CLIENT, roster)
         self._terms = terms
-        self._agreement = Agreement(digest=terms.digest, roster=roster)
+        self._agreement = keys.agreement(terms, roster)
         self._key = _sealing_key(self.identity)
         sealed = SealedState(keys.folder / "state", self._key)
         self._sealed, self._halted = sealed, sealed.halted

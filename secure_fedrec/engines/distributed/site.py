@@ -21,6 +21,12 @@ from secure_fedrec.algorithms.base import Exchanging, PublicState
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.distributed.host_messages import Agreement, Request, refusal
 from secure_fedrec.engines.distributed.host_recording import HostRecording
+from secure_fedrec.engines.distributed.round_log import (
+    log_sent,
+    of_round,
+    refusal_fields,
+    with_fields,
+)
 from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerParty
 from secure_fedrec.engines.distributed.site_session import (
     SAID,
@@ -134,7 +140,7 @@ class Site:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
         self._journal = FileJournal(state.journal) if journal is None else journal
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
-        self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
+        self._session = SiteSession(agreement, self.identity, self._begun, of_round(self._handle))
 
     @property
     def completed(self) -> int:
@@ -237,7 +243,10 @@ class Site:
             return None, SittingOut(self.identity.node, why)
 
     def _sit_out(self, round_: int, why: SitsOutError) -> None:
-        log.warning(SAID, why)
+        fields = with_fields(
+            event="refused", refused=type(why).__name__, why=str(why), round=round_
+        )
+        log.warning(SAID, why, extra=fields)
         self._sat_out = round_
 
     def _read(self, request: Request) -> tuple[PublicState, Standing]:
@@ -335,15 +344,10 @@ class Site:
         if attempt.sent or not (sent if self._noised_bags else self._hosting.uploads in sent):
             return
         attempt.sent = True
-        price = ""
         if plan.budget:
             self._keep(replace(self._kept, spent=self._kept.spent + 1))
-            price = f", epsilon {plan.price(self._kept.spent):.4g} of {plan.budget:.4g} spent"
-        log.info(
-            "round %d, attempt %d: statement %s, %d bytes sent after %.2f s%s",
-            *(at.round, at.serial, at.statement.digest.hex()[:16], sum(sent.values())),
-            *(monotonic() - attempt.began, price),
-        )
+        size, seconds = sum(sent.values()), monotonic() - attempt.began
+        log_sent(at, plan, size=size, seconds=seconds, spent=self._kept.spent)
 
     def _keep(self, kept: SiteState) -> None:
         """On disk first: what is in memory is what a crash would leave."""
@@ -383,7 +387,7 @@ class Site:
             self._keep(self._kept.revealed())  # before the answer leaves
             self._vault.restore(self._kept.tables)
         for each in refusals + told:
-            log.warning("refused: %s", each)
+            log.warning("refused: %s", each, extra=refusal_fields(each))
         said = [each for each in refusals + told if isinstance(each, RefusalError)]
         return answers + [refusal(self.identity.node, each) for each in said]
 
@@ -409,6 +413,5 @@ def _required(
     for node in (own, *helpers):
         if node not in identities:
             raise ConfigError("site.identities", str(node), "is missing")
-        if agreement.roster.key_of(node) != identities[node].public:
-            raise ConfigError("site.identities", str(node), "the roster lists another key")
+        agreement.roster.require_listed(identities[node])
     return identities[own], {node: identities[node] for node in helpers}

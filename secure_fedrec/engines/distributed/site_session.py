@@ -21,6 +21,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     encode_parcels,
     refusal,
 )
+from secure_fedrec.engines.distributed.round_log import refusal_fields
 from secure_fedrec.errors import HaltedError, ProtocolError, RefusalError, SitsOutError
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Hosting, Standing
@@ -83,7 +84,7 @@ class SiteSession:
         try:
             parcels = self._handle(Request.decode(body))
         except (RefusalError, HaltedError) as why:
-            log.warning(SAID, why)
+            log.warning(SAID, why, extra=refusal_fields(why))
             parcels = [refusal(self._identity.node, why)]
         return self._agreement.seal(
             Kind.REPLY,

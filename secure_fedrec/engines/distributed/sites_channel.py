@@ -20,6 +20,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     decode_parcels,
     told,
 )
+from secure_fedrec.engines.distributed.round_log import log, refusal_fields, with_fields
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
 
@@ -79,6 +80,7 @@ def greeted(
     identity: Identity,
     addresses: Sequence[int],
     timeout: float | None,
+    said: set[tuple[int, str]] | None = None,
 ) -> Iterator[Greeted]:
     """Ask who is at some addresses.
 
@@ -88,17 +90,28 @@ def greeted(
         identity: the server's key.
         addresses: where to ask.
         timeout: seconds to wait for the slowest.
+        said: what the log holds already of who was refused; None where it is to say all.
 
     Returns:
-        Nobody that is not on the roster, or holds other things to be so.
+        Nobody that is not on the roster, or holds other things to be so; the log says of these why.
     """
+    told = set() if said is None else said
     nonce = os.urandom(NONCE_BYTES)
     greeting = agreement.seal(Kind.GREETING, nonce, by=identity)
     for address, data in transport.exchange(GREETING, dict.fromkeys(addresses, greeting), timeout):
         try:
+            if not data:
+                raise ProtocolError(
+                    "it did not answer the greeting: it is none of this federation, or holds "
+                    f"another roster than version {agreement.roster.version}"
+                )
             node, body = agreement.open(data, Kind.PRESENT)
             present = Present.decode(body)
-        except (ProtocolError, WireError):
+        except (ProtocolError, WireError) as refusal:
+            if (address, str(refusal)) not in told:
+                fields = refusal_fields(refusal)
+                log.warning("the host at node %d is refused: %s", address, refusal, extra=fields)
+            told.add((address, str(refusal)))
             continue
         if present.server == nonce:
             context = agreement.session(nonce, present.site, node)
@@ -109,7 +122,7 @@ class Tally:
     """Messages and bytes between the server and each client's host, and all others as the last.
 
     Args:
-        clients: of the federation.
+        clients: of the federation; the largest number of one, and 1.
     """
 
     FIELDS = ("messages_received", "bytes_received", "messages_sent", "bytes_sent")
@@ -181,9 +194,10 @@ class SitesChannel:
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
+        self._strangers: set[tuple[int, str]] = set()
         self.exchanges = 0
         """How many times messages went out and answers came back."""
-        self.tally = Tally(agreement.roster.count(Role.CLIENT))
+        self.tally = Tally(int(agreement.roster.numbers[-1]) + 1)
         """What went over the line."""
 
     @property
@@ -208,7 +222,8 @@ class SitesChannel:
         if not strangers:
             return
         self.exchanges += 1
-        said = greeted(self._transport, self._agreement, self._identity, strangers, timeout)
+        about = self._agreement, self._identity
+        said = greeted(self._transport, *about, strangers, timeout, self._strangers)
         for address, node, context, (out, back), _ in said:
             known_host = node.role is Role.CLIENT or node in self._hosts.values()
             if node not in self._lines and known_host:
@@ -316,6 +331,8 @@ class SitesChannel:
                 answers = self._answers(node, data)
             except (ProtocolError, WireError) as refusal:
                 self._refused[node] = str(refusal)
+                fields = refusal_fields(refusal)
+                log.warning("the answer of %s is refused: %s", node, refusal, extra=fields)
                 continue
             del due[address]
             self.tally.count(node, back=data)
@@ -330,6 +347,8 @@ class SitesChannel:
                     self._waiting.setdefault(self._host(parcel.receiver), []).append(parcel)
         for node in due.values():  # it may have been started anew: the next attempt greets it
             self._refused.setdefault(node, "gave no answer")
+            fields = with_fields(event="refused", refused="no-answer")
+            log.info("%s gave no answer in exchange %s", node, stage, extra=fields)
             self._lines.pop(node, None)
         if anew:
             self._told -= anew.keys()

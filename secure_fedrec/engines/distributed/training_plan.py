@@ -25,6 +25,7 @@ from secure_fedrec.protection.base.hosting import Held, Standing, require_record
 from secure_fedrec.protection.base.layer_interfaces import Released
 from secure_fedrec.protection.base.stack import Stack, hosting_of
 from secure_fedrec.protection.masking.envelope import encode_ids
+from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.session.statement import (
     Later,
     Statement,
@@ -52,6 +53,7 @@ class TrainingPlan:
         streams: of what everybody draws alike.
         cohort: who is invited.
         n_rows: rows of the shared table.
+        listed: int64[k], clients that may be invited; None for all.
     """
 
     algorithm: Algorithm
@@ -59,6 +61,24 @@ class TrainingPlan:
     streams: Streams
     cohort: CohortConfig
     n_rows: int
+    listed: IntArray | None = None
+
+    def under(self, roster: Roster) -> "TrainingPlan":
+        """The same among the clients of a roster: who was left out of it is invited no more.
+
+        Raises:
+            ConfigError: it lists a client that there is not, or lacks a party that rounds need.
+        """
+        strangers = roster.numbers[roster.numbers >= self.stack.n_clients]
+        if len(strangers):
+            problem = f"lists client {strangers[0]}, of {self.stack.n_clients} clients from 0"
+            raise ConfigError("roster.version", roster.version, problem)
+        for helper, host in hosting_of(self.stack).helpers().items():
+            for node in (helper, host):
+                if node not in roster:
+                    problem = f"lacks {node}, without whom there is no round: {helper} is there"
+                    raise ConfigError("roster.version", roster.version, problem)
+        return replace(self, listed=roster.numbers)
 
     @property
     def code(self) -> str:
@@ -149,8 +169,9 @@ class TrainingPlan:
             among: int64[k], clients that can take part; None for all.
         """
         drawn = self.cohort.draw(round_, self.stack.n_clients, self.streams)
-        if among is not None:
-            drawn = np.intersect1d(drawn, among)
+        for some in (among, self.listed):
+            if some is not None:
+                drawn = np.intersect1d(drawn, some)
         return self.stack.collector.participants(drawn)
 
     def standing(

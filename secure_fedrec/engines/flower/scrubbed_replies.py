@@ -11,18 +11,14 @@ from traceback import extract_tb
 
 from flwr.app import Message
 
+from secure_fedrec.engines.distributed.round_log import SPEAKABLE, refusal_fields
 from secure_fedrec.engines.flower.message_bytes import data_of, reply_to
 from secure_fedrec.errors import (
     ConfigError,
     EncodingError,
     FedRecError,
     HaltedError,
-    ProtocolError,
-    WireError,
 )
-
-_SPEAKABLE = (ProtocolError, WireError)
-"""Errors whose text is about messages, and holds nothing of a client's data."""
 
 Answer = Callable[[bytes], bytes]
 """Handles one message; whatever it raises, there is no answer."""
@@ -56,17 +52,19 @@ def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
         if not found.has_error():
             return found
         log.error("failed: the app answers with an error")
-    except _SPEAKABLE as refusal:
-        log.warning("refused: %s", refusal)
+    except SPEAKABLE as refusal:
+        log.warning("refused: %s", refusal, extra=refusal_fields(refusal))
     except HaltedError as halted:
-        log.error("%s", halted)
+        log.error("%s", halted, extra=refusal_fields(halted))
     except ConfigError as wrong:
-        log.error("a setting of this host: %s: %s", wrong.key, wrong.problem)
+        said = wrong.key, wrong.problem
+        log.error("a setting of this host: %s: %s", *said, extra=refusal_fields(wrong))
     except FedRecError as failure:
-        log.error("failed: %s", type(failure).__name__)
+        log.error("failed: %s", type(failure).__name__, extra=refusal_fields(failure))
         if isinstance(failure, EncodingError):
             log.error("this client's values do not fit the ring")
     except Exception as failure:
         at = extract_tb(failure.__traceback__)[-1]
-        log.error("failed: %s at %s:%s", type(failure).__name__, at.filename, at.lineno)
+        said = type(failure).__name__, at.filename
+        log.error("failed: %s at %s:%s", *said, at.lineno, extra=refusal_fields(failure))
     return reply_to(message, None)

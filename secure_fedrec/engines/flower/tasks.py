@@ -32,6 +32,7 @@ def serve(
     address: str,
     *,
     alive: Callable[[], bool],
+    heard: Callable[[], None] = lambda: None,
     every: float = 0.1,
 ) -> None:
     """Answer a SuperNode's tasks as long as it is there.
@@ -40,6 +41,7 @@ def serve(
         reply: to any message.
         address: host and port of the SuperNode's own API, on this host.
         alive: whether to go on.
+        heard: called whenever the SuperNode has said whether there is a task.
         every: seconds between two looks for a task.
 
     Raises:
@@ -50,6 +52,7 @@ def serve(
         while alive():
             try:
                 token = token_of_next(tasks, TaskType.CLIENT_APP)
+                heard()
             except httpx.HTTPError:  # it is starting, or ending
                 token = None
             if token is None:

@@ -332,6 +332,20 @@ class Roster:
             raise ProtocolError(f"{role.name.lower()} {number} is not on the roster")
         return bytes(keys[place])
 
+    def require_listed(self, identity: Identity) -> None:
+        """Check that a party may take part with the key that it has.
+
+        Raises:
+            ConfigError: it is not listed, as after its key was withdrawn, or with another key.
+        """
+        node = identity.node
+        if node not in self:
+            problem = f"is not on roster {self.version}: left out of it, or not listed yet"
+            raise ConfigError("site.identities", str(node), problem)
+        if self.key_of(node) != identity.public:
+            problem = f"has another key than the one on roster {self.version}"
+            raise ConfigError("site.identities", str(node), problem)
+
     def keys_of(self, cohort: IntArray) -> dict[int, bytes]:
         """Public key of each client of a cohort (int64[n]), by number.
 

@@ -1,0 +1,85 @@
+"""What the server's host logs of a round, and what goes over its line."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from typing_extensions import override
+
+from secure_fedrec.engines.distributed.coordinator import DistributedReport
+from secure_fedrec.engines.distributed.round_log import (
+    SHOWN_DIGITS,
+    log,
+    price_fields,
+    priced,
+    with_fields,
+)
+from secure_fedrec.engines.distributed.sites_channel import Transport
+from secure_fedrec.engines.distributed.training_plan import TrainingPlan
+
+
+class Traffic(Transport):
+    """A carrier that counts what it carries.
+
+    Args:
+        carrier: what carries.
+        after: called after every exchange, with the bytes that went out and came in.
+
+    Attributes:
+        sent, received: bytes since they were last set to 0.
+    """
+
+    def __init__(
+        self, carrier: Transport, after: Callable[[int, int], None] = lambda out, back: None
+    ) -> None:
+        self._carrier = carrier
+        self._after = after
+        self.sent = self.received = 0
+
+    @override
+    def addresses(self) -> Sequence[int]:
+        return self._carrier.addresses()
+
+    @override
+    def exchange(
+        self, label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        out, back = sum(map(len, messages.values())), 0
+        self.sent += out
+        try:
+            for address, data in self._carrier.exchange(label, messages, timeout):
+                back += len(data)
+                self.received += len(data)
+                yield address, data
+        finally:
+            self._after(out, back)
+
+
+def log_summed(report: DistributedReport, plan: TrainingPlan, traffic: Traffic) -> None:
+    """The lines of a round at the server, once it is over.
+
+    Args:
+        report: of the round.
+        plan: what is computed.
+        traffic: what went over the line in it.
+    """
+    price = price_fields(plan, report.round)
+    log.info(
+        "round %d: statement %s, %d of %d clients in the sum, %d bytes out and %d in, %.2f s%s",
+        *(report.round, report.statement[:SHOWN_DIGITS], len(report.clients), report.invited),
+        *(traffic.sent, traffic.received, report.seconds, priced(price)),
+        extra=with_fields(
+            event="round",
+            round=report.round,
+            attempts=report.attempts,
+            statement=report.statement,
+            participants=len(report.clients),
+            invited=report.invited,
+            exchanges=report.exchanges,
+            bytes_out=traffic.sent,
+            bytes_in=traffic.received,
+            seconds=round(report.seconds, 3),
+            **price,
+        ),
+    )
+    for client, why in report.left_out.items():
+        told = with_fields(event="left-out", round=report.round, client=client, why=why)
+        log.warning("round %d: client %d %s", report.round, client, why, extra=told)
