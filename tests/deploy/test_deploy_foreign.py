@@ -647,3 +647,22 @@ def test_every_bit_of_a_float_is_told_apart() -> None:
     digests = {told_digest({"rate": number}) for number in numbers}
     digests |= {told_digest({"rate": [number]}) for number in numbers}
     assert len(digests) == 2 * len(numbers)
+
+
+def test_a_round_is_a_line_at_both_ends(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its statement, what it came to and what it cost; nothing of an update."""
+    app = App(replace(NOISED, rounds=3), times=0.1, failing={1})
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    with caplog.at_level("INFO", logger="secure-fedrec"):
+        strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    fields = [each.__dict__["fields"] for each in caplog.records if "fields" in each.__dict__]
+    rounds = [each for each in fields if each["event"] == "round"]
+    assert {each["statement"] for each in rounds} == {strategy.reports[0].statement}
+    assert [each["noised_uploads_left"] for each in rounds[:-1]] == [2, 2, 2]
+    assert (rounds[-1]["participants"], rounds[-1]["invited"]) == (3, CLIENTS)
+    (left,) = (each for each in fields if each["event"] == "left-out")
+    assert (left["client"], left["why"]) == (
+        1,
+        "sits this round out: what it computed cannot be sent",
+    )
+    assert CANARY not in str(fields)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from time import monotonic
 
 import numpy as np
 
@@ -37,6 +38,9 @@ class MeanReport:
     """What is known of a round once it is over.
 
     Args:
+        round: its number, which goes up over runs too.
+        statement: digest of what it agreed on, in hexadecimal digits.
+        seconds: that it took.
         mean: what was learned.
         clients: int64[k], the clients in it.
         invited: how many there could have been.
@@ -45,6 +49,9 @@ class MeanReport:
             them, or they of themselves.
     """
 
+    round: int
+    statement: str
+    seconds: float
     mean: Mean
     clients: IntArray
     invited: int
@@ -97,6 +104,7 @@ class MeanCoordinator:
             ProtocolError: too few sites are there, or were left; nothing of the round is told.
             OSError: the number of the round cannot be kept.
         """
+        began = monotonic()
         addresses, shared = list(transport.addresses()), self._terms.select(task.model)
         greeted = self._greet(transport, addresses, timeout)
         sites = {self._sites[each]: each for each in addresses if each in self._sites}
@@ -143,6 +151,9 @@ class MeanCoordinator:
             self._save()
         mean = self._terms.decode(hub.result, at, shared, survivors=len(hub.survivors))
         return MeanReport(
+            round=at.serial,
+            statement=at.statement.digest.hex(),
+            seconds=monotonic() - began,
             mean=mean,
             clients=hub.survivors,
             invited=len(cohort),

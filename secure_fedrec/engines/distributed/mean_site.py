@@ -34,6 +34,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     refusal,
 )
+from secure_fedrec.engines.distributed.round_log import SHOWN_DIGITS, with_fields
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState, SiteState
 from secure_fedrec.errors import ConfigError, HaltedError, ProtocolError, RefusalError
 from secure_fedrec.protection.base.hosting import Standing
@@ -241,17 +242,36 @@ class MeanSite:
         client = self._client(Expected(layout_hash=named, statement=statement))
         if self._half.exists():
             client.resume(self._half, self._key)
-        uploads = client.state is ClientState.BOXES
-        if uploads:
+        if client.state is ClientState.BOXES:
             self._require_affordable()
         try:
             answers = client.receive(data)
-            if uploads and self._terms.rounds is not None:
-                self._sealed.keep(SiteState(spent=self._spent + 1))  # before it leaves
+            if answered(b"".join(answers))[0] is masking.Kind.UPLOAD:
+                self._note_sent(statement, sum(map(len, answers)))
             return self._kept(client, answers)
         except ProtocolError:
             self._kept(client, [])  # what is refused ends no round
             raise
+
+    def _note_sent(self, statement: Statement, size: int) -> None:
+        """Once the upload is about to leave: count it, where it is counted, and log the round."""
+        round_, digest, most, price = (
+            statement.round,
+            statement.digest.hex(),
+            self._terms.rounds,
+            "",
+        )
+        fields = {"round": round_, "statement": digest, "bytes": size}
+        if most is not None:
+            spent = self._spent + 1
+            self._sealed.keep(SiteState(spent=spent))
+            fields |= {"noised_uploads": spent, "noised_uploads_left": most - spent}
+            price = f", {spent} of {most} noised vectors handed in"
+        log.info(
+            "round %d: statement %s, %d bytes sent%s",
+            *(statement.round, digest[:SHOWN_DIGITS], size, price),
+            extra=with_fields(event="round", **fields),
+        )
 
     @property
     def _spent(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing_extensions import override
 
 from secure_fedrec.engines.distributed.coordinator import DistributedReport
+from secure_fedrec.engines.distributed.mean_coordinator import MeanReport
 from secure_fedrec.engines.distributed.round_log import (
     SHOWN_DIGITS,
     log,
@@ -80,6 +81,29 @@ def log_summed(report: DistributedReport, plan: TrainingPlan, traffic: Traffic) 
             **price,
         ),
     )
-    for client, why in report.left_out.items():
-        told = with_fields(event="left-out", round=report.round, client=client, why=why)
-        log.warning("round %d: client %d %s", report.round, client, why, extra=told)
+    _log_left_out(report.round, report.left_out)
+
+
+def log_mean(report: MeanReport) -> None:
+    """The lines of a round of means at the server, once it is over."""
+    log.info(
+        "round %d: statement %s, a mean of %d of %d clients, %.2f s",
+        *(report.round, report.statement[:SHOWN_DIGITS], len(report.clients), report.invited),
+        report.seconds,
+        extra=with_fields(
+            event="round",
+            round=report.round,
+            statement=report.statement,
+            participants=len(report.clients),
+            invited=report.invited,
+            exchanges=report.exchanges,
+            seconds=round(report.seconds, 3),
+        ),
+    )
+    _log_left_out(report.round, report.dropped)
+
+
+def _log_left_out(round_: int, reasons: Mapping[int, str]) -> None:
+    for client, why in sorted(reasons.items()):
+        told = with_fields(event="left-out", round=round_, client=client, why=why)
+        log.warning("round %d: client %d is left out: %s", round_, client, why, extra=told)

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys
+from secure_fedrec.engines.distributed.server_log import log_mean
 from secure_fedrec.engines.flower.grid_transport import GridTransport
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train, record_of
 from secure_fedrec.engines.flower.model_records import (
@@ -136,7 +137,7 @@ class ProtectedStrategy(Strategy):
             _Carrier(grid, messages, self._every), task, timeout=timeout
         )
         self.reports.append(report)
-        log.info("a mean of %d of %d clients", len(report.clients), report.invited)
+        log_mean(report)
         weight = getattr(self._strategy, "weighted_by_key", "num-examples")
         figures = MetricRecord({weight: report.mean.weight})
         figures.update(report.mean.metrics)
