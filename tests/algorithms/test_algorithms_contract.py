@@ -1,6 +1,7 @@
 """Every algorithm keeps the contract that an implementer inherits; one that breaks it is told."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -28,7 +29,10 @@ from secure_fedrec.data import (
     generate_organisations,
 )
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.distributed.public_arrays import require_arrays
 from secure_fedrec.engines.rating_problems import vault_of
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import BagShape
@@ -79,6 +83,23 @@ class TestFURL(AlgorithmContract):
 
     def problem(self) -> Problem:
         return Problem(vault=vault_of(RATINGS))
+
+
+class TestWeightedFURL(TestFURL):
+    """Its public state has one sum of weights more after every round."""
+
+    def algorithm(self) -> Algorithm:
+        config = FURLConfig(rounds=1, private_rule="weighted")
+        return FURL(Tiny, tiny_loss, config, private=("user",), ring=FixedPoint())
+
+    @pytest.mark.parametrize(("rows", "fits"), [(1, False), (2, False), (3, True), (4, False)])
+    def test_a_round_has_a_sum_of_weights(self, rows: int, fits: bool) -> None:
+        algorithm = self.algorithm()
+        start = algorithm.initial_public(0, self._streams)
+        (name,) = start.extras
+        public = replace(start, round=2, extras={name: np.ones(rows)})
+        with nullcontext() if fits else pytest.raises(ProtocolError, match=r"be \(3,\)"):
+            require_arrays(algorithm, start, public)
 
 
 class TestFederatedAveraging(AlgorithmContract):
@@ -172,6 +193,8 @@ class FaultyPMF(PMF):
         if self.fault == "noting":
             self.steps += 1
             return replace(state, extras={**state.extras, "steps": np.array(self.steps)})
+        if self.fault == "growing":
+            return replace(state, extras={**state.extras, "norms": np.zeros(state.round)})
         return replace(state, round=7) if self.fault == "hurried" else state
 
 
@@ -214,6 +237,11 @@ class _Rereads(_Sends):
         ("wide", "test_uploads_are_as_foretold", "4 wide"),
         ("secretive", "test_rows_are_as_the_traits_say", "client 0 sends rows"),
         ("sociable", "test_what_several_processes_send_is_one_sum", "depend on the batches"),
+        (
+            "growing",
+            "test_arrays_of_a_public_state_keep_their_shapes",
+            "norms is .*, and has to be",
+        ),
         ("hurried", "test_what_several_processes_send_is_one_sum", "to round 7"),
     ],
 )
