@@ -6,11 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from audits.deploy.homes import load_agreement
+from audits.deploy.homes import identities_at, load_agreement
 from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session import Role
-from secure_fedrec.protection.session.roster import Identity, read_private
+from secure_fedrec.protection.session.roster import read_private
 
 
 def site(arguments: argparse.Namespace) -> int:
@@ -31,10 +30,7 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
     """
     blueprint, agreed = load_agreement(agreement)
-    identities = [Identity.load(path) for path in sorted(_state(own).parent.glob("*.identity"))]
-    (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
-    if client < 0:
-        raise ConfigError("site", str(own), "has no client's identity")
+    client, _ = identities_at(_state(own).parent)
     state = SealedState(
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )

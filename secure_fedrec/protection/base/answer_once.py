@@ -64,7 +64,7 @@ class Once:
                 round_floor=at.roster.round_floor,
                 once=self._once,
                 federation=at.statement.federation,
-                owner=self.node.number,
+                owner=self._journal.owner,
                 opens=True,
             )
             self._begun = True
