@@ -43,7 +43,7 @@ from tests.deploy.test_deploy_routed import ROUTED
 from tests.deploy.test_deploy_routed import SMALL as FEW
 from tests.statements import FEDERATION
 
-few = hypothesis_settings(max_examples=8)
+few = hypothesis_settings(max_examples=8, deadline=None)
 NAMES = [field.name for field in fields(Statement)]
 CLIENTS = range(6)
 LAYOUT = SumLayout(bits=24, length=3, clients=6, largest=1000)
