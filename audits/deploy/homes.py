@@ -52,7 +52,7 @@ from secure_fedrec.protection.session.operator import load_operator, public_key,
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import Vault
 
-_EXAMPLE, _OWN = "example.", "own."
+_EXAMPLE, _OWN, _WHOSE = "example.", "own.", "client"
 _PUBLIC, _SECRET = "layer.pub", "layer.key"
 _OPERATOR, _FOUNDER = "operator.pub", "first-operator.pub"
 
@@ -145,7 +145,8 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
         place = layout.site(number)
         replace_file(place / "key", os.urandom(KEY_BYTES), private=True, durable=True)
         examples, own = vault.examples(number), federation.task.own(number)
-        columns = {f"{_OWN}{name}": values for name, values in own.items()}
+        columns = {_WHOSE: np.array([number])}
+        columns |= {f"{_OWN}{name}": values for name, values in own.items()}
         columns |= {f"{_EXAMPLE}{name}": values for name, values in examples.items()}
         write_npz(place / "data.npz", columns, private=True)
     keys = hosting.shared_keys()
@@ -222,21 +223,32 @@ def open_site(
     """
     blueprint, agreed = load_agreement(agreement)
     secret = read_private(own / "key" if key is None else key, "site.key")
-    identities = [Identity.load(path) for path in sorted(own.glob("*.identity"))]
-    (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
-    if client < 0:
-        raise ConfigError("site", str(own), "has no client's identity")
+    client, identities = identities_at(own)
     vault, given = own_data(own / "data.npz", client)
     return Site(
         agreement=agreed,
         plan=blueprint.plan({client: secret}, given).under(agreed.roster),
         vault=vault,
-        identities={each.node: each for each in identities},
+        identities=identities,
         state=SealedState(own / "state", secret),
         secret=_secret_of(own),
         recording=recording(blueprint, agreed, Node(Role.CLIENT, client), own) if record else None,
         beacon=signed_beacon(agreed, own) if beacon is None else beacon,
     )
+
+
+def identities_at(own: Path) -> tuple[int, dict[Node, Identity]]:
+    """The client at a site, and the keys there: its own, and those of helpers.
+
+    Raises:
+        ConfigError: a file is damaged, or there is not one client.
+    """
+    found = [Identity.load(path) for path in sorted(own.glob("*.identity"))]
+    clients = [each.number for each in found if each.node.role is Role.CLIENT]
+    if len(clients) != 1:
+        have = f"those of clients {clients}" if clients else "no client's identity"
+        raise ConfigError("site", str(own), f"has {have}, and has to have one client's")
+    return clients[0], {each.node: each for each in found}
 
 
 def open_helper_site(agreement: Path, own: Path) -> HelperSite:
@@ -253,13 +265,15 @@ def open_helper_site(agreement: Path, own: Path) -> HelperSite:
     paths = sorted(own.glob("*.identity"))
     if len(paths) != 1:
         raise ConfigError("site", str(own), f"has {len(paths)} identities, not one helper's")
-    state = own / "state"
+    state, identity = own / "state", Identity.load(paths[0])
     state.mkdir(mode=0o700, exist_ok=True)
     return HelperSite(
         agreement=agreed,
         plan=blueprint.plan().under(agreed.roster),
-        identity=Identity.load(paths[0]),
-        journal=FileJournal(state / "journal"),
+        identity=identity,
+        journal=FileJournal.bound(
+            state / "journal", owner=identity.number, federation=agreed.federation
+        ),
         secret=_secret_of(own),
     )
 
@@ -384,9 +398,11 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
 
     Raises:
         DataError: the file is missing or damaged.
+        ConfigError: they are another client's.
     """
     with refused(path, "holds no examples of a client: {}", OSError, ValueError, KeyError):
         columns = read_npz(path)
+        (whose,) = columns[_WHOSE].tolist()
         examples, own = (
             {
                 name.removeprefix(part): values
@@ -396,4 +412,8 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
             for part in (_EXAMPLE, _OWN)
         )
         indptr = np.array([0, len(next(iter(examples.values()), ()))])
-        return Vault.of_examples(indptr, examples, clients=np.array([client])), own
+        vault = Vault.of_examples(indptr, examples, clients=np.array([client]))
+    if whose != client:
+        problem = f"is of client {whose}, and client.identity beside it of client {client}"
+        raise ConfigError("site.data", str(path), problem)
+    return vault, own

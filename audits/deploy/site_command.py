@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from audits.deploy.homes import load_agreement
+from audits.deploy.homes import identities_at, load_agreement
 from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState, SiteState
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session import Identity, Node, Role, Roster
 from secure_fedrec.protection.session.roster import read_private
 
 
@@ -31,25 +31,21 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
     """
     blueprint, agreed = load_agreement(agreement)
-    identities = [Identity.load(path) for path in sorted(_state(own).parent.glob("*.identity"))]
-    clients = [each for each in identities if each.node.role is Role.CLIENT]
-    if len(clients) != 1:
-        raise ConfigError("site", str(own), f"has identities of {len(clients)} clients, not of one")
-    (client,) = clients
+    client, identities = identities_at(_state(own).parent)
     state = SealedState(
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )
     kept, plan = state.load(), blueprint.plan()
     sent = 0 if kept is None else kept.spent
     return {
-        "client": client.number,
+        "client": client,
         "federation": agreed.federation.hex(),
         "roster": agreed.roster.version,
         "round": 0 if kept is None else kept.round,
         "rounds": plan.algorithm.rounds,
         "sat_out": state.halted.sat_out,
         "halted": state.halted.reason,
-        "refused": _refused(agreed.roster, client, kept),
+        "refused": _refused(agreed.roster, identities[Node(Role.CLIENT, client)], kept),
         "noised_uploads": sent,
         "epsilon_spent": _finite(plan.price(sent)),
         "epsilon_left": _finite(plan.budget - plan.price(sent)) if plan.budget else None,

@@ -8,7 +8,7 @@ state.
 ``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
 projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
 ``RatingAlgorithm``, ``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``,
-``Addressed``, ``ReadsSingles`` and ``MeasuredStep``.
+``Addressed``, ``VaryingExtras``, ``ReadsSingles`` and ``MeasuredStep``.
 """
 
 from collections.abc import Callable, Mapping
@@ -171,6 +171,18 @@ class Addressed(Protocol):
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """int64[k] by name of an extra, ascending: the clients who are sent it."""
+
+
+@runtime_checkable
+class VaryingExtras(Protocol):
+    """Capability: the number of rows of some public extras varies from round to round.
+
+    All other arrays of a public state keep the shapes that they have before round 1: clients on
+    hosts of their own refuse any other state.
+    """
+
+    def extra_rows(self, completed: int) -> Mapping[str, int | None]:
+        """Rows after so many rounds, by name of an extra; None where any number can be."""
 
 
 @runtime_checkable

@@ -10,6 +10,8 @@ from secure_fedrec.algorithms.base import Algorithm, ClientStep, PublicState
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import Problem, blocks_of, sizes_of, upload_rows
+from secure_fedrec.engines.distributed.public_arrays import require_arrays
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, build_stack
 from secure_fedrec.streams import Streams
@@ -127,6 +129,16 @@ class AlgorithmContract:
         require(np.array_equal(one.counts, several.counts), "counts depend on the batches")
         require(_is_same(after, again), "the server's step is another's")
         require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
+
+    def test_arrays_of_a_public_state_keep_their_shapes(self) -> None:
+        """Or the algorithm says which vary: clients elsewhere refuse a state of other arrays."""
+        algorithm, problem = self.algorithm(), self.problem()
+        _, after = self._summed([problem.vault.clients])
+        try:
+            start = algorithm.initial_public(problem.n_rows, self._streams)
+            require_arrays(algorithm, start, after)
+        except ProtocolError as other:
+            require(False, str(other))
 
     def test_the_servers_step_keeps_nothing_to_itself(self) -> None:
         """From a new object as from one used before: a run goes on from its public state alone."""

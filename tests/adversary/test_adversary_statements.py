@@ -37,10 +37,13 @@ from secure_fedrec.protection.masking.server.steps import ServerRound
 from secure_fedrec.protection.session import Node, Parcel, run_in_memory
 from secure_fedrec.protection.session.statement import Purpose, Statement
 from tests.deploy.memory import Deployment
-from tests.deploy.test_deploy_rounds import MASKS, SHARED, settings
+from tests.deploy.test_deploy_bags import MIXES
+from tests.deploy.test_deploy_rounds import HPFL, MASKS, SHARED, settings
+from tests.deploy.test_deploy_routed import ROUTED
+from tests.deploy.test_deploy_routed import SMALL as FEW
 from tests.statements import FEDERATION
 
-few = hypothesis_settings(max_examples=8)
+few = hypothesis_settings(max_examples=8, deadline=None)
 NAMES = [field.name for field in fields(Statement)]
 CLIENTS = range(6)
 LAYOUT = SumLayout(bits=24, length=3, clients=6, largest=1000)
@@ -186,6 +189,12 @@ def test_a_statement_of_another_federation_is_not_taken(adversary: Any) -> None:
 
 AUTHORITY: tuple[dict[str, Any], ...] = ({"layer": "paillier", "key_bits": 2048},)
 STACKS = {"masks": (MASKS,), "shares": SHARED, "paillier": AUTHORITY, "plain": ()}
+SUMMED = {
+    **{name: settings(*STACKS[name]) for name in ("masks", "shares", "paillier")},
+    "denoisers behind mixes": settings(*ROUTED, **FEW),
+    "bags behind mixes": settings(**HPFL, bag_protection=[MIXES]),
+}
+"""Of stacks whose parties, beside the server, open something."""
 
 
 @pytest.mark.usefixtures("one_paillier_key")
@@ -275,12 +284,12 @@ def test_nobody_is_told_of_another_round_than_the_others(
 
 
 @pytest.mark.usefixtures("one_paillier_key")
-@pytest.mark.parametrize("stack", ["masks", "shares", "paillier"])
+@pytest.mark.parametrize("stack", SUMMED)
 def test_one_state_is_summed_once_under_whatever_round(
     stack: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two sums of one state under two round numbers, over cohorts that differ by one client."""
-    ran = Deployment.of(settings(*STACKS[stack]), tmp_path)
+    ran = Deployment.of(SUMMED[stack], tmp_path)
     first = ran.coordinator.public
     ran.rounds(1)
     assert ran.transport.log == []
@@ -293,9 +302,10 @@ def test_one_state_is_summed_once_under_whatever_round(
     assert any("this public state already" in why for why in told)
 
 
-def test_a_repetition_is_of_the_same_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stack", ["shares", "denoisers behind mixes"])
+def test_a_repetition_is_of_the_same_state(stack: str, tmp_path: Path) -> None:
     """Found by attacking: another state of the same clients passed for what was opened before."""
-    ran = Deployment.of(settings(*SHARED), tmp_path)
+    ran = Deployment.of(SUMMED[stack], tmp_path)
     ran.rounds(1)
     first = ran.coordinator.public
     for client in ran.layout.sites():

@@ -1,6 +1,7 @@
 """Every algorithm keeps the contract that an implementer inherits; one that breaks it is told."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -28,10 +29,14 @@ from secure_fedrec.data import (
     generate_organisations,
 )
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.distributed.public_arrays import require_arrays
 from secure_fedrec.engines.rating_problems import vault_of
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import BagShape
+from secure_fedrec.streams import Streams
 from secure_fedrec.testing import AlgorithmContract
 from secure_fedrec.vault import Vault
 
@@ -79,6 +84,14 @@ class TestFURL(AlgorithmContract):
 
     def problem(self) -> Problem:
         return Problem(vault=vault_of(RATINGS))
+
+
+class TestWeightedFURL(TestFURL):
+    """Its public state has one sum of weights more after every round."""
+
+    def algorithm(self) -> Algorithm:
+        config = FURLConfig(rounds=1, private_rule="weighted")
+        return FURL(Tiny, tiny_loss, config, private=("user",), ring=FixedPoint())
 
 
 class TestFederatedAveraging(AlgorithmContract):
@@ -172,6 +185,8 @@ class FaultyPMF(PMF):
         if self.fault == "noting":
             self.steps += 1
             return replace(state, extras={**state.extras, "steps": np.array(self.steps)})
+        if self.fault == "growing":
+            return replace(state, extras={**state.extras, "norms": np.zeros(state.round)})
         return replace(state, round=7) if self.fault == "hurried" else state
 
 
@@ -197,6 +212,17 @@ class _Rereads(_Sends):
         return self._block.values
 
 
+@pytest.mark.parametrize(("rows", "fits"), [(1, False), (2, False), (3, True), (4, False)])
+def test_a_round_has_a_sum_of_weights(rows: int, fits: bool) -> None:
+    """In FURL's rule with weights, which looks a round up among them."""
+    algorithm = TestWeightedFURL().algorithm()
+    start = algorithm.initial_public(0, Streams.from_seed(1))
+    (name,) = start.extras
+    public = replace(start, round=2, extras={name: np.ones(rows)})
+    with nullcontext() if fits else pytest.raises(ProtocolError, match=r"be \(3,\)"):
+        require_arrays(algorithm, start, public)
+
+
 @pytest.mark.parametrize(
     ("fault", "test", "says"),
     [
@@ -214,6 +240,11 @@ class _Rereads(_Sends):
         ("wide", "test_uploads_are_as_foretold", "4 wide"),
         ("secretive", "test_rows_are_as_the_traits_say", "client 0 sends rows"),
         ("sociable", "test_what_several_processes_send_is_one_sum", "depend on the batches"),
+        (
+            "growing",
+            "test_arrays_of_a_public_state_keep_their_shapes",
+            "norms is .*, and has to be",
+        ),
         ("hurried", "test_what_several_processes_send_is_one_sum", "to round 7"),
     ],
 )

@@ -19,7 +19,7 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines.distributed import Coordinator
 from secure_fedrec.engines.distributed.host_messages import Agreement, Kind, Present
 from secure_fedrec.engines.distributed.mean_site import Keys
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.protection.means import MaskedMean
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon
@@ -114,7 +114,7 @@ def test_rounds_go_on_under_every_roster_of_the_page(stages: dict[int, Path], st
     assert completed == dict.fromkeys([0, 1, 2, 4], 5)
     started.close()
     (layout.agreement / "first-operator.pub").unlink()
-    with pytest.raises(ProtocolError):
+    with pytest.raises(CheckpointError, match="this journal is of another federation"):
         summed(layout, [0, 1, 2, 4])
 
 

@@ -199,6 +199,29 @@ def test_an_attempt_is_answered_once(tmp_path: Path) -> None:
     }
 
 
+def test_denoisers_sum_what_was_lost_again_for_the_same_clients_alone(tmp_path: Path) -> None:
+    """Of a sum that the server has read and says is lost, and one with a client less."""
+    ran, denoisers, others = deployed(tmp_path, attempts=3)
+
+    def lost(label: str, who: int, data: bytes) -> list[bytes]:
+        if (label, who) == ("SUMS", denoisers[0]):
+            if others[0] in ran.transport.sites:
+                ran.kill(others[0])
+            return []
+        return [data]
+
+    ran.transport.back = lost
+    with pytest.raises(ProtocolError, match="was begun 3 times"):
+        ran.rounds(1)
+    refused = {who for who, why in ran.transport.log if "round 1 is not beyond round 1" in why}
+    assert refused & set(denoisers) == refused != set()
+    ran.transport.back = lambda label, who, data: [data]
+    ran.restart(others[0])
+    ran.rounds(1)
+    assert len(ran.last.clients) == 6
+    ran.require_equal()
+
+
 def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="who sent what came through mixes"):
         deployed(tmp_path, record=True)

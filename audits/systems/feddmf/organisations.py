@@ -24,7 +24,7 @@ from secure_fedrec.data.organisations.common_items import (
     split_common_items,
 )
 from secure_fedrec.engines import Problem
-from secure_fedrec.errors import renamed_keys
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve
 from secure_fedrec.settings import OneOf, Settings, Within
@@ -220,7 +220,14 @@ def device(
 
     The other organisations stand there with the common items and a user each; who did what with
     which item is in the vault.
+
+    Raises:
+        ConfigError: organisations would give each other vectors of items that are not common.
     """
+    if algorithm.form == "served":
+        problem = "runs in the embedded engine only: hosts know the common items of others alone"
+        allowed = tuple(form for form in FORMS if form != "served")
+        raise ConfigError("algorithm.form", algorithm.form, problem, allowed)
     n, common = facts["n_organisations"], np.array(facts["common"], dtype=np.int64)
     listed: BoolArray = np.zeros((n, facts["n_items"]), dtype=np.bool_)
     listed[:, common] = True

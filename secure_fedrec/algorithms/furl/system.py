@@ -27,7 +27,7 @@ Everything a client computes runs on library kernels, whose results depend on th
 clients are therefore trained one at a time, and a batch of clients gives the bits of each alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -192,6 +192,10 @@ class FURL:
         if self._ring is not None:
             extras[_WEIGHT_SUMS] = np.append(extras[_WEIGHT_SUMS], total)
         return PublicState(round=public.round + 1, table=federated, extras=extras)
+
+    def extra_rows(self, completed: int) -> Mapping[str, int | None]:
+        """A sum of weights for each round, and one before the first (``VaryingExtras``)."""
+        return {} if self._ring is None else {_WEIGHT_SUMS: 1 + completed}
 
     def federated_values(self, public: PublicState) -> FloatArray:
         """w_f: float64[n_federated]."""

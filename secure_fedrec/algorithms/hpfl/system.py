@@ -173,6 +173,12 @@ class HPFL:
             round=public.round + 1, table=self.table.means_of(sums, public.table), extras=extras
         )
 
+    def extra_rows(self, completed: int) -> Mapping[str, int | None]:
+        """As many centres as drafts call for, none before the first (``VaryingExtras``)."""
+        if not self.config.shares_private:
+            return {}
+        return dict.fromkeys((USER_CENTRES, ITEM_CENTRES), None if completed else 0)
+
     def parameters(self, vault: Vault, client: int) -> FloatArray:
         """A client's present model as the flat vector of its GUM."""
         return ClientModel.read(vault, client).parameters(self._gums[client])

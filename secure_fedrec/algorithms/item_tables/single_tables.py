@@ -135,12 +135,8 @@ class SingleTables(ItemTables):
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """Every client's table, to it."""
-        names = [
-            name
-            for name in public.extras
-            if name.startswith(_OF) and name.removeprefix(_OF).isdecimal()
-        ]
-        return {name: np.array([int(name.removeprefix(_OF))]) for name in names}
+        names = {f"{_OF}{client}": np.array([client]) for client in range(self._n_clients)}
+        return {name: names[name] for name in public.extras if name in names}
 
     def _models(self, clients: IntArray, public: PublicState, *more: Any) -> Models:
         """As of ``ItemTables``, each client with its own table, which it is held to."""

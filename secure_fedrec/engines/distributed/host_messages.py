@@ -344,14 +344,19 @@ def decode_state(data: bytes) -> dict[str, FloatArray]:
             values = np.frombuffer(data[start:at], dtype="<f8")
             if found and name <= max(found):
                 raise WireError("the arrays of a state must ascend by name")
-            if not np.isfinite(values).all():
-                raise WireError(f"the array {name!r} of a state is not finite")
+            if not is_single(values):
+                raise WireError(f"the array {name!r} of a state is not finite, in single precision")
             try:
                 found[name] = values.astype(np.float64).reshape(shape)
             except ValueError:  # more dimensions, or rows without values, than an array can have
                 raise WireError(f"the array {name!r} of a state has no possible shape") from None
         _require_end(data, at)
     return found
+
+
+def is_single(values: FloatArray) -> bool:
+    """Whether values are finite in single precision, which some algorithms compute in."""
+    return bool((np.abs(values) <= np.finfo(np.float32).max).all())
 
 
 def _parcels(body: bytes, at: int) -> tuple[list[Parcel], int]:

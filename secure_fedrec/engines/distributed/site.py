@@ -90,7 +90,8 @@ class Site:
     Raises:
         ConfigError: the vault is not of one client, an identity is missing or the roster lists
             another key, or a layer's parties cannot be elsewhere.
-        CheckpointError: what was kept is damaged or an old copy.
+        CheckpointError: what was kept is damaged, an old copy, or another client's or federation's,
+            or a part of it is missing.
     """
 
     def __init__(
@@ -132,13 +133,15 @@ class Site:
         found = state.load()
         before = SiteState(tables=vault.snapshot()) if found is None else found
         self._kept = before.under(agreement.roster.version)
-        if found is None or found.roster != self._kept.roster:
-            state.keep(self._kept)
         try:
             vault.restore(self._kept.tables)
         except ValueError as other:
             raise CheckpointError(f"what was kept is of another federation: {other}") from None
-        self._journal = FileJournal(state.journal) if journal is None else journal
+        if journal is None:
+            journal = state.open_journal(owner=self.client, federation=agreement.federation)
+        self._journal: Journal = journal
+        if found is None or found.roster != self._kept.roster:
+            state.keep(self._kept)
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
         self._session = SiteSession(agreement, self.identity, self._begun, of_round(self._handle))
 

@@ -48,6 +48,7 @@ from secure_fedrec.errors import (
     SitsOutError,
 )
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
+from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.reader import Reader
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import PrivateTable
@@ -323,6 +324,32 @@ class SealedState:
     def journal(self) -> Path:
         """Where the journal of the site's client is kept."""
         return self._state.with_name("journal")
+
+    def open_journal(self, *, owner: int, federation: bytes) -> FileJournal:
+        """The journal of the site's client; a site has it as soon as it has private state.
+
+        Args:
+            owner: number of the client.
+            federation: whose rounds it is for (``Agreement.federation``).
+
+        Raises:
+            CheckpointError: one of the two is missing, or the journal is another client's, of
+                another federation, damaged, or in use.
+        """
+        state, kept = self._state, self._state.exists()
+        if kept and not self.journal.exists():
+            raise CheckpointError(
+                f"{self.journal}: is missing beside {state.name}: put back the last one, which "
+                "says what this client has answered. A site that begins anew has neither"
+            )
+        journal = FileJournal.bound(self.journal, owner=owner, federation=federation)
+        if not kept and journal.generation:
+            journal.close()
+            raise CheckpointError(
+                f"{state}: is missing beside {self.journal.name}, by which this client has taken "
+                "part: put back the last one. A site that begins anew has neither"
+            )
+        return journal
 
     def load(self) -> SiteState | None:
         """What was kept; None before anything was.

@@ -16,7 +16,9 @@ from secure_fedrec.engines.distributed.host_messages import (
     Request,
     decode_state,
     encode_state,
+    is_single,
 )
+from secure_fedrec.engines.distributed.public_arrays import require_arrays
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError, RefusalError, WireError
@@ -263,17 +265,15 @@ class TrainingPlan:
             client: at whose host; -1 at a helper's own.
 
         Raises:
-            WireError: a state of other arrays or shapes than the algorithm's.
-            ProtocolError: other clients are named than could take part, or no round.
+            WireError: what is sent is no state, or holds what is for other clients.
+            ProtocolError: a state of other arrays or shapes than the algorithm's, other clients are
+                named than could take part, or there is no such round.
         """
         self.require_round(request.round)
-        arrays, due = decode_state(request.state), self._shapes
+        arrays = decode_state(request.state)
         table = arrays.pop(TABLE, _NONE)
         public = PublicState(round=request.round - 1, table=table, extras=arrays)
-        found = _shapes({TABLE: table, **self.common(public)})
-        if found != due:
-            # A client's items are rows of the table, in compiled loops too.
-            raise WireError(f"a public state of {found} in round {request.round}; it has {due}")
+        require_arrays(self.algorithm, self._start, public)
         for name, who in self._addressed(public).items():
             if client not in who or arrays[name].shape != table.shape:
                 raise WireError(f"{name} is for other clients, or of another shape than the table")
@@ -309,8 +309,8 @@ class TrainingPlan:
         start = self._begun(request.round)
         words = read(at)
         public = start.public if words is None else start.read(words)
-        if not all(np.isfinite(values).all() for values in (public.table, *public.extras.values())):
-            raise WireError("the encrypted state is not finite")
+        if not all(map(is_single, (public.table, *public.extras.values()))):
+            raise WireError("the encrypted state is not finite, in single precision")
         keeper = self.stack.collector
         if isinstance(keeper, StateKeeper):
             keeper.keep(PublicStateWords(self.algorithm, public, self.stack.layout))
@@ -334,21 +334,9 @@ class TrainingPlan:
     def _start(self) -> PublicState:
         return self.initial()
 
-    @cached_property
-    def _shapes(self) -> dict[str, tuple[int | None, ...]]:
-        return _shapes({TABLE: self._start.table, **self._start.extras})
-
 
 def _epsilon(part: Released) -> float:
     try:
         return spend(part.events, adversary="server", delta=part.delta).epsilon
     except ConfigError:
         return math.inf
-
-
-def _shapes(arrays: Mapping[str, FloatArray]) -> dict[str, tuple[int | None, ...]]:
-    """What does not change over rounds: of others than the table the first size may, None."""
-    return {
-        name: values.shape if name == TABLE else (None, *values.shape[1:])
-        for name, values in sorted(arrays.items())
-    }

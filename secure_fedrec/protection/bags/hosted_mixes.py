@@ -7,6 +7,7 @@ from typing_extensions import override
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.bags.mixed_messages import BagAttempt
 from secure_fedrec.protection.bags.mixes import Mixes
+from secure_fedrec.protection.base.answer_once import Once
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
     Desk,
@@ -21,7 +22,6 @@ from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.routing.directory import LEAST_SENDERS
 from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, mixes_of
 from secure_fedrec.protection.session import Identity, Node, Party, Role
-from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.parties import Parcel
 
@@ -78,24 +78,17 @@ class HostedMixedBags(NoHelpers):
 
     @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
-        """The half of a mix, which forwards in a round the cells of the same clients alone."""
+        """The half of a mix, which forwards once for a public state, the same clients' cells again.
+
+        Of two bags over one state the vectors that are in one of them alone would have an owner.
+        """
         if identity.node.role is not Role.MIX:
             return self._sums.helper(at, identity, desk)
         _require_others(at)
         half = HostedMix(BagAttempt(self._mixes, at).course, identity)
         batch = at.statement.digest + at.present.astype("<u4").tobytes()
         same = sha256(_DOMAIN + batch).digest()[:8]
-        forwards = Kind.CELLS.name
-        number = at.round
-        return Once(
-            half,
-            desk.journal,
-            number,
-            at.roster,
-            federation=at.statement.federation,
-            same=lambda _: same,
-            stage=forwards,
-        )
+        return Once(half, desk.journal, at, same=lambda _: same, stage=Kind.CELLS.name)
 
 
 class MixedBagsAhead(HostedMixedBags, KeysAhead):

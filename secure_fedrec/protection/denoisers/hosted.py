@@ -12,22 +12,30 @@ attempt, with L mixes:
 
 Nobody's sum is released while a client misses a cell: a mix that put its own in the place of all
 but one client's would learn nothing. The sum is of all clients of the attempt, or there is none.
+
+A denoiser sums one public state once, by its journal: over other clients, or in another round, the
+difference would be of the few that are in one of the two. What was lost on its way is summed again
+in a later attempt of the same clients.
 """
+
+from hashlib import sha256
 
 from typing_extensions import override
 
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.base.answer_once import Once
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Desk, NoHelpers, Standing
 from secure_fedrec.protection.denoisers.client import RoutedClient
 from secure_fedrec.protection.denoisers.embedded_mixes import RoutedDenoisers
 from secure_fedrec.protection.denoisers.helper import RoutedDenoiser
-from secure_fedrec.protection.denoisers.messages import RoutedAttempt
+from secure_fedrec.protection.denoisers.messages import Named, RoutedAttempt
 from secure_fedrec.protection.denoisers.server import RoutedServer
 from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, mixes_of
 from secure_fedrec.protection.session import Identity, Node, Party, Role
-from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
+
+_DOMAIN = b"secure-fedrec|v1|denoisers behind mixes|summed|"
 
 
 class HostedDenoisers(NoHelpers):
@@ -62,7 +70,7 @@ class HostedDenoisers(NoHelpers):
         attempt = RoutedAttempt(self._collector, at)
         self._collector.require_senders(at.round, len(attempt.senders))
         half = RoutedClient(attempt, identity, rows)
-        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
+        return Once(half, journal, at)
 
     @override
     def exempt(self, client: int) -> bool:
@@ -89,4 +97,5 @@ class HostedDenoisers(NoHelpers):
         if desk.own is None:
             raise ProtocolError(f"the client that {identity.node} is takes no part")
         half = RoutedDenoiser(attempt, identity, desk.own)
-        return Once(half, desk.journal, at.serial, at.roster, federation=at.statement.federation)
+        same = sha256(_DOMAIN + at.clients.astype("<u4").tobytes()).digest()[:8]
+        return Once(half, desk.journal, at, same=lambda _: same, stage=Named.SUMS.name)

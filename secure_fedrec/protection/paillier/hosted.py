@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.base.answer_once import Once
 from secure_fedrec.protection.base.dense_uploads import show_words, words_of_one
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
@@ -50,7 +51,6 @@ from secure_fedrec.protection.paillier.scheme.slots import SlotLayout
 from secure_fedrec.protection.paillier.server.table import TableServer
 from secure_fedrec.protection.paillier.server.uploading import UploadingServer
 from secure_fedrec.protection.session import AUTHORITY, Hub, Identity, Node, Parcel, Role
-from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
@@ -195,7 +195,7 @@ class HostedEncryption(_HostedCiphertexts):
         plan = self._plan(at)
         half = UploadingClient(plan, identity, self._under(plan.key), at.round)
         half.load([self._words(at, identity.number, rows.block)])
-        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
+        return Once(half, journal, at)
 
     @override
     def helpers(self) -> dict[Node, Node]:
@@ -217,15 +217,7 @@ class HostedEncryption(_HostedCiphertexts):
             words = b"".join(read(parcel.data).body for parcel in answers)
             return sha256(_DOMAIN + b"sum|" + words).digest()[:8]
 
-        return Once(
-            half,
-            desk.journal,
-            at.round,
-            at.roster,
-            federation=at.statement.federation,
-            once=at.statement.known.once,
-            same=opened,
-        )
+        return Once(half, desk.journal, at, same=opened)
 
     def _plan(self, at: Standing) -> Plan:
         self._require_enough(at)
@@ -326,7 +318,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         words = self._words(at, identity.number, rows.block)
         half.take_table(step.words)
         half.load(lambda _: [words])
-        return Once(half, journal, at.serial, at.roster, federation=at.statement.federation)
+        return Once(half, journal, at)
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
         """What hosts agree on: tables are of the federation, all else of one attempt."""

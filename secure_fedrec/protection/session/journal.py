@@ -54,6 +54,31 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._held = Entries()
 
+    @property
+    def owner(self) -> int:
+        """Number of the client whose journal it is; ``SERVER`` as long as it is nobody's."""
+        return self._held.owner
+
+    @property
+    def generation(self) -> int:
+        """Rounds that it has begun."""
+        return self._held.generation
+
+    def bind(self, *, owner: int, federation: bytes) -> None:
+        """Record whose rounds it is for, before the first one.
+
+        Args:
+            owner: number of the client.
+            federation: as ``Statement.federation``.
+
+        Raises:
+            ProtocolError: it is another client's, or rounds of another federation were begun.
+        """
+        held = self._held
+        self._require_for(owner, federation if held.generation else b"")
+        if (held.owner, held.federation) != (owner, federation):
+            self._save(replace(held, owner=owner, federation=federation))
+
     def begin(
         self,
         round_id: bytes,
@@ -90,13 +115,7 @@ class MemoryJournal:
                 federation. Nothing was stored.
         """
         held = self._held
-        if held.owner not in (SERVER, owner):
-            raise ProtocolError(f"this is the journal of client {held.owner}")
-        if b"" not in (held.federation, federation) and held.federation != federation:
-            raise RefusalError(
-                "this journal is of another federation: of another operator, or other settings. A "
-                "new federation takes a folder of its own"
-            )
+        self._require_for(owner, federation)
         _require_next(number_of(round_id), held.last, round_floor)
         if roster_version < held.roster_version:
             raise RefusalError(
@@ -225,6 +244,17 @@ class MemoryJournal:
         self.require_ticket(round_id, ticket, owner=owner)
         self._save(self._with(self._held.open(round_id), b""))
 
+    def _require_for(self, owner: int, federation: bytes) -> None:
+        held = self._held
+        if held.owner not in (SERVER, owner):
+            mine = "" if owner == SERVER else f", not of {owner}"
+            raise ProtocolError(f"this is the journal of client {held.owner}{mine}")
+        if b"" not in (held.federation, federation) and held.federation != federation:
+            raise RefusalError(
+                "this journal is of another federation: of another operator, or other settings. A "
+                "new federation takes a folder of its own"
+            )
+
     def _require_unrevealed(self, once: bytes) -> None:
         if once[:SUM_BYTES] in self._held.revealed:
             raise RefusalError(
@@ -259,7 +289,8 @@ class FileJournal(MemoryJournal):
     Layout: that of ``entries``, and SHA-256 over it.
 
     Args:
-        path: the file; made, for its owner only, by the first ``begin``.
+        path: the file; made, for its owner only, by the first ``begin``
+            or ``bind``.
 
     Raises:
         CheckpointError: the file is damaged or cannot be read, or another process holds it.
@@ -284,6 +315,24 @@ class FileJournal(MemoryJournal):
         except CheckpointError:
             self.close()
             raise
+
+    @classmethod
+    def bound(cls, path: Path, *, owner: int, federation: bytes) -> "FileJournal":
+        """The journal of a host of one federation, made where there is none (``bind``).
+
+        Raises:
+            CheckpointError: it is another host's, of another federation, or as above.
+        """
+        journal = cls(path)
+        try:
+            journal.bind(owner=owner, federation=federation)
+        except ProtocolError as other:
+            journal.close()
+            raise CheckpointError(f"{path}: {other}") from None
+        except CheckpointError:
+            journal.close()
+            raise
+        return journal
 
     @property
     def interrupted(self) -> bool:

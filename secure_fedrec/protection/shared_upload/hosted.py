@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.base.answer_once import Once
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import (
     Desk,
@@ -24,7 +25,6 @@ from secure_fedrec.protection.base.hosting import (
 )
 from secure_fedrec.protection.base.table import aggregate_note, client_messages, denoiser_sums
 from secure_fedrec.protection.session import Identity, Node, Parcel, Role
-from secure_fedrec.protection.session.answer_once import Once
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.embedded import SharedUpload
@@ -194,16 +194,7 @@ class HostedShares(NoHelpers):
             half = SharingDenoiser(context, identity.node.number, identity.key)
         else:
             half = ShowingDenoiser(context, identity, wire, completes=desk.completes)
-        return Once(
-            half,
-            desk.journal,
-            at.round,
-            at.roster,
-            federation=at.statement.federation,
-            once=at.statement.known.once,
-            same=lambda _: half.summed,
-            stage=Kind.SUMS.name,
-        )
+        return Once(half, desk.journal, at, same=lambda _: half.summed, stage=Kind.SUMS.name)
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector

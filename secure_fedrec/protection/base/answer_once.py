@@ -3,24 +3,24 @@
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
+from secure_fedrec.protection.base.hosting import Standing
 from secure_fedrec.protection.session.journal import Journal
 from secure_fedrec.protection.session.parties import Parcel, Party
-from secure_fedrec.protection.session.roster import Roster
 
 
 class Once:
-    """A half that answers in a round once, whatever becomes of its host (a ``Party``).
+    """A half that answers once, whatever becomes of its host (a ``Party``).
+
+    A client's half gives an attempt its upload, and an attempt is answered once. What a helper
+    gives opens something of a public state: it is given in one round, and for one federation, state
+    and purpose (``Statement.once``). There it may be given again, in a later attempt, as long as it
+    says the same: the first may have been lost on its way.
 
     Args:
         half: the half.
         journal: on disk before the first answer is given.
-        number: of what is answered once, greater than that of what was before.
-        roster: keys of all parties.
-        federation: whose round it is.
-        once: what an answer opens (``Statement.once``), no second time and under no other number;
-            empty where it opens nothing.
-        same: what an answer says, in 8 bytes: what says the same, of the same ``once``, may be
-            given again under that number; None where nothing may.
+        at: the attempt.
+        same: of a helper: what an answer says, in 8 bytes; None for a client's half.
         stage: of the messages that are answers; empty for all.
     """
 
@@ -28,22 +28,18 @@ class Once:
         self,
         half: Party,
         journal: Journal,
-        number: int,
-        roster: Roster,
+        at: Standing,
         *,
-        federation: bytes,
-        once: bytes = b"",
         same: Callable[[Sequence[Parcel]], bytes] | None = None,
         stage: str = "",
     ) -> None:
         self.node = half.node
         self._half = half
         self._journal = journal
-        self._number = number
+        self._at = at
         self._same = same
-        self._roster = roster
-        self._federation = federation
-        self._once = once
+        self._number = at.serial if same is None else at.round
+        self._once = b"" if same is None else at.statement.known.once
         self._stage = stage
         self._begun = False
 
@@ -54,7 +50,7 @@ class Once:
             ProtocolError: an answer was given already, in this process or in another one.
             CheckpointError: the journal cannot be written; nothing is sent.
         """
-        sent, same = self._half.step(inbox), self._same
+        sent, same, at = self._half.step(inbox), self._same, self._at
         answers = [each for each in sent if not self._stage or each.stage == self._stage]
         if not answers:
             return sent
@@ -63,12 +59,12 @@ class Once:
         if not (self._begun if same is None else self._journal.begun_last(round_id)):
             self._journal.begin(
                 round_id,
-                roster_version=self._roster.version,
+                roster_version=at.roster.version,
                 epoch=0,
-                round_floor=self._roster.round_floor,
+                round_floor=at.roster.round_floor,
                 once=self._once,
-                federation=self._federation,
-                owner=self.node.number,
+                federation=at.statement.federation,
+                owner=self._journal.owner,
                 opens=True,
             )
             self._begun = True
