@@ -34,6 +34,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     refusal,
 )
+from secure_fedrec.engines.distributed.public_randomness import signed_beacon
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState
 from secure_fedrec.errors import ConfigError, HaltedError, ProtocolError, RefusalError
 from secure_fedrec.protection.base.hosting import Standing
@@ -43,6 +44,7 @@ from secure_fedrec.protection.masking.envelope import Envelope, encode_ids
 from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import Arrays, ProtectedMean, SharedArrays, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 from secure_fedrec.protection.session.roster import read_private
@@ -83,7 +85,9 @@ class Keys:
     """What a host is given before it starts; in a folder of its own.
 
     Args:
-        folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``.
+        folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``;
+            where rounds take public randomness, its owner puts the operator's values into
+            ``beacons``.
     """
 
     folder: Path
@@ -127,6 +131,8 @@ class MeanSite:
         keys: the client's own.
         instructions: 32 bytes, hash of what this host was told beside its tasks and computes by,
             such as a run's configuration: equal at all clients, or they have no sum.
+        beacon: where this host has public randomness from, if the terms take any; by default the
+            operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
         ConfigError: keys or roster are not in order.
@@ -134,13 +140,20 @@ class MeanSite:
     """
 
     def __init__(
-        self, terms: ProtectedMean, keys: Keys, *, instructions: bytes = NO_INSTRUCTIONS
+        self,
+        terms: ProtectedMean,
+        keys: Keys,
+        *,
+        instructions: bytes = NO_INSTRUCTIONS,
+        beacon: Beacon | None = None,
     ) -> None:
         roster = keys.roster()
         self._instructions = instructions
         self.identity = keys.identity(Role.CLIENT, roster)
         self._terms = terms
         self._agreement = Agreement(digest=terms.digest, roster=roster)
+        own = signed_beacon(self._agreement, keys.folder)
+        self._beacon = own if beacon is None else beacon
         self._key = _sealing_key(self.identity)
         sealed = SealedState(keys.folder / "state", self._key)
         self._halted = sealed.halted
@@ -169,6 +182,7 @@ class MeanSite:
                 the answer (``RefusalError``).
             HaltedError: the client's part was halted earlier.
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
+            ConfigError: a beacon in the host's folder is not signed as it has to be.
             CheckpointError, OSError: the journal or the half cannot be written.
         """
         self._halted.require_active()
@@ -237,13 +251,18 @@ class MeanSite:
             raise
 
     def _client(self, expected: Expected) -> MaskingClient:
-        return MaskingClient(
+        """A half that knows what is public by now."""
+        half = MaskingClient(
             identity=self.identity,
             roster=self._agreement.roster,
             policy=self._terms.policy,
             journal=self._journal,
             expected=expected,
         )
+        known = {} if self._terms.beacon == "none" else self._beacon.values()
+        for epoch, value in known.items():
+            half.observe_beacon(epoch, value)
+        return half
 
     def _kept(self, client: MaskingClient, answers: Sequence[bytes]) -> bytes:
         """Save the half, if its round goes on, and give what it answers."""
