@@ -209,6 +209,11 @@ def test_a_value_that_is_not_of_this_federations_operator_gives_no_sum(
         loop.started().run_round(loop.sites, task_of(MODEL), timeout=0.0)
 
 
+def test_rounds_on_a_complete_graph_take_no_value(tmp_path: Path) -> None:
+    """So terms can be settled before a roster has grown."""
+    require_mean(Loop(tmp_path, give_keys(tmp_path, CLIENTS)).round(), EVERYBODY)
+
+
 MANY = 129
 NOISED = NoisedMean(clip=1.0, noise_multiplier=1.0, min_survivors=100)
 
