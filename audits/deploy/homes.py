@@ -41,12 +41,13 @@ from secure_fedrec.engines.distributed import (
 )
 from secure_fedrec.engines.distributed.host_recording import HostRecording
 from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
+from secure_fedrec.engines.distributed.public_randomness import signed_beacon
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.routing.mix import layer_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
-from secure_fedrec.protection.session.beacon import Beacon, SignedBeacon, publish
+from secure_fedrec.protection.session.beacon import Beacon, publish
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import load_operator, public_key, save_operator
 from secure_fedrec.protection.session.roster import read_private
@@ -324,13 +325,6 @@ def open_coordinator(
         recording=recording(blueprint, agreed, SERVER, layout.server) if record else None,
         beacon=signed_beacon(agreed, layout.server) if beacon is None else beacon,
         **options,  # type: ignore[arg-type]
-    )
-
-
-def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
-    """What the operator has published, in a host's own folder."""
-    return SignedBeacon(
-        own / "beacons", operator=agreed.roster.operator, federation=agreed.federation
     )
 
 

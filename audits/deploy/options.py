@@ -79,7 +79,12 @@ def add_roster(command: argparse.ArgumentParser) -> None:
         "key, or file",
     )
     beacon = actions.add_parser("beacon", help="publish the next epoch's randomness, signed")
-    beacon.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    beacon.add_argument(
+        "agreement",
+        type=Path,
+        help="folder of what all hosts are given; of a mean one with roster and operator.pub",
+    )
+    beacon.add_argument("--terms", metavar="HEX", help="of a mean: what terms.digest.hex() gives")
     beacon.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
     beacon.add_argument("--out", type=Path, required=True, metavar="DIR", help="of all values")
     beacon.add_argument(

@@ -6,9 +6,10 @@ neither SuperLink nor server controls. The operator lists it (``add``), signs al
 (``show``). A party whose key is gone gets another one (``add --replace``), or is left out
 (``remove``), and the list is signed again, under a greater version; an operator that takes over
 names the one before (``sign --previous-operator``). Where rounds take public randomness, the
-operator publishes one value an epoch (``beacon``), by a way of the same kind. Where a layer has a
-key of its own, such as Paillier's, the host that is to hold it makes it (``layer-key``), and its
-public half is handed out like the operator's.
+operator publishes one value an epoch (``beacon``), by a way of the same kind: for a deployment, or
+for the terms of a mean, whose hosts have no blueprint. Where a layer has a key of its own, such as
+Paillier's, the host that is to hold it makes it (``layer-key``), and its public half is handed out
+like the operator's.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from audits.deploy.blueprint import Blueprint
 from audits.deploy.homes import load_agreement, read_roster
 from secure_fedrec.core.files import replace_file
+from secure_fedrec.engines.distributed import Agreement, Keys
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Identity, Role, Roster
@@ -129,8 +131,26 @@ def _sign(arguments: argparse.Namespace) -> str:
     return signed.hash.hex()
 
 
+def _agreed(folder: Path, terms: str | None) -> Agreement:
+    """Whose randomness it is: of a deployment, or of a mean's terms.
+
+    Raises:
+        ConfigError, DataError, ProtocolError: the folder is not in order, or this is no digest.
+    """
+    if terms is None:
+        return load_agreement(folder)[1]
+    try:
+        digest = bytes.fromhex(terms)
+    except ValueError:
+        digest = b""
+    if len(digest) != sha256().digest_size:
+        raise ConfigError("--terms", terms, "must be the 64 digits that terms.digest.hex() gives")
+    keys = Keys(folder)
+    return keys.agreement(digest, keys.roster())
+
+
 def _beacon(arguments: argparse.Namespace) -> str:
-    _, agreed = load_agreement(arguments.agreement)
+    agreed = _agreed(arguments.agreement, arguments.terms)
     key = load_operator(arguments.operator)
     if key.public_key().public_bytes_raw() != agreed.roster.operator:
         raise ConfigError("--operator", str(arguments.operator), "is not that of the roster")

@@ -8,8 +8,8 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 
 
-def give_keys(folder: Path, clients: int) -> None:
-    """Folders ``server`` and ``0``, ``1``, ... with keys and a roster that an operator signed."""
+def give_keys(folder: Path, clients: int) -> Ed25519PrivateKey:
+    """Folders ``server`` and ``0``, ``1``, ... with keys and a roster; the operator's key."""
     nodes = {SERVER: "server"} | {Node(Role.CLIENT, n): str(n) for n in range(clients)}
     identities = {node: Identity.generate(node) for node in nodes}
     operator = Ed25519PrivateKey.generate()
@@ -20,3 +20,4 @@ def give_keys(folder: Path, clients: int) -> None:
         identities[node].save(own / f"{node.role.name.lower()}.identity")
         roster.save(own / "roster")
         replace_file(own / "operator.pub", roster.operator.hex().encode() + b"\n")
+    return operator

@@ -15,12 +15,11 @@ from audits.deploy.homes import (
     open_coordinator,
     open_site,
     save_agreement,
-    signed_beacon,
 )
+from secure_fedrec.engines.distributed.public_randomness import signed_beacon
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking import MaskingServer, find_parameters
+from secure_fedrec.protection.masking import MaskingServer
 from secure_fedrec.protection.masking import layer as layers
-from secure_fedrec.protection.masking.config import policy
 from secure_fedrec.protection.session import Identity, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon, publish
 from secure_fedrec.protection.session.operator import save_operator
@@ -35,14 +34,6 @@ SPARSE: dict[str, Any] = {
     "beacon": "operator",
 }
 LATER = ["UPLOAD", "CONFIRM", "REVEAL"]
-
-
-@pytest.fixture
-def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Graphs are sparse, and beacons due, from five clients on instead of 129."""
-    assert find_parameters.__kwdefaults__ is not None
-    monkeypatch.setitem(find_parameters.__kwdefaults__, "complete_up_to", 4)
-    monkeypatch.setattr(policy, "COMPLETE_UP_TO", 4)
 
 
 def test_a_configuration_takes_public_randomness(

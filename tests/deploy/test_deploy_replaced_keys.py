@@ -340,12 +340,12 @@ def test_rounds_without_a_client_are_the_embedded_engines(
 def test_a_mean_is_of_the_same_federation_under_an_operator_that_took_over(tmp_path: Path) -> None:
     give_keys(tmp_path, 3)
     terms, own = MaskedMean(clip=1.0, max_weight=9, min_survivors=3), Keys(tmp_path / "0")
-    before = own.agreement(terms, own.roster())
+    before = own.agreement(terms.digest, own.roster())
     parties = {node: before.roster.key_of(node) for node in before.roster.nodes()}
     another = Roster.of(Ed25519PrivateKey.generate(), parties, version=2)
-    assert own.agreement(terms, another).federation != before.federation
+    assert own.agreement(terms.digest, another).federation != before.federation
     (own.folder / "operator.pub").rename(own.folder / "first-operator.pub")
-    assert own.agreement(terms, another).federation == before.federation
+    assert own.agreement(terms.digest, another).federation == before.federation
     (own.folder / "first-operator.pub").write_text("none")
     with pytest.raises(ConfigError, match="64 hexadecimal digits"):
-        own.agreement(terms, another)
+        own.agreement(terms.digest, another)

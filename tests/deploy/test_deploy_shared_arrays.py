@@ -1,8 +1,7 @@
 """Which arrays of a model hosts share: BatchNorm, a client's own layers, terms that do not fit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import sha256
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from secure_fedrec.engines.distributed import BEGIN, Keys, MeanCoordinator, MeanSite, Task
+from secure_fedrec.engines.distributed import Keys, MeanCoordinator
 from secure_fedrec.engines.flower.mod import ProtectedMod
 from secure_fedrec.engines.flower.strategy import ProtectedStrategy
-from secure_fedrec.errors import ConfigError, FedRecError, ProtocolError
-from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update, trained
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, trained
 from tests.deploy.grid import MemoryGrid, as_flower_starts, context_of
 from tests.deploy.keys import give_keys
+from tests.deploy.mean_sites import MODEL, Sites, task_of
 
 OWN_LAYERS = Path(__file__).parents[2] / "examples" / "flower-quickstart" / "own_layers.py"
 CLIENTS, STEPS = 4, 20
@@ -220,53 +220,6 @@ def test_terms_that_do_not_fit_are_refused_before_anything_is_sent(
         ran(keys, MaskedMean(**{**asdict(MASKED), **terms}), nn.BatchNorm1d, 1)
     assert not (keys / "server" / "state" / "rounds.npz").exists()
     assert not any((keys / str(n) / "state").exists() for n in range(CLIENTS))
-
-
-@dataclass
-class Sites:
-    """Clients of a loop of one's own, in this process (``engines.distributed.Transport``).
-
-    Attributes:
-        models: what each is sent.
-        refused: what sites have raised, by client.
-        trained: clients that have computed.
-    """
-
-    keys: Path
-    terms: ProtectedMean
-    models: dict[int, dict[str, np.ndarray]]
-    refused: dict[int, FedRecError] = field(default_factory=dict)
-    trained: list[int] = field(default_factory=list)
-
-    def addresses(self) -> Sequence[int]:
-        return list(self.models)
-
-    def exchange(
-        self, label: str, messages: Mapping[int, bytes], timeout: float | None
-    ) -> Iterator[tuple[int, bytes]]:
-        del timeout
-        for client, data in messages.items():
-            task = task_of(self.models[client], self.computing(client))
-            with MeanSite(self.terms, Keys(self.keys / str(client))) as site:
-                try:
-                    yield client, site.answer(data, task if label == BEGIN else None)
-                except FedRecError as refused:
-                    self.refused[client] = refused
-
-    def computing(self, client: int) -> Callable[[], Update]:
-        def compute() -> Update:
-            self.trained.append(client)
-            return Update(arrays={"w": np.full(3, float(client)), "steps": np.array(10**9)})
-
-        return compute
-
-
-def task_of(model: Mapping[str, np.ndarray], compute: Any = None) -> Task:
-    told = sha256(model["steps"].tobytes()).digest()
-    return Task(digest=told, model=model, compute=compute)
-
-
-MODEL = {"w": np.zeros(3), "steps": np.array(0)}
 
 
 @pytest.mark.parametrize("terms", [MASKED, NOISED])

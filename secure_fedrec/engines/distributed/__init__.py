@@ -3,9 +3,10 @@
 A ``Site`` is a client's host: its data, vault, journal and halves; a ``HelperSite`` that of a
 helper alone. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``,
 which reaches sites through a ``Transport``, a carrier of bytes that nobody has to trust. Reading
-order: ``host_messages``, ``training_plan``, ``site_state`` (private state at rest),
-``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a training loop
-that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in a mean.
+order: ``host_messages``, ``public_randomness``, ``training_plan``, ``site_state`` (private state at
+rest), ``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a
+training loop that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in
+a mean.
 """
 
 from secure_fedrec.engines.distributed.coordinator import Coordinator, DistributedReport

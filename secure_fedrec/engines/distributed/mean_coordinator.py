@@ -22,15 +22,15 @@ from secure_fedrec.engines.distributed.host_messages import (
     told,
 )
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task, request, standing
+from secure_fedrec.engines.distributed.public_randomness import awaited, signed_beacon
 from secure_fedrec.engines.distributed.sites_channel import Transport, greeted
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.masking import (
-    MaskingServer,
-)
+from secure_fedrec.protection.masking import MaskingServer
 from secure_fedrec.protection.masking.envelope import VERSION
 from secure_fedrec.protection.masking.envelope import Kind as Stage
 from secure_fedrec.protection.means import Mean, ProtectedMean
 from secure_fedrec.protection.session import Parcel, Role, drive
+from secure_fedrec.protection.session.beacon import Beacon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,24 +65,28 @@ class MeanCoordinator:
     Args:
         terms: what was settled.
         keys: the server's own.
+        beacon: where this host has public randomness from, if the terms take any; by default the
+            operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
         ConfigError: keys or roster are not in order, or no round of everybody on it is possible.
         CheckpointError: what was kept of earlier rounds is damaged, or another server's.
     """
 
-    def __init__(self, terms: ProtectedMean, keys: Keys) -> None:
+    def __init__(self, terms: ProtectedMean, keys: Keys, *, beacon: Beacon | None = None) -> None:
         self.roster = keys.roster()
         self._identity = keys.identity(Role.SERVER, self.roster)
         terms.require(self.roster)
         self._terms = terms
-        self._agreement = keys.agreement(terms, self.roster)
+        self._agreement = keys.agreement(terms.digest, self.roster)
+        own = signed_beacon(self._agreement, keys.folder)
+        self._beacon = own if beacon is None else beacon
         self._sites: dict[int, int] = {}
         self._instructions: dict[int, bytes] = {}
         folder = keys.folder / "state"
         folder.mkdir(mode=0o700, exist_ok=True)
         self._path, self._run = folder / "rounds.npz", sha256(self._identity.public).hexdigest()
-        self._serial, self._generations = self._restored()
+        self._serial, self._epoch, self._generations = self._restored()
 
     def run_round(
         self,
@@ -97,11 +101,14 @@ class MeanCoordinator:
             transport: carries the messages, and with those labelled ``BEGIN`` what is to be
                 computed.
             task: what that is; ``compute`` is not called.
-            timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
+            timeout: seconds that an exchange waits for the slowest site, and the round for a beacon
+                that is due; None as long as it takes.
 
         Raises:
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
-            ProtocolError: too few sites are there, or were left; nothing of the round is told.
+            ConfigError: a beacon in the host's folder is not signed as it has to be.
+            ProtocolError: too few sites are there, or were left, or a beacon that is due is not
+                published; nothing of the round is told.
             OSError: the number of the round cannot be kept.
         """
         began = monotonic()
@@ -122,28 +129,37 @@ class MeanCoordinator:
                 "clients compute by different settings, such as a run's configuration, which must "
                 "be the same at all of them; nothing was asked of them"
             )
-        self._serial += 1
-        self._save()  # no number is given out twice, whatever happens
         at = standing(
             self._agreement,
-            serial=self._serial,
+            serial=self._serial + 1,
             clients=cohort,
             task=task,
             shared=shared,
             instructions=told.pop(),
         )
+        config = self._terms.config(at, shared)
+        epoch = self._next_epoch(timeout) if config.needs_beacon else 0
+        self._serial, self._epoch = at.serial, max(self._epoch, epoch)
+        self._save()  # no number is given out twice, whatever happens
         hub = MaskingServer(
             identity=self._identity,
             roster=self.roster,
-            config=self._terms.config(at, shared),
+            config=config,
             cohort=cohort,
             round_number=at.serial,
+            epoch=epoch,
             generations=self._generations,
         )
+
+        def between(_: str) -> None:
+            if hub.beacon_due:  # the keys are in that the value must not come before
+                hub.require_advertised()
+                hub.beacon = awaited(self._beacon, hub.beacon_due, timeout)
+
         seal = partial(self._request, at.statement.known.encoded)
         channel = _MeanChannel(transport, self._agreement, sites, seal)
         try:
-            drive(hub, channel, timeout=timeout)
+            drive(hub, channel, timeout=timeout, between=between)
         except ProtocolError as aborted:
             why = _why({**channel.refused, **hub.dropped})
             raise ProtocolError(f"round {at.serial} was given up: {aborted}{why}") from None
@@ -177,21 +193,34 @@ class MeanCoordinator:
             self._sites[address] = node.number
         return 1
 
+    def _next_epoch(self, patience: float | None) -> int:
+        """The first one without a value that no round was begun under.
+
+        Raises:
+            ProtocolError: the one before has none in time: clients go from one to the next.
+            ConfigError: as ``run_round``.
+        """
+        last = max(self._epoch, *self._beacon.values(), 0)
+        if last:
+            awaited(self._beacon, last, patience)
+        return last + 1
+
     def _request(self, stated: bytes, setup: bytes) -> bytes:
         body = request(stated, setup)
         return self._agreement.seal(Kind.REQUEST, body, by=self._identity)
 
     def _save(self) -> None:
-        state = {"serial": np.array(self._serial), **generation_columns(self._generations)}
+        numbers = {"serial": np.array(self._serial), "epoch": np.array(self._epoch)}
+        state = {**numbers, **generation_columns(self._generations)}
         write_checkpoint(self._path, state, run_id=self._run)
 
-    def _restored(self) -> tuple[int, dict[bytes, int]]:
-        """Number of the last round, and what clients' journals have shown."""
+    def _restored(self) -> tuple[int, int, dict[bytes, int]]:
+        """Last round, the last epoch of one, and what clients' journals have shown."""
         if not self._path.exists():
-            return 0, {}
+            return 0, 0, {}
         found = read_checkpoint(self._path, run_id=self._run)
         with unless_damaged(self._path):
-            return int(found["serial"]), generations_of(found)
+            return int(found["serial"]), int(found["epoch"]), generations_of(found)
 
 
 def _why(reasons: Mapping[int, str]) -> str:

@@ -34,6 +34,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     Present,
     refusal,
 )
+from secure_fedrec.engines.distributed.public_randomness import signed_beacon
 from secure_fedrec.engines.distributed.round_log import SHOWN_DIGITS, with_fields
 from secure_fedrec.engines.distributed.site_state import KEY_BYTES, SealedState, SiteState
 from secure_fedrec.errors import ConfigError, HaltedError, ProtocolError, RefusalError
@@ -44,6 +45,7 @@ from secure_fedrec.protection.masking.envelope import Envelope, encode_ids
 from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import Arrays, ProtectedMean, SharedArrays, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 from secure_fedrec.protection.session.roster import read_private
@@ -84,7 +86,9 @@ class Keys:
     """What a host is given before it starts; in a folder of its own.
 
     Args:
-        folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``.
+        folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``;
+            where rounds take public randomness, its owner puts the operator's values into
+            ``beacons``.
     """
 
     folder: Path
@@ -105,15 +109,19 @@ class Keys:
         except ProtocolError as refused:
             raise ConfigError("roster.file", str(self.folder / "roster"), str(refused)) from None
 
-    def agreement(self, terms: ProtectedMean, roster: Roster) -> Agreement:
+    def agreement(self, digest: bytes, roster: Roster) -> Agreement:
         """What hosts agree on; ``first-operator.pub`` is there where another one took over.
+
+        Args:
+            digest: 32 bytes, of the terms.
+            roster: everybody's keys.
 
         Raises:
             ConfigError: that file holds no public key.
         """
         path = self.folder / "first-operator.pub"
         founder = public_key(path.read_text(encoding="ascii").strip()) if path.exists() else b""
-        return Agreement(digest=terms.digest, roster=roster, founder=founder)
+        return Agreement(digest=digest, roster=roster, founder=founder)
 
     def identity(self, role: Role, roster: Roster) -> Identity:
         """The host's own key.
@@ -138,6 +146,8 @@ class MeanSite:
         keys: the client's own.
         instructions: 32 bytes, hash of what this host was told beside its tasks and computes by,
             such as a run's configuration: equal at all clients, or they have no sum.
+        beacon: where this host has public randomness from, if the terms take any; by default the
+            operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
         ConfigError: keys or roster are not in order.
@@ -145,13 +155,20 @@ class MeanSite:
     """
 
     def __init__(
-        self, terms: ProtectedMean, keys: Keys, *, instructions: bytes = NO_INSTRUCTIONS
+        self,
+        terms: ProtectedMean,
+        keys: Keys,
+        *,
+        instructions: bytes = NO_INSTRUCTIONS,
+        beacon: Beacon | None = None,
     ) -> None:
         roster = keys.roster()
         self._instructions = instructions
         self.identity = keys.identity(Role.CLIENT, roster)
         self._terms = terms
-        self._agreement = keys.agreement(terms, roster)
+        self._agreement = keys.agreement(terms.digest, roster)
+        own = signed_beacon(self._agreement, keys.folder)
+        self._beacon = own if beacon is None else beacon
         self._key = _sealing_key(self.identity)
         sealed = SealedState(keys.folder / "state", self._key)
         self._sealed, self._halted = sealed, sealed.halted
@@ -180,6 +197,7 @@ class MeanSite:
                 the answer (``RefusalError``).
             HaltedError: the client's part was halted earlier.
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
+            ConfigError: a beacon in the host's folder is not signed as it has to be.
             CheckpointError, OSError: the journal or the half cannot be written.
         """
         self._halted.require_active()
@@ -255,13 +273,8 @@ class MeanSite:
 
     def _note_sent(self, statement: Statement, size: int) -> None:
         """Once the upload is about to leave: count it, where it is counted, and log the round."""
-        round_, digest, most, price = (
-            statement.round,
-            statement.digest.hex(),
-            self._terms.rounds,
-            "",
-        )
-        fields = {"round": round_, "statement": digest, "bytes": size}
+        digest, most, price = statement.digest.hex(), self._terms.rounds, ""
+        fields = {"round": statement.round, "statement": digest, "bytes": size}
         if most is not None:
             spent = self._spent + 1
             self._sealed.keep(SiteState(spent=spent))
@@ -293,13 +306,18 @@ class MeanSite:
             )
 
     def _client(self, expected: Expected) -> MaskingClient:
-        return MaskingClient(
+        """A half that knows what is public by now."""
+        half = MaskingClient(
             identity=self.identity,
             roster=self._agreement.roster,
             policy=self._terms.policy,
             journal=self._journal,
             expected=expected,
         )
+        known = {} if self._terms.beacon == "none" else self._beacon.values()
+        for epoch, value in known.items():
+            half.observe_beacon(epoch, value)
+        return half
 
     def _kept(self, client: MaskingClient, answers: Sequence[bytes]) -> bytes:
         """Save the half, if its round goes on, and give what it answers."""

@@ -5,20 +5,19 @@ in the session that they shared in; else its keys are agreed on in two exchanges
 client that comes back in between has none, and takes part one round later.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.engines.distributed.public_randomness import awaited
 from secure_fedrec.protection.base.hosting import HostedSum, Hosting, Standing
 from secure_fedrec.protection.masking import MaskingServer
 from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.pipeline import PipelinedServer
 from secure_fedrec.protection.session import Hub, Identity
-from secure_fedrec.protection.session.beacon import Asked, Beacon
+from secure_fedrec.protection.session.beacon import Beacon
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,15 +170,4 @@ class NextRoundKeys:
         Raises:
             ProtocolError: it is not in time.
         """
-        source: object = self._beacon
-        if isinstance(source, Asked):
-            source.ask(epoch)
-        end = time.monotonic() + self._patience
-        while self._beacon is not None:
-            found = self._beacon.values().get(epoch)
-            if found is not None:
-                return found
-            if time.monotonic() > end:
-                break
-            time.sleep(0.1)
-        raise ProtocolError(f"the beacon of epoch {epoch} is not published")
+        return awaited(self._beacon, epoch, self._patience)

@@ -90,7 +90,9 @@ class ProtectedStrategy(Strategy):
 
         Raises:
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
-            ProtocolError: a round was given up, for too few clients were left in it.
+            ConfigError: a beacon in the server's folder is not signed as it has to be.
+            ProtocolError: a round was given up, for too few clients were left in it, or a beacon
+                was not published within the time-out.
         """
         home = self._terms.select(arrays_of(initial_arrays)).home
         self._home = {name: initial_arrays[name] for name in home}

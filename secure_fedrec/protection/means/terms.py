@@ -49,9 +49,10 @@ from secure_fedrec.protection.masking import (
     SumLayout,
 )
 from secure_fedrec.protection.masking.config.degrees import Adversary
+from secure_fedrec.protection.masking.config.parameters import COMPLETE_UP_TO
 from secure_fedrec.protection.means.arrays import Arrays, SharedArrays, require_matches, select
 from secure_fedrec.protection.session import Role
-from secure_fedrec.settings import Bits, Count, Filled, Positive, Settings, Share, Within
+from secure_fedrec.settings import Bits, Count, Filled, OneOf, Positive, Settings, Share, Within
 
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
@@ -110,6 +111,9 @@ class _UnderMasks(Settings, section="protection"):
         corrupt: largest fraction of clients that may work with the server.
         dropout: largest fraction of clients that a round can lose.
         min_survivors: fewest clients in a sum.
+        beacon: rounds of more than 128 clients against an active server mask on a sparse graph,
+            which public randomness draws: that of the roster's "operator", who signs one value a
+            round (``session.beacon``). With "none" they are refused.
         shared: patterns of names of arrays that are shared (``means.arrays``); by default all
             floats but BatchNorm's statistics.
         private: patterns of those that stay home all the same.
@@ -122,8 +126,13 @@ class _UnderMasks(Settings, section="protection"):
     corrupt: Share = 0.1
     dropout: Share = 0.1
     min_survivors: Annotated[int, Within(least=2)] = 3
+    beacon: Annotated[str, OneOf(("none", "operator"))] = "none"
     shared: Annotated[tuple[str, ...], Filled()] = ("*",)
     private: tuple[str, ...] = ()
+
+    def _agree(self) -> None:
+        if self.beacon != "none" and self.adversary != "active":
+            raise self.refusal("beacon", "has no effect against a curious server")
 
     def select(self, model: Arrays) -> SharedArrays:
         """Which arrays of a model are shared.
@@ -197,12 +206,12 @@ class _UnderMasks(Settings, section="protection"):
                 statement=stated,
             )
             found = replace(found, min_survivors=max(found.min_survivors, self.min_survivors))
-        if found.needs_beacon:
+        if found.needs_beacon and self.beacon == "none":
             problem = (
-                f"among {found.clients} clients needs public randomness, which these rounds have "
-                "none of: up to 128 clients, or a curious server"
+                f"leaves rounds of {found.clients} clients against an active server without a "
+                f"graph that it does not choose; take at most {COMPLETE_UP_TO} clients, or"
             )
-            raise ConfigError("protection.adversary", self.adversary, problem, ("curious",))
+            raise ConfigError("protection.beacon", self.beacon, problem, ("operator",))
         return found
 
     def _named(self, layout: MeanLayout | SumLayout) -> bytes:
@@ -242,6 +251,7 @@ class MaskedMean(_UnderMasks):
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def _agree(self) -> None:
+        super()._agree()
         for name, limit in self.metrics.items():
             if limit <= 0:
                 raise ConfigError(f"protection.metrics.{name}", limit, "must be above 0")

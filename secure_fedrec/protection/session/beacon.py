@@ -4,7 +4,7 @@ What a server must not choose (a ring of clients, a committee, who is in a cohor
 value that nobody knows before the keys of its round are fixed: the beacon of the round's epoch. A
 host gets beacons by a way that no relay or server controls, and checks who signed them. Any public
 beacon can be put in (``Beacon``). By default it is the roster's operator, who publishes one file an
-epoch; the host's owner fetches them (``SignedBeacon``).
+epoch; the host's owner fetches them (``SignedBeacon``), as a whole: written elsewhere, then moved.
 
 Layout of a file, version 2, little-endian: "SFBN" | u8 version | u64 epoch | 32 federation
 (``Statement.federation``, the same under every version of its roster) | 32 value | 64 Ed25519

@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 from secure_fedrec.fixedpoint import unpack
 from secure_fedrec.protection.masking.client.resumable import ResumableRound
 from secure_fedrec.protection.masking.client.sealed_state import AWAITED, Parked, park
@@ -328,7 +328,7 @@ class MaskingClient:
         if envelope.context.round_id != public.context.round_id:
             raise ProtocolError(f"{name}: belongs to another round")
         if envelope.kind is Kind.KEYS and public.beacon_due and public.epoch not in self._beacons:
-            raise ProtocolError(f"{name}: the beacon of epoch {public.epoch} was not observed")
+            raise RefusalError(f"{name}: the beacon of epoch {public.epoch} was not observed")
         if envelope.kind is Kind.BOXES and self._vector is None:
             raise ProtocolError(f"{name}: no vector was loaded")
 

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 from secure_fedrec.fixedpoint import pack, packed_size, unpack
 from secure_fedrec.protection.masking.config.policy import EncodedVector
 from secure_fedrec.protection.masking.envelope import Kind
@@ -89,7 +89,7 @@ class SavedState:
         """
         for epoch, value in self.beacons.items():
             if observed.get(epoch, value) != value:
-                raise ProtocolError(f"the beacon of epoch {epoch} is not that of the saved state")
+                raise RefusalError(f"the beacon of epoch {epoch} is not that of the saved state")
         return {**self.beacons, **observed}
 
     def encode(self) -> bytes:

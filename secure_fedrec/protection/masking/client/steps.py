@@ -12,7 +12,7 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, RefusalError
 from secure_fedrec.fixedpoint import pack
 from secure_fedrec.protection.keystream import MaskExpander
 from secure_fedrec.protection.masking.client.secrets import Neighbour, RoundSecrets
@@ -144,7 +144,7 @@ class ClientRound:
     def _take_keys(self, envelope: Envelope, beacon: bytes | None) -> None:
         keys = Keys.decode(envelope.head, envelope.payload, self.config)
         if self.public.beacon_due and keys.beacon != beacon:
-            raise ProtocolError("KEYS: not the beacon that was observed")
+            raise RefusalError("KEYS: not the beacon that was observed")
         topology = self.public.topology(keys.beacon)
         if not keys.advertised[self._place]:
             raise ProtocolError(f"KEYS: client {self._number} is missing")

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, RefusalError
 from secure_fedrec.protection.masking.config.committee import draw_committee
 from secure_fedrec.protection.masking.config.graph import (
     graph_seed,
@@ -131,16 +131,17 @@ class PublicRound:
             beacons: public randomness observed so far, by epoch.
 
         Raises:
-            ProtocolError: the beacon is known, or another one comes first.
+            RefusalError: the beacon is known, or another one comes first.
         """
         epoch = self.epoch
         if epoch:
             # Whoever knew the beacon before the keys were signed could have chosen the round for
             # the graph that it gives.
             if max(beacons, default=0) >= epoch:
-                raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
+                raise RefusalError(f"SETUP: the beacon of epoch {epoch} is known already")
             if epoch > 1 and epoch - 1 not in beacons:
-                raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
+                problem = "is not the next one: the beacon of the one before was not observed"
+                raise RefusalError(f"SETUP: epoch {epoch} {problem}")
 
     def require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
         """Check that records are of a client's live neighbours, all of them and in order.

@@ -134,6 +134,14 @@ class MaskingServer:
         public, asked = self._round.public, (ServerState.CREATED, ServerState.ADVERTISE)
         return public.epoch if public.beacon_due and self.state in asked else 0
 
+    def require_advertised(self) -> None:
+        """Check that a beacon has something to draw, once nobody else is waited for.
+
+        Raises:
+            ProtocolError: fewer clients have advertised keys than a sum needs.
+        """
+        self._round.require_advertised()
+
     @property
     def round_number(self) -> int:
         """The round's number."""

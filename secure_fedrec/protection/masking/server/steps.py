@@ -188,9 +188,13 @@ class ServerRound:
             raise ProtocolError(f"a beacon of 32 bytes {'is' if due else 'is not'} due")
         self._beacon = beacon
 
+    def require_advertised(self) -> None:
+        """Check that enough clients have advertised keys for a sum."""
+        self._require_enough(self._advertised, "advertised keys")
+
     def close_keys(self) -> list[Outgoing]:
         """R1 to the clients; the graph is settled."""
-        self._require_enough(self._advertised, "advertised keys")
+        self.require_advertised()
         beacon = self._beacon
         if self._config.degree is None:
             beacon = NO_BEACON

@@ -1,0 +1,50 @@
+"""Public randomness of a host: which files it believes, and how long it waits for a value."""
+
+import logging
+import time
+from pathlib import Path
+
+from secure_fedrec.engines.distributed.host_messages import Agreement
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.session.beacon import Asked, Beacon, SignedBeacon
+
+log = logging.getLogger("secure-fedrec")
+
+_EVERY = 0.1
+"""Seconds between two looks."""
+
+
+def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
+    """What the operator has published, in the folder ``beacons`` of a host's own."""
+    return SignedBeacon(
+        own / "beacons", operator=agreed.roster.operator, federation=agreed.federation
+    )
+
+
+def awaited(beacon: Beacon | None, epoch: int, patience: float | None) -> bytes:
+    """The value of an epoch, once it is published.
+
+    Args:
+        beacon: where this host has values from; None without any.
+        epoch: whose value is due.
+        patience: seconds to wait; None as long as it takes.
+
+    Raises:
+        ProtocolError: it is not published in time.
+        ConfigError: the source holds what is not signed as it has to be.
+    """
+    source: object = beacon
+    if isinstance(source, Asked):
+        source.ask(epoch)
+    end, told = None if patience is None else time.monotonic() + patience, False
+    while beacon is not None:
+        found = beacon.values().get(epoch)
+        if found is not None:
+            return found
+        if not told:  # somebody has to act
+            log.warning("waits for the beacon of epoch %d, which is to be published now", epoch)
+            told = True
+        if end is not None and time.monotonic() > end:
+            break
+        time.sleep(_EVERY)
+    raise ProtocolError(f"the beacon of epoch {epoch} is not published")
