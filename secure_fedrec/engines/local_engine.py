@@ -18,15 +18,17 @@ from secure_fedrec.algorithms.base import (
     Exchanging,
     MeasuredStep,
     NamedBlocks,
+    PublicState,
     RatingAlgorithm,
     ReadsSingles,
+    VaryingExtras,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
 from secure_fedrec.engines.checkpoint import as_part, part_of, public_columns, public_state_of
 from secure_fedrec.engines.federated_problem import Evaluate, step_bytes
 from secure_fedrec.engines.peer_exchange import PeerExchange, parts_of
 from secure_fedrec.engines.public_state_words import PublicStateWords
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.base import StateKeeper, Withstood
 from secure_fedrec.protection.base.folding import refused_cloak
 from secure_fedrec.protection.base.stack import Stack
@@ -336,6 +338,38 @@ def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
         problem = "clients who keep the public state from the server are all sent all of it"
         raise ConfigError("algorithm", type(algorithm).__name__, problem)
     _require_singles(algorithm, stack)
+
+
+def require_arrays(algorithm: Algorithm, start: PublicState, public: PublicState) -> None:
+    """Check the arrays of a public state, but for those that single clients are sent.
+
+    A client's items are rows of the table, in compiled loops too; and what fails in training keeps
+    the client from the round. So a state of other arrays reaches no client's training.
+
+    Args:
+        algorithm: whose state it is.
+        start: the state before round 1.
+        public: the state.
+
+    Raises:
+        ProtocolError: an array is missing, unknown, or of another shape than it has after as many
+            rounds (``VaryingExtras``).
+    """
+    parts = algorithm.addressed(public) if isinstance(algorithm, Addressed) else {}
+    due, found = ({"": each.table, **each.extras} for each in (start, public))
+    shapes = {name: values.shape for name, values in due.items()}
+    given = {name: values.shape for name, values in found.items() if name not in parts}
+    if isinstance(algorithm, VaryingExtras):
+        for name, rows in algorithm.extra_rows(public.round).items():
+            first = given.get(name, ())[:1] if rows is None else (rows,)
+            shapes[name] = (*first, *shapes[name][1:])
+    for name in sorted({*given, *shapes}):
+        has, has_to = given.get(name, "missing"), shapes.get(name, "missing")
+        if has != has_to:
+            raise ProtocolError(
+                f"a public state of other arrays than round {public.round + 1} begins with: "
+                f"{name or 'the table'} is {has}, and has to be {has_to}"
+            )
 
 
 def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:

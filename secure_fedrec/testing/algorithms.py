@@ -10,7 +10,7 @@ from secure_fedrec.algorithms.base import Algorithm, ClientStep, PublicState
 from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import Problem, blocks_of, sizes_of, upload_rows
-from secure_fedrec.engines.distributed.public_arrays import require_arrays
+from secure_fedrec.engines.local_engine import require_arrays
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, build_stack

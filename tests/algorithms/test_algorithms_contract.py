@@ -29,7 +29,7 @@ from secure_fedrec.data import (
     generate_organisations,
 )
 from secure_fedrec.engines import Problem
-from secure_fedrec.engines.distributed.public_arrays import require_arrays
+from secure_fedrec.engines.local_engine import require_arrays
 from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint

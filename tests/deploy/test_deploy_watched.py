@@ -23,7 +23,7 @@ from audits.deploy.logs import logged, spoken
 from audits.deploy.metrics import Metrics, counted
 from audits.deploy.watch import METRICS_NAME, Watch
 from secure_fedrec.engines.distributed import DistributedReport
-from secure_fedrec.engines.distributed.round_log import log, of_round, refusal_fields, with_fields
+from secure_fedrec.engines.distributed.round_log import log, refusal_fields, with_fields
 from secure_fedrec.engines.distributed.server_log import Traffic, log_summed
 from secure_fedrec.errors import ConfigError, EncodingError, HostError, ProtocolError
 from tests.deploy.memory import Deployment
@@ -159,12 +159,6 @@ def test_a_refusal_says_its_round_and_nothing_of_data(
     kinds = [refusal_fields(each)["fields"] for each in of_data]
     assert [each["refused"] for each in kinds] == ["EncodingError", "other", "ConfigError"]
     assert "rated" not in str(kinds)
-
-    def failing(request: object) -> Any:
-        raise ProtocolError("no")
-
-    with pytest.raises(AttributeError):  # nothing but requests is handled
-        of_round(failing)(object())  # type: ignore[arg-type]
 
 
 def test_a_server_is_counted(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ party says. Its half lives in memory only; its journal is on disk, and it has no
 from collections.abc import Sequence
 
 from secure_fedrec.engines.distributed.host_messages import Agreement, Request
-from secure_fedrec.engines.distributed.round_log import of_round
 from secure_fedrec.engines.distributed.site_session import SiteSession
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -52,7 +51,7 @@ class HelperSite:
         self._desk = Desk(journal=journal, secret=secret)
         self._party: Party | None = None
         self._serial = 0
-        self._session = SiteSession(agreement, identity, self._begun, of_round(self._handle))
+        self._session = SiteSession(agreement, identity, self._begun, self._handle)
 
     def answer(self, data: bytes) -> bytes:
         """Handle one message of the server.

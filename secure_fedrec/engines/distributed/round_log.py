@@ -6,14 +6,12 @@ writes records for machines or counts them. Nothing in them follows from a clien
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
-from secure_fedrec.engines.distributed.host_messages import Request
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
 from secure_fedrec.errors import FedRecError, ProtocolError, WireError
 from secure_fedrec.protection.base.hosting import Standing
-from secure_fedrec.protection.session import Parcel
 
 log = logging.getLogger("secure-fedrec")
 
@@ -72,19 +70,9 @@ def log_sent(at: Standing, plan: TrainingPlan, *, size: int, seconds: float, spe
     )
 
 
-def of_round(
-    handle: Callable[[Request], Sequence[Parcel]],
-) -> Callable[[Request], Sequence[Parcel]]:
-    """A handler of requests whose refusals know the round and attempt that were asked for."""
-
-    def handled(request: Request) -> Sequence[Parcel]:
-        try:
-            return handle(request)
-        except Exception as refusal:
-            setattr(refusal, _ASKED, {"round": request.round, "attempt": request.serial})
-            raise
-
-    return handled
+def note_asked(refusal: Exception, *, round_: int, attempt: int) -> None:
+    """Let a refusal know the round and attempt that were asked for."""
+    setattr(refusal, _ASKED, {"round": round_, "attempt": attempt})
 
 
 def refusal_fields(refusal: BaseException) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from secure_fedrec.engines.distributed.host_messages import Agreement, Request, 
 from secure_fedrec.engines.distributed.host_recording import HostRecording
 from secure_fedrec.engines.distributed.round_log import (
     log_sent,
-    of_round,
     refusal_fields,
     with_fields,
 )
@@ -143,7 +142,7 @@ class Site:
         if found is None or found.roster != self._kept.roster:
             state.keep(self._kept)
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
-        self._session = SiteSession(agreement, self.identity, self._begun, of_round(self._handle))
+        self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
 
     @property
     def completed(self) -> int:
@@ -349,8 +348,9 @@ class Site:
         attempt.sent = True
         if plan.budget:
             self._keep(replace(self._kept, spent=self._kept.spent + 1))
-        size, seconds = sum(sent.values()), monotonic() - attempt.began
-        log_sent(at, plan, size=size, seconds=seconds, spent=self._kept.spent)
+        if log.isEnabledFor(logging.INFO):
+            size, seconds = sum(sent.values()), monotonic() - attempt.began
+            log_sent(at, plan, size=size, seconds=seconds, spent=self._kept.spent)
 
     def _keep(self, kept: SiteState) -> None:
         """On disk first: what is in memory is what a crash would leave."""

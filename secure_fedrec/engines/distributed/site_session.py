@@ -21,7 +21,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     encode_parcels,
     refusal,
 )
-from secure_fedrec.engines.distributed.round_log import refusal_fields
+from secure_fedrec.engines.distributed.round_log import note_asked, refusal_fields
 from secure_fedrec.errors import HaltedError, ProtocolError, RefusalError, SitsOutError
 from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.hosting import Hosting, Standing
@@ -81,9 +81,13 @@ class SiteSession:
         number = session.last + 1
         _, body = self._agreement.open(data, Kind.REQUEST, number=number, context=session.context)
         session.last = number
+        request = Request.decode(body)
         try:
-            parcels = self._handle(Request.decode(body))
-        except (RefusalError, HaltedError) as why:
+            parcels = self._handle(request)
+        except Exception as why:
+            note_asked(why, round_=request.round, attempt=request.serial)
+            if not isinstance(why, (RefusalError, HaltedError)):
+                raise
             log.warning(SAID, why, extra=refusal_fields(why))
             parcels = [refusal(self._identity.node, why)]
         return self._agreement.seal(

@@ -26,6 +26,7 @@ from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Rol
 
 GREETING: Final = "greeting"
 """Label of the exchange in which sites say who they are."""
+_NOBODY: Final = nobody()
 
 
 class Transport(Protocol):
@@ -186,7 +187,7 @@ class SitesChannel:
         self._anew: set[Node] = set()
         self._attempt: tuple[int, int, Callable[[int], bytes]] = (0, 0, lambda _: b"")
         self._ahead = (0, 0)
-        self._chosen = nobody()
+        self._chosen = _NOBODY
         self.sitting_out: set[Node] = set()
         """Hosts whose client takes no part in the round, as it said; cleared by whoever asks."""
         self.answered: set[tuple[str, Node]] = set()
@@ -255,7 +256,7 @@ class SitesChannel:
         """
         self._stated = stated
         self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
-        self._chosen = nobody() if clients is None else clients
+        self._chosen = _NOBODY if clients is None else clients
         self._waiting, self._told, self._anew = {}, set(), set()
         self._refused, self.answered = {}, set()
         self.stage = ""

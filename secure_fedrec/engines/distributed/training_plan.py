@@ -18,8 +18,7 @@ from secure_fedrec.engines.distributed.host_messages import (
     encode_state,
     is_single,
 )
-from secure_fedrec.engines.distributed.public_arrays import require_arrays
-from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.engines.local_engine import CohortConfig, require_arrays
 from secure_fedrec.engines.public_state_words import PublicStateWords
 from secure_fedrec.errors import ConfigError, RefusalError, WireError
 from secure_fedrec.protection.base import StateKeeper

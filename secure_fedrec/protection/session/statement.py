@@ -23,6 +23,7 @@ name, u8 type, u32 size, the value. Types: 0 bytes, 1 text in UTF-8, 2 an intege
 float64. Numbers are little-endian.
 """
 
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -144,7 +145,7 @@ class Statement:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if type(value) is not field.type or str(value) == "nan":
+            if type(value) is not field.type or (isinstance(value, float) and math.isnan(value)):
                 kind = getattr(field.type, "__name__", field.type)
                 raise ConfigError(f"statement.{field.name}", value, f"must be of type {kind}")
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
