@@ -284,7 +284,7 @@ class RefusalError(ProtocolError):
 
 
 class MisfitError(EncodingError, RefusalError):
-    """An array does not fit what was settled; its name, dtype, shape or bound, and no value."""
+    """An array does not fit what was settled; its name, shape or bound as the model has them."""
 
 
 class SitsOutError(RefusalError):

@@ -271,17 +271,6 @@ class Vault:
             else:
                 self._state[name][...] = values
 
-    def put_back(self, clients: IntArray, snapshot: Mapping[str, PrivateTable]) -> None:
-        """Go back to a snapshot in the private tables of some clients."""
-        for name, values in snapshot.items():
-            if name in self._ragged:
-                for client in clients.tolist():
-                    own = self._segment(name, client)
-                    self._overwrite(name, own, values[own])
-            else:
-                places = self._places(clients)
-                self._overwrite(name, places, values[places])
-
     def begin(self, limit: int) -> None:
         """Keep what is overwritten from now on, so that it can be put back.
 

@@ -39,7 +39,6 @@ from secure_fedrec.engines.distributed.host_recording import LINE, SUMMED, HostR
 from secure_fedrec.engines.distributed.training_plan import TABLE
 from secure_fedrec.engines.recorded_run import private_columns, table_digest
 from secure_fedrec.errors import ProtocolError, TranscriptError
-from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import SERVER, Node, Role
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.vault import Vault
@@ -122,7 +121,6 @@ class _Hosts:
         self.rounds = federation.config.algorithm.rounds
         self._federation = federation
         self._layout = layout
-        self._reveals = bool(hosting_of(federation.stack).last_stage)
         self._blueprint, self._agreed = load_agreement(layout.agreement)
         self.authority = Node(Role.AUTHORITY) in self._agreed.roster
         self.coordinator: Coordinator = open_coordinator(layout, _Nobody())
@@ -205,7 +203,6 @@ class _Hosts:
             self._federation.fresh(),
             evaluate=None,
             participants=lambda round_: self.summed(round_)["clients"],
-            unmoved=lambda round_: self.summed(round_)["unmoved"],
         )
         found: dict[int, Mapping[str, float] | None] = {}
         for round_ in tqdm(range(1, self.rounds + 1), desc="measuring", unit="round", disable=None):
@@ -225,8 +222,7 @@ class _Hosts:
         try:
             if kept is None:
                 raise ProtocolError("nothing was kept")
-            settled = self.coordinator.settled.get(client, 0)
-            return kept.told(settled, reveals=self._reveals).tables
+            return kept.told(self.coordinator.settled.get(client, 0)).tables
         except ProtocolError as other:
             raise TranscriptError(f"{place}: {other}") from None
 
@@ -281,8 +277,6 @@ def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
         run.table_digests.append(str(summed["digest"][0]))
         if len(summed["absent"]):
             run.absent[round_] = summed["absent"]
-        if len(summed["unmoved"]):
-            run.unmoved[round_] = summed["unmoved"]
         report = RoundReport(
             round=round_,
             participants=len(summed["clients"]),

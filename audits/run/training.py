@@ -27,7 +27,7 @@ from audits.run.truth import write_secrets
 from audits.run.twin import plain_twin
 from audits.run.workers import shared_out
 from audits.system import Dataset, Task
-from secure_fedrec.core.arrays import IntArray, nobody
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import (
     LocalEngine,
@@ -234,9 +234,7 @@ def check_lossless(
     federation: Federation[Task], run: RecordedRun, *, progress: bool = True
 ) -> Lossless | None:
     """Train the plain twin with the run's participants and compare every round's public state."""
-    twin = twin_engine(
-        federation, run.participants, lambda round_: run.unmoved.get(round_, nobody())
-    )
+    twin = twin_engine(federation, run.participants)
     invited = federation.config.cohort.clients_per_round or twin.vault.n_clients
     words = lossless_words(
         reports_dropped=federation.config.claim.drops_reports,
@@ -258,16 +256,13 @@ def check_lossless(
 
 
 def twin_engine(
-    federation: Federation[Task],
-    participants: Callable[[int], IntArray],
-    unmoved: Callable[[int], IntArray] | None = None,
+    federation: Federation[Task], participants: Callable[[int], IntArray]
 ) -> LocalEngine:
     """The plain twin of a run: the same federation under no protection.
 
     Args:
         federation: of the run.
         participants: of it by round.
-        unmoved: of them, whose private tables stayed as they were.
     """
     fresh = federation.task.fresh()
     anew = build_federation(federation.config, federation.task, priced=False).stack
@@ -276,7 +271,6 @@ def twin_engine(
         stack=plain_twin(anew, sizes_of(fresh.algorithm, fresh.problem)),
         evaluate=None,
         participants=participants,
-        unmoved=unmoved,
         batch_bytes=_TWIN_BYTES,
     )
 

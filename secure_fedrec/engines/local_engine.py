@@ -23,7 +23,7 @@ from secure_fedrec.algorithms.base import (
     ReadsSingles,
     VaryingExtras,
 )
-from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines.checkpoint import as_part, part_of, public_columns, public_state_of
 from secure_fedrec.engines.federated_problem import Evaluate, step_bytes
 from secure_fedrec.engines.peer_exchange import PeerExchange, parts_of
@@ -125,8 +125,6 @@ class LocalEngine:
         cohort: who is invited.
         participants: overrides cohort and collector, round -> clients; used to give a twin run the
             very same participants.
-        unmoved: round -> clients whose private tables stay as they were, though their uploads are
-            in the sum: as hosts do that were gone before they could help to open it.
         batch_bytes: what the clients of a batch work in, about. None is what a processor's cache
             holds, which is fastest for sparse rows, or 64 ordinary clients, up to 32 MiB.
         undo_bytes: what is held in memory to undo a failed round; the rest goes to a file.
@@ -150,7 +148,6 @@ class LocalEngine:
         evaluate: Evaluate | None = None,
         cohort: CohortConfig | None = None,
         participants: Callable[[int], IntArray] | None = None,
-        unmoved: Callable[[int], IntArray] | None = None,
         batch_bytes: int | None = None,
         undo_bytes: int = 2**28,
         measure_every: int = 1,
@@ -166,7 +163,6 @@ class LocalEngine:
         self._streams = streams
         self._cohort = cohort if cohort is not None else CohortConfig()
         self._participants = participants
-        self._unmoved = unmoved
         self._undo_bytes = undo_bytes
         self._clipped = 0  # values, in the round before
         self._measure_every = measure_every
@@ -199,11 +195,8 @@ class LocalEngine:
             if isinstance(keeper, StateKeeper):
                 keeper.keep(PublicStateWords(self.algorithm, self.public, self.stack.layout))
             self._broadcast(round_, participants)
-            unmoved = nobody() if self._unmoved is None else self._unmoved(round_)
-            before = self.vault.snapshot() if len(unmoved) else {}
             self._exchange(round_, participants)
             aggregate, own = self._collect(round_, participants)
-            self.vault.put_back(unmoved, before)
             self.public = self.algorithm.server_step(self.public, aggregate)
             whole, parts = parts_of(self.algorithm, self.public)
             self.wire.note_result(round_, whole)

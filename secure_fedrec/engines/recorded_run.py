@@ -15,7 +15,6 @@ from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import (
-    as_part,
     part_of,
     read_checkpoint,
     unless_damaged,
@@ -44,7 +43,6 @@ from secure_fedrec.wire import (
 _CHECKPOINT = "checkpoint.npz"
 _METRIC = "history.metric"
 _ABSENT = "history.absent"
-_UNMOVED = "history.unmoved"
 
 
 class RecordedRun:
@@ -63,7 +61,6 @@ class RecordedRun:
     Attributes:
         absent: int64[k] by round: clients that were to take part and did not, of a run whose
             clients were on hosts of their own.
-        unmoved: int64[k] by round: of those in its sum, whose private tables stayed as they were.
 
     Raises:
         ConfigError: the projected transcript is larger than the policy allows.
@@ -113,7 +110,6 @@ class RecordedRun:
         self.truth = Truth(self._hidden)
         self.history: list[RoundReport] = []
         self.absent: dict[int, IntArray] = {}
-        self.unmoved: dict[int, IntArray] = {}
         self.table_digests: list[str] = []
         if directory is not None:
             for local in ("truth", "transcript"):  # neither is for anybody else to read
@@ -152,9 +148,9 @@ class RecordedRun:
         Raises:
             OSError: one of them could not be written; the earlier one is as it was.
         """
+        absent = {f"{_ABSENT}.{round_}": clients for round_, clients in self.absent.items()}
         history = {
-            **as_part(_ABSENT, {str(round_): each for round_, each in self.absent.items()}),
-            **as_part(_UNMOVED, {str(round_): each for round_, each in self.unmoved.items()}),
+            **absent,
             "history.participants": np.array([report.participants for report in self.history]),
             "history.clipped": np.array([report.clipped for report in self.history]),
             "history.digests": np.array(self.table_digests, dtype="U64"),
@@ -194,8 +190,8 @@ class RecordedRun:
             )
         ]
         self.table_digests = state["history.digests"].tolist()
-        self.absent = {int(number): each for number, each in part_of(state, _ABSENT).items()}
-        self.unmoved = {int(number): each for number, each in part_of(state, _UNMOVED).items()}
+        absent = part_of(state, _ABSENT)
+        self.absent = {int(round_): clients for round_, clients in absent.items()}
         if not len(self.history) == len(self.table_digests) == self.completed:
             raise ValueError("a history of other rounds")
 

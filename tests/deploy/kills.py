@@ -4,8 +4,7 @@
 site per client, ten unless told otherwise, which takes minutes. In every round the site of one
 client, with its SuperNode, is killed as the messages of a stage are on their way to it, and started
 anew after the round. Every round must end in the sum of those who were heard, bit for bit that of
-the embedded engine, with the killed client in it if its upload was; its private tables then stay as
-they were. Between two such rounds is one
+the embedded engine, with the killed client in it if its upload was. Between two such rounds is one
 in which it agrees on keys again; its journal refuses what it has begun before. Keys are agreed on
 while the round before is summed, so a kill at UPLOAD is one at ADVERTISE of the next round, and one
 at CONFIRM one at SHARES.
@@ -55,7 +54,6 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
             stack=build_federation(plain, federation.task).stack,
             evaluate=None,
             participants=lambda round_: reports[round_].clients,
-            unmoved=lambda round_: reports[round_].unmoved,
         )
         with hosts(layout, timeout=timeout) as up:
             up.coordinator.channel.greet(timeout)

@@ -20,7 +20,7 @@ from audits.deploy.homes import (
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.system import Task
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.core.arrays import IntArray, nobody
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport, Site
 from secure_fedrec.engines.distributed.site_session import SAID
@@ -117,7 +117,6 @@ class Deployment:
     transport: MemoryTransport
     coordinator: Coordinator
     clients: dict[int, IntArray] = field(default_factory=dict)
-    unmoved: dict[int, IntArray] = field(default_factory=dict)
     record: bool = False
     last: DistributedReport = field(init=False)
 
@@ -142,7 +141,6 @@ class Deployment:
         for _ in range(count):
             self.last = self.coordinator.run_round(more=more)
             self.clients[self.last.round] = self.last.clients
-            self.unmoved[self.last.round] = self.last.unmoved
 
     def site(self, client: int) -> Site:
         """The host of a client."""
@@ -177,7 +175,6 @@ class Deployment:
             streams=keyed.streams,
             wire=Wire(meter=Meter(problem.vault.n_clients)),
             participants=self.clients.__getitem__,
-            unmoved=lambda round_: self.unmoved.get(round_, nobody()),
         )
         for _ in range(self.coordinator.public.round if rounds is None else rounds):
             engine.run_round()

@@ -501,7 +501,9 @@ def test_noise_is_added_at_every_client(keys: Path) -> None:
     assert event.rounds == NOISED.rounds
 
 
-def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(keys: Path) -> None:
+def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever the models are, and whatever becomes of a round once its words have left."""
     app = App(replace(NOISED, rounds=3), times=0.1)
     inside = fedavg(fraction_evaluate=0.0)
@@ -517,6 +519,12 @@ def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(keys: Path) ->
     for beyond in (6, 7):
         with pytest.raises(ProtocolError, match=spent):
             protected(app, keys, inside).start(grid, start_arrays(beyond), num_rounds=1)
+    for node in range(CLIENTS):  # what counts cannot be left out
+        for name in ("private.state", "private.ticket"):
+            (keys / str(node) / "state" / name).unlink()
+    with pytest.raises(ProtocolError):
+        protected(app, keys, inside).start(grid, start_arrays(8), num_rounds=1)
+    assert "is missing beside journal" in caplog.text
     assert len(app.trained) == trained == 3 * CLIENTS
 
 
@@ -666,3 +674,34 @@ def test_a_round_is_a_line_at_both_ends(keys: Path, caplog: pytest.LogCaptureFix
         "sits this round out: what it computed cannot be sent",
     )
     assert CANARY not in str(fields)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_against_an_active_server_an_app_keeps_a_state_where_terms_say_so(
+    keys: Path, keeps: bool
+) -> None:
+    """A SuperLink chooses which state a message comes with; no round agrees on it."""
+    begun: list[int] = []
+    app = App(replace(TERMS, keeps_state=keeps))
+    client = ClientApp(mods=[ProtectedMod(app.terms)])
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        begun.append(len(context.state))
+        context.state = RecordDict({"own": ConfigRecord({"n": len(begun)})})
+        content = RecordDict({"arrays": start_arrays(1), "m": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    contexts = {n: context_of(n, keys / str(n), {}, CLIENTS) for n in range(CLIENTS)}
+    for context in contexts.values():
+        context.state["own"] = ConfigRecord({"n": 0})  # by whoever chose it
+    grid = MemoryGrid(dict.fromkeys(range(CLIENTS), client), contexts)
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    if keeps:
+        strategy.start(grid, start_arrays(), num_rounds=1)
+    else:
+        with pytest.raises(ProtocolError, match=r"protection\.keeps_state = True"):
+            strategy.start(grid, start_arrays(), num_rounds=1)
+    assert begun == [int(keeps)] * CLIENTS
+    kept = {context.state.config_records["own"]["n"] for context in contexts.values()}
+    assert kept == ({1, 2, 3, 4} if keeps else {0})

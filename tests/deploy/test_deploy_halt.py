@@ -141,3 +141,21 @@ def test_the_mark_is_what_halts_and_is_written_whenever_it_can_be(
 
 def _full(*_: object, **__: object) -> None:
     raise OSError("no space")
+
+
+def test_what_cannot_be_written_down_is_counted_all_the_same(tmp_path: Path) -> None:
+    """A text that is no Unicode is written in digits; a long one is cut; on a full disk a file
+    without a byte halts the client, in whatever process comes next."""
+    halt = HaltedClient(tmp_path)
+    with pytest.raises(SitsOutError), halt.on_own_data():
+        raise ValueError("rated \ud800")
+    with pytest.raises(SitsOutError), halt.on_own_data():
+        raise ValueError("long " * 100_000)
+    assert halt.sat_out == 2
+    assert (tmp_path / "sat-out").stat().st_size < 20_000
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr("secure_fedrec.engines.distributed.site_state.replace_file", _full)
+        with pytest.raises(OSError, match="no space"), halt.on_own_data():
+            raise ValueError("rated 5")
+    with pytest.raises(HaltedError):
+        HaltedClient(tmp_path).require_active()

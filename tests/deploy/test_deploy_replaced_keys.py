@@ -18,10 +18,12 @@ from audits.deploy.homes import Layout, load_agreement, open_coordinator, open_h
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines.distributed import Coordinator
 from secure_fedrec.engines.distributed.host_messages import Agreement, Kind, Present
-from secure_fedrec.engines.distributed.mean_site import Keys
+from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator
+from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
+from secure_fedrec.engines.distributed.site_state import SiteState
 from secure_fedrec.errors import CheckpointError, ConfigError
-from secure_fedrec.protection.means import MaskedMean
-from secure_fedrec.protection.session import Identity, Node, Role, Roster
+from secure_fedrec.protection.means import MaskedMean, NoisedMean
+from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
 from secure_fedrec.protection.session.beacon import SignedBeacon
 from tests.deploy.keys import give_keys
 from tests.deploy.memory import Deployment, MemoryTransport, places
@@ -349,3 +351,28 @@ def test_a_mean_is_of_the_same_federation_under_an_operator_that_took_over(tmp_p
     (own.folder / "first-operator.pub").write_text("none")
     with pytest.raises(ConfigError, match="64 hexadecimal digits"):
         own.agreement(terms.digest, another)
+
+
+def test_a_means_hosts_go_on_under_keys_that_were_replaced(tmp_path: Path) -> None:
+    """The server's number of rounds, and what a client has answered and paid."""
+    operator = give_keys(tmp_path, 3)
+    terms = NoisedMean(clip=1.0, noise_multiplier=1.0, rounds=5, min_survivors=3, corrupt=0.0)
+    server, own = Keys(tmp_path / "server"), Keys(tmp_path / "0")
+    coordinator = MeanCoordinator(terms, server)
+    coordinator._serial = 7
+    coordinator._save()
+    with MeanSite(terms, own) as site:
+        site._sealed.keep(SiteState(spent=4))
+    roster = own.roster()
+    parties = {node: roster.key_of(node) for node in roster.nodes()}
+    for keys, node in ((server, SERVER), (own, Node(Role.CLIENT, 0))):
+        replaced = Identity.generate(node)
+        parties[node] = replaced.public
+        path = keys.folder / f"{node.role.name.lower()}.identity"
+        path.unlink()
+        replaced.save(path)
+    for keys in (server, own):
+        Roster.of(operator, parties, version=2).save(keys.folder / "roster")
+    assert MeanCoordinator(terms, server)._serial == 7
+    with MeanSite(terms, own) as site:
+        assert site._spent == 4

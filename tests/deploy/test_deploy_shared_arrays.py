@@ -30,8 +30,10 @@ from tests.deploy.mean_sites import MODEL, Sites, task_of
 OWN_LAYERS = Path(__file__).parents[2] / "examples" / "flower-quickstart" / "own_layers.py"
 CLIENTS, STEPS = 4, 20
 STATISTICS = ("*", "*.running_mean", "*.running_var")
-MASKED = MaskedMean(clip=4.0, max_weight=1000, corrupt=0.25, dropout=0.25)
-NOISED = NoisedMean(clip=4.0, noise_multiplier=0.02, rounds=20, corrupt=0.25, dropout=0.25)
+MASKED = MaskedMean(clip=4.0, max_weight=1000, corrupt=0.25, dropout=0.25, keeps_state=True)
+NOISED = NoisedMean(
+    clip=4.0, noise_multiplier=0.02, rounds=20, corrupt=0.25, dropout=0.25, keeps_state=True
+)
 
 
 @pytest.fixture(autouse=True)

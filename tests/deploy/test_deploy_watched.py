@@ -6,6 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def test_a_refusal_says_its_round_and_nothing_of_data(
     ran = Deployment.of(settings(MASKS), tmp_path)
     ran.rounds(1)
     site = ran.site(3)
-    site._kept = site._kept.__class__(round=9, settled=site._kept.settled)
+    site._kept = replace(site._kept, round=9)
     with pytest.raises(ProtocolError):
         ran.rounds(1)
     fields = caplog.records[-1].__dict__["fields"]

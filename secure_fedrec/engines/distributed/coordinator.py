@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Exchanging, PublicState
-from secure_fedrec.core.arrays import IntArray, nobody
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import (
     as_part,
     generation_columns,
@@ -57,8 +57,6 @@ class DistributedReport:
     Args:
         round: its number, from 1.
         clients: int64[k], the clients whose uploads are in the sum.
-        unmoved: int64[k], those of them whose private tables are as before: they were gone before
-            they could help to open it.
         invited: how many were invited.
         attempts: how often it was begun, by a server that was started anew since as well.
         exchanges: messages there and answers back, of all attempts.
@@ -70,7 +68,6 @@ class DistributedReport:
 
     round: int
     clients: IntArray
-    unmoved: IntArray
     invited: int
     attempts: int
     exchanges: int
@@ -231,7 +228,6 @@ class Coordinator:
             return DistributedReport(
                 round=self.public.round,
                 clients=clients,
-                unmoved=self._unmoved(clients),
                 invited=len(invited),
                 attempts=begun,
                 exchanges=self.channel.exchanges - before,
@@ -298,7 +294,6 @@ class Coordinator:
             self._recording.result(round_, plan.algorithm, self.public)
             left_out = np.setdiff1d(invited, clients)
             summed = {"clients": clients, "absent": left_out, "attempts": np.array([attempts])}
-            summed["unmoved"] = self._unmoved(clients)
             digest = np.array([table_digest(self.public)])
             self._recording.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._recording.end(round_)
@@ -333,17 +328,6 @@ class Coordinator:
             self.save()
         self._note_revealed(stage)  # under a floor another sum comes after it
         self._next_keys.publish(stage)
-
-    def _unmoved(self, clients: IntArray) -> IntArray:
-        """int64[k]: clients in the sum that were gone before they could help to open it.
-
-        Their private tables are as before the round (``SiteState.told``).
-        """
-        last = self._hosting.last_stage
-        if not last:
-            return nobody()
-        opened = [node.number for stage, node in self.channel.answered if stage == last]
-        return np.setdiff1d(clients, opened)
 
     def _note_revealed(self, stage: str) -> None:
         last = self._hosting.last_stage

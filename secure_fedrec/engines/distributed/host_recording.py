@@ -162,9 +162,8 @@ class HostRecording:
 
         Args:
             round_: the round.
-            summed: ``clients`` in the sum, those of them whose private tables are ``unmoved``, and
-                ``absent`` ones that were invited, int64[k], how many ``attempts``, and the
-                ``digest`` of the public state after it.
+            summed: ``clients`` in the sum and ``absent`` ones that were invited, int64[k], how many
+                ``attempts``, and the ``digest`` of the public state after it.
             line: what went over the line since the round before, as ``sites_channel.Tally`` has it.
         """
         self.truth.append(round_, SUMMED, dict(summed))

@@ -85,7 +85,7 @@ class MeanCoordinator:
         self._instructions: dict[int, bytes] = {}
         folder = keys.folder / "state"
         folder.mkdir(mode=0o700, exist_ok=True)
-        self._path, self._run = folder / "rounds.npz", sha256(self._identity.public).hexdigest()
+        self._path, self._run = folder / "rounds.npz", self._agreement.federation.hex()
         self._serial, self._epoch, self._generations = self._restored()
 
     def run_round(

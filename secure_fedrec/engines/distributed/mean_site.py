@@ -16,13 +16,11 @@ may be told is answered with REFUSED.
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
-
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
@@ -46,7 +44,6 @@ from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import Arrays, ProtectedMean, SharedArrays, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon
-from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.operator import public_key
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.protection.session.statement import (
@@ -62,7 +59,6 @@ BEGIN: Final = "begin"
 log = logging.getLogger("secure-fedrec")
 
 _HASH_BYTES, _SIZE = 32, 4
-_SEALING = b"secure-fedrec|v1|mean-site|sealing-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +147,8 @@ class MeanSite:
 
     Raises:
         ConfigError: keys or roster are not in order.
-        CheckpointError: the journal is damaged, or another process holds it.
+        CheckpointError: the journal or what was kept is damaged, missing beside the other, or of
+            another federation, or another process holds the journal.
     """
 
     def __init__(
@@ -169,12 +166,16 @@ class MeanSite:
         self._agreement = keys.agreement(terms.digest, roster)
         own = signed_beacon(self._agreement, keys.folder)
         self._beacon = own if beacon is None else beacon
-        self._key = _sealing_key(self.identity)
+        self._key = _own_key(keys.folder / "key")
         sealed = SealedState(keys.folder / "state", self._key)
         self._sealed, self._halted = sealed, sealed.halted
         self._half = sealed.journal.with_name("half")
         self._expected = sealed.journal.with_name("half.expected")
-        self._journal = FileJournal(sealed.journal)
+        self._journal = sealed.open_journal(
+            owner=self.identity.number, federation=self._agreement.federation
+        )
+        if sealed.load() is None:
+            sealed.keep(SiteState())  # from now on both are there, or what was answered is lost
 
     def __enter__(self) -> "MeanSite":
         return self
@@ -384,7 +385,10 @@ def standing(
     )
 
 
-def _sealing_key(identity: Identity) -> bytes:
-    """What seals a site's half between two messages: of its signing key, and for this alone."""
-    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=_SEALING)
-    return derived.derive(identity.key.private_bytes_raw())
+def _own_key(path: Path) -> bytes:
+    """What seals what a site keeps; drawn once, so that it outlives the signing key."""
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.urandom(KEY_BYTES))
+    return read_private(path, "site.key")

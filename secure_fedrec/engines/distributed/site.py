@@ -200,9 +200,10 @@ class Site:
             self._delivered(before, request.late)
         if before is not None and request.serial <= before.serial:
             raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
-        kept = self._kept.told(request.settled, reveals=bool(self._hosting.last_stage))
+        kept = self._kept.told(request.settled)
         if kept is not self._kept:
-            self._keep(kept)
+            self._sealed.keep(kept)
+            self._kept = kept
             self._vault.restore(kept.tables)
 
     def _begin(self, request: Request) -> None:
@@ -259,11 +260,7 @@ class Site:
         """
         plan, hosting, agreement = self._plan, self._hosting, self._agreement
         if request.round <= self._kept.round:
-            raise RefusalError(
-                f"round {request.round} is over, of {self._kept.round} so far: the server went on "
-                "from an old checkpoint, or an attempt came to nothing after this client had "
-                "helped to open it. Only a later model moves the federation on"
-            )
+            raise RefusalError(f"round {request.round} is over, of {self._kept.round} so far")
         if not isinstance(hosting, StateHidden):
             return plan.read(agreement, request, self.client)
         return plan.opened(
@@ -333,7 +330,8 @@ class Site:
                 self._sealed.note_clipped(at.round, at.serial, rows.clipped)
             except OSError as lost:  # or the server would hear by a silence who clips
                 log.error("how many cannot be noted: %s", lost)
-        self._keep(learnt)
+        self._sealed.keep(learnt)
+        self._kept = learnt
         return rows
 
     def _note_sent(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
@@ -343,7 +341,9 @@ class Site:
         """
         plan, own, at = self._plan, self.identity.node, attempt.at
         sent = {each.stage: len(each.data) for each in answers if each.sender == own}
-        if attempt.sent or not (sent if self._noised_bags else self._hosting.uploads in sent):
+        # Where clients open no sum themselves, what leaves first is the upload, or shares of it.
+        waits = bool(self._hosting.last_stage) and not self._noised_bags
+        if attempt.sent or not (self._hosting.uploads in sent if waits else sent):
             return
         attempt.sent = True
         if plan.budget:
@@ -385,10 +385,6 @@ class Site:
         if refusals and not answers:
             raise next((each for each in refusals if isinstance(each, RefusalError)), refusals[0])
         self._note_sent(attempt, answers)
-        own = (each for each in answers if each.sender == self.identity.node)
-        if self._kept.pending and any(self._hosting.opened(attempt.at, each) for each in own):
-            self._keep(self._kept.revealed())  # before the answer leaves
-            self._vault.restore(self._kept.tables)
         for each in refusals + told:
             log.warning("refused: %s", each, extra=refusal_fields(each))
         said = [each for each in refusals + told if isinstance(each, RefusalError)]

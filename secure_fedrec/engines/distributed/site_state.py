@@ -55,6 +55,8 @@ from secure_fedrec.vault import PrivateTable
 
 log = logging.getLogger("secure-fedrec")
 
+_MOST_TRACE = 8_000
+"""Characters of what is written down of a failure."""
 MOST_SAT_OUT = 3
 """Rounds that a client sits out for what its own data came to, until its owner has looked."""
 
@@ -69,7 +71,7 @@ class HaltedClient:
     def __init__(self, folder: Path) -> None:
         self._mark = folder / "halted"
         self._sat_out = folder / "sat-out"
-        self._unwritten: str | None = None
+        self._unwritten: bytes | None = None
 
     def require_active(self) -> None:
         """Check that the part goes on.
@@ -138,7 +140,8 @@ class HaltedClient:
         except BaseException as failure:  # some libraries' errors are no ``Exception``
             if isinstance(failure, (KeyboardInterrupt, SitsOutError, *passed)):
                 raise
-            self._unwritten = "".join(format_exception(failure))
+            trace = "".join(format_exception(failure))[-_MOST_TRACE:]
+            self._unwritten = trace.encode(errors="backslashreplace")
             self._write()
             kind = f"{type(failure).__name__} on this client's own data"
             if self._mark.exists():
@@ -160,12 +163,18 @@ class HaltedClient:
         """Write down what could not be written yet, if there is anything."""
         if self._unwritten is None:
             return
-        noted, count = self._noted, self.sat_out
-        if count >= MOST_SAT_OUT:
-            replace_file(self._mark, self._unwritten.encode(), private=True, durable=True)
-        else:
-            told = f"{count + 1}\n{noted.partition(chr(10))[2]}{self._unwritten}\n"
-            replace_file(self._sat_out, told.encode(), private=True, durable=True)
+        try:
+            noted, count = self._noted, self.sat_out
+            if count >= MOST_SAT_OUT:
+                replace_file(self._mark, self._unwritten, private=True, durable=True)
+            else:
+                told = f"{count + 1}\n{noted.partition(chr(10))[2]}".encode()
+                told += self._unwritten + b"\n"
+                replace_file(self._sat_out, told, private=True, durable=True)
+        except OSError:
+            # A silence that is not counted would be one of many: an empty file may still find room.
+            self._mark.touch(mode=0o600)
+            raise
         self._unwritten = None
 
 
@@ -230,34 +239,21 @@ class SiteState:
             raise ConfigError("roster.version", version, problem)
         return replace(self, roster=version)
 
-    def revealed(self) -> "SiteState":
-        """After this client helped to open the attempt in progress: its private state is of it."""
-        over = max(self.round, self.pending_round)
-        found = replace(self, round=over, settled=self.pending, tables=self.next)
-        return replace(found, pending=0, pending_round=0, next={})
-
-    def told(self, settled: int, *, reveals: bool) -> "SiteState":
+    def told(self, settled: int) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
-
-        Where clients help to open a sum, a client knows by itself whether it did, once all had
-        agreed on what is in it. The server's word moves nothing there: told to some and not to
-        others, it would set private tables apart that the next upload follows from. Whoever went
-        away before goes on from the tables before, summed or not.
 
         Args:
             settled: its number.
-            reveals: whether clients help to open sums (``Hosting.last_stage``).
 
         Raises:
             RefusalError: it is one that this state knows nothing of.
         """
-        unsent = replace(self, pending=0, pending_round=0, next={}) if self.pending else self
         if settled == self.settled:
-            return unsent
+            return replace(self, pending=0, pending_round=0, next={})
         if self.pending and settled == self.pending:
-            return replace(unsent, settled=settled) if reveals else self.revealed()
-        if settled < self.settled and reveals:
-            return unsent  # that attempt came to nothing after this client's part in it
+            over = max(self.round, self.pending_round)
+            found = replace(self, round=over, settled=settled, tables=self.next)
+            return replace(found, pending=0, pending_round=0, next={})
         if settled < self.settled:
             raise RefusalError(
                 f"the server knows of attempt {settled}, and this client's upload was summed in "

@@ -5,23 +5,25 @@
 The app trains as it did, from what all clients are sent alike (``model_records.agreed_message``)
 and from its own data. Of its reply nothing leaves this host but masked words; a train message that
 asks for anything else is refused. Flower runs every message in a process of its own, so what a
-client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. What the
-app keeps there moves with the client's own reveal (``app_state``).
+client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. What an
+app keeps there is an input of its training that no round agrees on, and a SuperLink chooses which
+of several such states a message comes with: against an active server an app has none, unless the
+terms say that it keeps one.
 
 Replies to other messages (evaluation, queries) would be read in clear: from a few of them a server
 that chooses the models learns a client's data exactly. Against an active server they are refused.
 Against a curious one they pass, the app's state stays as it was, and no failure is told.
 """
 
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from flwr.app import Context, Message, MetricRecordValues
+from flwr.app import Context, Message, MetricRecordValues, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
-from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, answered
-from secure_fedrec.engines.flower import app_state
+from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
 from secure_fedrec.engines.flower.model_records import (
     agreed_message,
@@ -32,8 +34,7 @@ from secure_fedrec.engines.flower.model_records import (
 )
 from secure_fedrec.engines.flower.quiet_environment import require_quiet
 from secure_fedrec.engines.flower.scrubbed_replies import log, scrubbed, unless_failed
-from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.envelope import Kind
+from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 from secure_fedrec.protection.means import Arrays, ProtectedMean, Update
 
 FOLDER_KEY = "secure-fedrec"
@@ -79,7 +80,7 @@ class ProtectedMod:
                 f"a message of type {kind!r} is not answered: an active server reads this client's "
                 'data from such replies. Evaluate at the server, or settle adversary = "curious"'
             )
-        return call_next(message, replace(context, state=app_state.begun_with(context.state)))
+        return call_next(message, replace(context, state=deepcopy(context.state)))
 
     def _answer(
         self, message: Message, context: Context, call_next: ClientAppCallable, data: bytes
@@ -89,7 +90,7 @@ class ProtectedMod:
             run_id=0,
             node_id=0,
             node_config=context.node_config,
-            state=app_state.begun_with(context.state),
+            state=context.state if self._keeps_state else RecordDict(),
             run_config={key: context.run_config[key] for key in sorted(context.run_config)},
         )
         with MeanSite(
@@ -98,24 +99,31 @@ class ProtectedMod:
             client, task = site.identity.number, None
             if any(name != RECORD for name in message.content):
                 given, own.node_id = agreed_message(message, client), client
-                task = task_of(given, lambda sent: self._trained(sent, call_next(given, own)))
+                task = task_of(given, lambda sent: self._trained(sent, call_next(given, own), own))
             answer = site.answer(data, task)
-        stage, round_id = answered(answer)
-        if stage is Kind.ADVERTISE:
-            app_state.wait(context.state, own.state, round_id)
-        elif stage is Kind.REVEAL:
-            app_state.opened(context.state, round_id)
+        if self._keeps_state:
+            context.state = own.state  # an app may have put another in its place
         return answer
 
-    def _trained(self, sent: Arrays, found: Message) -> Update:
+    @property
+    def _keeps_state(self) -> bool:
+        return self._terms.adversary == "curious" or self._terms.keeps_state
+
+    def _trained(self, sent: Arrays, found: Message, own: Context) -> Update:
         """What the app has made of the message that its own strategy has sent.
 
         Raises:
+            RefusalError: it keeps a state that the terms do not have it keep.
             ProtocolError: its reply holds no update.
             EncodingError: an array that is shared is missing, or is not of the model's shape.
         """
         if found.has_error():
             raise ProtocolError("the app answers with an error")
+        if len(own.state) and not self._keeps_state:
+            raise RefusalError(
+                "the app keeps records in Context.state, which an active server could set apart: "
+                "keep none, or settle protection.keeps_state = True and read what that costs"
+            )
         _, trained = model_of(found.content)
         records = found.content.metric_records.values()
         figures = {name: each for record in records for name, each in record.items()}

@@ -14,6 +14,7 @@ from flwr.app import Message
 from secure_fedrec.engines.distributed.round_log import SPEAKABLE, refusal_fields
 from secure_fedrec.engines.flower.message_bytes import data_of, reply_to
 from secure_fedrec.errors import (
+    CheckpointError,
     ConfigError,
     EncodingError,
     FedRecError,
@@ -59,6 +60,8 @@ def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
     except ConfigError as wrong:
         said = wrong.key, wrong.problem
         log.error("a setting of this host: %s: %s", *said, extra=refusal_fields(wrong))
+    except CheckpointError as lost:  # of files of this host, which it names
+        log.error("%s", lost)
     except FedRecError as failure:
         log.error("failed: %s", type(failure).__name__, extra=refusal_fields(failure))
         if isinstance(failure, EncodingError):

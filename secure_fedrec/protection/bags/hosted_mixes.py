@@ -23,7 +23,6 @@ from secure_fedrec.protection.routing.directory import LEAST_SENDERS
 from secure_fedrec.protection.routing.hosted import UNSIGNED, HostedMix, Kind, mixes_of
 from secure_fedrec.protection.session import Identity, Node, Party, Role
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.protection.session.parties import Parcel
 
 _DOMAIN = b"secure-fedrec|v1|batch of a mix|"
 
@@ -52,10 +51,6 @@ class HostedMixedBags(NoHelpers):
     def shared_keys(self) -> SharedKeys:
         """Those of the sums."""
         return self._sums.shared_keys()
-
-    @override
-    def opened(self, at: Standing, answer: Parcel) -> bool:
-        return self._sums.opened(at, answer)
 
     @override
     def exempt(self, client: int) -> bool:

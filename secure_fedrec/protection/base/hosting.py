@@ -19,7 +19,6 @@ from secure_fedrec.protection.base.folding import ClientRows
 from secure_fedrec.protection.base.table import TableCollector
 from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.protection.session.parties import Parcel
 from secure_fedrec.protection.session.statement import Later, Statement
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire
@@ -197,16 +196,6 @@ class Hosting(Protocol):
             rows: what it sends.
         """
 
-    def opened(self, at: Standing, answer: Parcel) -> bool:
-        """Whether a client helps to open an attempt's sum by an answer, after all had agreed on it.
-
-        Never where it has no such stage (``last_stage``).
-
-        Args:
-            at: the attempt.
-            answer: what the client's half answers.
-        """
-
     def exempt(self, client: int) -> bool:
         """Whether no cloak covers what a client sends."""
 
@@ -300,10 +289,6 @@ class NoHelpers(Hosting):
     def shared_keys(self) -> SharedKeys:
         """None."""
         return SharedKeys()
-
-    def opened(self, at: Standing, answer: Parcel) -> bool:
-        """Never."""
-        return False
 
     def exempt(self, client: int) -> bool:
         """Nobody: helpers are cloaked like others."""

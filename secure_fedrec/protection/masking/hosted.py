@@ -23,13 +23,12 @@ from secure_fedrec.protection.masking.client.half import MaskingClient
 from secure_fedrec.protection.masking.config.policy import EncodedVector, Expected
 from secure_fedrec.protection.masking.config.round_settings import MaskingConfig
 from secure_fedrec.protection.masking.embedded import MaskedSum
-from secure_fedrec.protection.masking.envelope import Kind, round_number
+from secure_fedrec.protection.masking.envelope import Kind
 from secure_fedrec.protection.masking.keys_ahead import KeysAhead
 from secure_fedrec.protection.masking.server.half import MaskingServer
 from secure_fedrec.protection.masking.server.shown import show_uploads
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session.journal import Journal
-from secure_fedrec.protection.session.parties import Parcel
 from secure_fedrec.protection.session.statement import Later
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
@@ -100,11 +99,6 @@ class HostedMasks(NoHelpers, KeysAhead):
         client = self.open_client(at, identity, journal)
         self.load(at, client, rows)
         return client
-
-    @override
-    def opened(self, at: Standing, answer: Parcel) -> bool:
-        """By REVEAL, of this attempt: that of an earlier one is given again to whoever asks."""
-        return answer.stage == self.last_stage and round_number(answer.data) == at.serial
 
     @override
     def open_server(

@@ -290,11 +290,6 @@ class HostedFloor(NoHelpers):
         self._floor = floor
 
     @override
-    def opened(self, at: Standing, answer: Parcel) -> bool:
-        """By the first REVEAL: after the counts a client takes part in none of this state again."""
-        return answer.stage == self.last_stage
-
-    @override
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> FloorHub:
         return FloorHub(FloorAttempt(self._collector, self._floor, at), identity, generations)
 

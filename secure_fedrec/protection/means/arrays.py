@@ -97,9 +97,8 @@ class SharedArrays:
         return after
 
     def _require_known(self, arrays: Arrays) -> None:
-        unknown = sorted(set(arrays) - set(self.shapes) - set(self.home))
-        if unknown:
-            raise MisfitError(f"the model has no {_listed(unknown)}")
+        if not set(arrays) <= set(self.shapes) | set(self.home):
+            raise MisfitError("there are arrays that the model does not have")  # whose names tell
 
     def _real(self, arrays: Arrays, name: str) -> FloatArray:
         """An array as float64, if conversion leaves out nothing: no imaginary part, text or gap."""
@@ -110,9 +109,7 @@ class SharedArrays:
         if np.ma.isMaskedArray(found) or array.dtype.kind not in "fiub":
             raise MisfitError(f"array {name!r} must hold real numbers, without gaps")
         if array.shape != self.shapes[name]:
-            raise MisfitError(
-                f"array {name!r} has shape {array.shape}, and the model's has {self.shapes[name]}"
-            )
+            raise MisfitError(f"array {name!r} has not the model's shape, {self.shapes[name]}")
         return array.astype(np.float64)
 
 

@@ -111,6 +111,9 @@ class _UnderMasks(Settings, section="protection"):
         corrupt: largest fraction of clients that may work with the server.
         dropout: largest fraction of clients that a round can lose.
         min_survivors: fewest clients in a sum.
+        keeps_state: whether an app may train from what it has kept since earlier rounds, against an
+            active server, which then may set one client's apart and so open its update. Against
+            a curious one it always may.
         beacon: rounds of more than 128 clients against an active server mask on a sparse graph,
             which public randomness draws: that of the roster's "operator", who signs one value a
             round (``session.beacon``). With "none" they are refused.
@@ -126,6 +129,7 @@ class _UnderMasks(Settings, section="protection"):
     corrupt: Share = 0.1
     dropout: Share = 0.1
     min_survivors: Annotated[int, Within(least=2)] = 3
+    keeps_state: bool = False
     beacon: Annotated[str, OneOf(("none", "operator"))] = "none"
     shared: Annotated[tuple[str, ...], Filled()] = ("*",)
     private: tuple[str, ...] = ()

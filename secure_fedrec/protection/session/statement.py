@@ -7,9 +7,8 @@ the last in the sum. So every host makes the round's *statement* itself (``State
 is going to compute from, and what its protocol hides by is bound to the statement's digest: clients
 of two statements have no sum together. The server's word for any of it would be worth nothing.
 
-Not in it is the client's own past: private tables follow from the attempts that they took part in.
-Where clients help to open a sum, a client's tables move as it does so, after all have agreed on one
-statement, and by no word of the server's; elsewhere they do by its word (SECURITY.md, limits).
+Not in it is the client's own past: private tables follow from the attempts that they took part in,
+and which of these were summed is the server's word so far (SECURITY.md, limits).
 
 Two sums over one state whose cohorts differ by one client give that client's vector away. So a
 client reveals once for one federation, state and purpose (``Statement.once``, ``journal``): the
