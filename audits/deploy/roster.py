@@ -34,6 +34,7 @@ from secure_fedrec.protection.session.operator import (
     node_named,
     public_key,
     read_parties,
+    read_public_key,
     save_operator,
     write_parties,
 )
@@ -93,7 +94,7 @@ def _key(text: str) -> bytes:
         ConfigError: it is neither.
     """
     path = Path(text)
-    return public_key(path.read_text(encoding="ascii").strip() if path.is_file() else text)
+    return read_public_key(path) if path.is_file() else public_key(text)
 
 
 def _add(arguments: argparse.Namespace) -> str:

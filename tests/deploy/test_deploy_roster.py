@@ -120,3 +120,18 @@ def test_hosts_are_prepared_and_a_superlink_goes_with_a_certificate(
     assert "goes with --certificates" in capsys.readouterr().err
     run("deploy", config, *out, "--resume", "--set", "seed=9", code=2)
     assert "belongs to a run with another configuration" in capsys.readouterr().err
+
+
+def test_a_private_key_in_the_place_of_a_public_one_is_refused_and_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["roster", "new", "client:1", str(tmp_path / "one.identity")]) == 0
+    secret = tmp_path / "one.identity"
+    capsys.readouterr()
+    words = ["roster", "add", str(tmp_path / "parties"), "client:1", str(secret)]
+    assert cli.main(words) == 2
+    told = capsys.readouterr().err
+    assert "one.identity" in told
+    assert "64 hexadecimal digits" in told
+    assert secret.read_bytes().hex() not in told
+    assert not (tmp_path / "parties").exists()

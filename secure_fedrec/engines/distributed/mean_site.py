@@ -44,7 +44,7 @@ from secure_fedrec.protection.masking.messages.key_messages import Setup
 from secure_fedrec.protection.means import Arrays, ProtectedMean, SharedArrays, Update
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session.beacon import Beacon
-from secure_fedrec.protection.session.operator import public_key
+from secure_fedrec.protection.session.operator import public_key, read_public_key
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.protection.session.statement import (
     Statement,
@@ -116,7 +116,7 @@ class Keys:
             ConfigError: that file holds no public key.
         """
         path = self.folder / "first-operator.pub"
-        founder = public_key(path.read_text(encoding="ascii").strip()) if path.exists() else b""
+        founder = read_public_key(path) if path.exists() else b""
         return Agreement(digest=digest, roster=roster, founder=founder)
 
     def identity(self, role: Role, roster: Roster) -> Identity:

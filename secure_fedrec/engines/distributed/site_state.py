@@ -117,7 +117,8 @@ class HaltedClient:
         """
         before = self.history.read_text(encoding="utf-8") if self.history.exists() else ""
         told = f"{before}{self._noted}{self.reason or ''}resumed: {word}\n\n"
-        replace_file(self.history, told.encode(), private=True, durable=True)
+        kept = told.encode(errors="backslashreplace")  # an owner's word may be any bytes
+        replace_file(self.history, kept, private=True, durable=True)
         self._sat_out.unlink(missing_ok=True)
         self._mark.unlink(missing_ok=True)
 

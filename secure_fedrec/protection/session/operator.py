@@ -7,6 +7,7 @@ all before it. The list is text, a party a line: its name, such as ``server``, `
 
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
@@ -114,3 +115,14 @@ def public_key(text: str) -> bytes:
     if len(key) != 32:
         raise ConfigError("key", text, "must be 64 hexadecimal digits")
     return key
+
+
+def read_public_key(path: Path) -> bytes:
+    """The public key in a file; what else a file may hold, such as a private key, is not shown.
+
+    Raises:
+        ConfigError: it cannot be read, or holds none.
+    """
+    with suppress(OSError, UnicodeError, ConfigError):
+        return public_key(path.read_text(encoding="ascii").strip())
+    raise ConfigError("key", str(path), "must be a file of a public key: 64 hexadecimal digits")
