@@ -92,6 +92,11 @@ class MemoryTransport:
             heard.removeHandler(said)
 
 
+def silences(folder: Path) -> list[Path]:
+    """What sites have written down of rounds that they sat out for their own data, or were halted."""
+    return [*folder.rglob("halted"), *folder.rglob("sat-out")]
+
+
 def places(layout: Layout) -> dict[int, str]:
     """Folder of each host: clients by number, hosts of helpers alone from 100 on."""
     return {n: str(n) for n in layout.sites()} | dict(enumerate(layout.helper_sites(), LONE))

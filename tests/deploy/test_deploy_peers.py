@@ -12,7 +12,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.routing import KEMS, OpeningKey
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import encode_rows
-from tests.deploy.memory import Deployment
+from tests.deploy.memory import Deployment, silences
 from tests.deploy.test_deploy_rounds import EXCHANGED, MASKS, settings
 
 
@@ -102,7 +102,7 @@ def test_what_does_not_fit_halts_nobody(tmp_path: Path, monkeypatch: pytest.Monk
     assert {why.partition(":")[0] for _, why in ran.transport.log} == {
         "what others gave does not fit"
     }
-    assert not list(tmp_path.rglob("halted"))
+    assert not silences(tmp_path)
     ran.rounds(1)
     ran.require_equal()
 
@@ -169,6 +169,6 @@ def test_rows_of_another_width_halt_nobody(
         ran.rounds(1)
     assert len(given) == 6
     assert any("width" in why or "do not fit" in why for _, why in ran.transport.log)
-    assert not list(tmp_path.rglob("halted"))
+    assert not silences(tmp_path)
     ran.rounds(1)
     ran.require_equal()
