@@ -93,7 +93,7 @@ class MemoryTransport:
 
 
 def silences(folder: Path) -> list[Path]:
-    """What sites have written down of rounds that they sat out for their own data, or were halted."""
+    """What sites have written down of rounds that they sat out, and of what halted them."""
     return [*folder.rglob("halted"), *folder.rglob("sat-out")]
 
 

@@ -252,7 +252,8 @@ class MemoryJournal:
         if b"" not in (held.federation, federation) and held.federation != federation:
             raise RefusalError(
                 "this journal is of another federation: of another operator, or other settings. A "
-                "new federation takes a folder of its own"
+                "new federation takes a folder of its own, and begins from another model: this "
+                "one's clients would answer for the same model twice"
             )
 
     def _require_unrevealed(self, once: bytes) -> None:
