@@ -265,7 +265,7 @@ class MeanSite:
             self._require_affordable()
         try:
             answers = client.receive(data)
-            if answered(b"".join(answers))[0] is masking.Kind.UPLOAD:
+            if any(Envelope.decode(each).kind is masking.Kind.UPLOAD for each in answers):
                 self._note_sent(statement, sum(map(len, answers)))
             return self._kept(client, answers)
         except ProtocolError:
@@ -342,14 +342,6 @@ def _parts(body: bytes) -> tuple[bytes, bytes]:
     """Inverse of ``request``; what is cut short is no statement."""
     end = _SIZE + int.from_bytes(body[:_SIZE], "little")
     return body[_SIZE:end], body[end:]
-
-
-def answered(data: bytes) -> tuple[masking.Kind | None, bytes]:
-    """Which of a round's messages a site answers, and the round's id; None where it is none."""
-    if data[:1] != bytes([masking.VERSION]):
-        return None, b""
-    envelope = Envelope.decode(data)
-    return envelope.kind, envelope.context.round_id
 
 
 def standing(

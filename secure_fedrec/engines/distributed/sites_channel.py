@@ -190,8 +190,6 @@ class SitesChannel:
         self._chosen = _NOBODY
         self.sitting_out: set[Node] = set()
         """Hosts whose client takes no part in the round, as it said; cleared by whoever asks."""
-        self.answered: set[tuple[str, Node]] = set()
-        """What came in the attempt: stages, and whose."""
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -258,7 +256,7 @@ class SitesChannel:
         self._attempt, self._settled, self._ahead = (round_, serial, state), settled, ahead
         self._chosen = _NOBODY if clients is None else clients
         self._waiting, self._told, self._anew = {}, set(), set()
-        self._refused, self.answered = {}, set()
+        self._refused = {}
         self.stage = ""
 
     def exchange(
@@ -338,7 +336,6 @@ class SitesChannel:
             del due[address]
             self.tally.count(node, back=data)
             for parcel in answers:
-                self.answered.add((parcel.stage, parcel.sender))
                 if parcel.stage in (REFUSED, SITS_OUT):
                     self._refused[node] = told(parcel.data)
                     self.sitting_out |= {node} if parcel.stage == SITS_OUT else set()
