@@ -136,7 +136,7 @@ def _agreed(folder: Path, terms: str | None) -> Agreement:
     """Whose randomness it is: of a deployment, or of a mean's terms.
 
     Raises:
-        ConfigError, DataError, ProtocolError: the folder is not in order, or this is no digest.
+        ConfigError, DataError, ProtocolError: the folder is not in order, or this is not a digest.
     """
     if terms is None:
         return load_agreement(folder)[1]

@@ -87,7 +87,6 @@ ON_TORCH = (
 ON_FLOWER = tuple(
     f"secure_fedrec.engines.flower.{name}"
     for name in (
-        "app_state",
         "grid_transport",
         "message_bytes",
         "mod",

@@ -171,10 +171,11 @@ class MeanSite:
         self._sealed, self._halted = sealed, sealed.halted
         self._half = sealed.journal.with_name("half")
         self._expected = sealed.journal.with_name("half.expected")
+        kept = sealed.load()  # before the journal is held: what is damaged must not lock it
         self._journal = sealed.open_journal(
             owner=self.identity.number, federation=self._agreement.federation
         )
-        if sealed.load() is None:
+        if kept is None:
             sealed.keep(SiteState())  # from now on both are there, or what was answered is lost
 
     def __enter__(self) -> "MeanSite":
@@ -339,7 +340,7 @@ def request(stated: bytes, setup: bytes) -> bytes:
 
 
 def _parts(body: bytes) -> tuple[bytes, bytes]:
-    """Inverse of ``request``; what is cut short is no statement."""
+    """Inverse of ``request``; what is cut short is not a statement."""
     end = _SIZE + int.from_bytes(body[:_SIZE], "little")
     return body[_SIZE:end], body[end:]
 

@@ -127,7 +127,7 @@ class HaltedClient:
         """Around what is computed from the client's own data.
 
         Args:
-            passed: exceptions that come from elsewhere, and are no answer of the data: of messages,
+            passed: exceptions from elsewhere, which do not answer for the data: of messages,
                 of a disk; where the computation itself can raise none such.
 
         Raises:
