@@ -38,7 +38,7 @@ from secure_fedrec.protection.session import Node, Parcel, run_in_memory
 from secure_fedrec.protection.session.statement import Purpose, Statement
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_bags import MIXES
-from tests.deploy.test_deploy_rounds import HPFL, MASKS, SHARED, settings
+from tests.deploy.test_deploy_rounds import HPFL, MASKS, SHARED, TEN, settings
 from tests.deploy.test_deploy_routed import ROUTED
 from tests.deploy.test_deploy_routed import SMALL as FEW
 from tests.statements import FEDERATION
@@ -315,3 +315,37 @@ def test_a_repetition_is_of_the_same_state(stack: str, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError):
         ran.rounds(1)
     assert ran.coordinator.public.round == 0
+
+
+def test_two_sums_of_one_past_are_subtracted_still(tmp_path: Path) -> None:
+    """Clients of one past each, told the same: a digit of the state and an absence open one.
+
+    So an agreed past would not keep a server from uploads that follow from private tables
+    (SECURITY.md, limits); noise does.
+    """
+    victim, sums, own = 3, [], []
+    ran = Deployment.of(settings(MASKS, data=TEN["data"], algorithm={"rounds": 2}), tmp_path)
+    algorithm, first = ran.coordinator.plan.algorithm, ran.coordinator.public
+
+    def opened(public: PublicState, aggregate: Any) -> PublicState:
+        sums.append(aggregate.values)
+        return PublicState(round=public.round + 1, table=np.nextafter(first.table, 9), extras={})
+
+    algorithm.server_step = opened  # type: ignore[method-assign]
+    site = ran.site(victim)
+    trained = site._trained
+    site._trained = lambda *told: own.append(trained(*told)) or own[-1]  # type: ignore
+    ran.rounds(1)
+    ran.coordinator._settled.clear()  # to all: "that attempt was not summed"
+    ran.kill(victim)
+    ran.rounds(1)
+    assert (ran.clients[1].tolist(), ran.clients[2].tolist()) == (
+        list(range(10)),
+        [each for each in range(10) if each != victim],
+    )
+    block = own[0].block
+    assert block.values is not None
+    upload = np.zeros_like(sums[0])
+    upload[block.rows] = ran.federation.stack.codec.decode(block.values)
+    assert np.abs(upload).max() > 1e-2
+    np.testing.assert_allclose(sums[0] - sums[1], upload, atol=1e-6)
