@@ -71,6 +71,7 @@ MASKING = Layer(
             hides="lone rows",
             costs="a round of masked counts before every sum, and rows that a single client has "
             "are not learned",
+            lossless=False,
         ),
     ),
     start=_outlasting,
