@@ -137,3 +137,26 @@ def test_noise_without_a_price_is_sent_as_often_as_there_are_rounds(tmp_path: Pa
     plan.require_affordable(2)
     with pytest.raises(ProtocolError, match="budget is spent"):
         plan.require_affordable(3)
+
+
+def test_show_says_why_a_site_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its mark is empty, as a full disk leaves it; its journal is another federation's, or gone."""
+    ran, beside = (Deployment.of(settings(seed=seed), tmp_path / str(seed)) for seed in (3, 4))
+    for each in (ran, beside):
+        each.rounds(1)
+    own, other = ran.layout.site(3) / "state", beside.layout.site(3) / "state"
+    (own / "halted").touch()
+    (own / "sat-out").write_bytes(b"\xff looked")
+    found = shown(ran, 3, capsys)
+    assert "disk was full" in str(found["halted"])
+    assert found["sat_out"] == MOST_SAT_OUT
+    assert main(["site", "resume", str(ran.layout.site(3)), "looked"]) == 0
+    capsys.readouterr()
+    assert shown(ran, 3, capsys)["refused"] is None
+    (own / "journal").write_bytes((other / "journal").read_bytes())
+    assert "of another federation" in str(shown(ran, 3, capsys)["refused"])
+    (own / "journal").unlink()
+    assert main(["site", "show", str(ran.layout.agreement), str(ran.layout.site(3))]) == 2
+    assert "journal" in capsys.readouterr().err
