@@ -23,13 +23,14 @@ from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
 from audits.report.remedies import findings_json, remedies
-from audits.report.text import round_ranges
+from audits.report.text import capital, round_ranges
 from audits.run.build import Federation
 from audits.run.privacy import draws_noise
-from audits.run.training import Lossless, run_identity
+from audits.run.training import run_identity
 from audits.run.utility import Utility
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun
+from secure_fedrec.properties import Comparison
 from secure_fedrec.wire import Transcript
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Measured:
     run: RecordedRun
     transcript: Transcript
     utility: Utility
-    lossless: Lossless | None
+    lossless: Comparison | None
     findings: Sequence[Finding]
     controls: Mapping[str, ControlResult]
     gates: Sequence[GateResult]
@@ -206,16 +207,18 @@ def _lossless(measured: Measured) -> dict[str, Any]:
     outcome = measured.lossless
     if outcome is None:
         statement = "The plain twin was not trained."
+    elif outcome.vacuous:
+        statement = f"{capital(str(outcome))}."
     elif outcome.holds:
         statement = (
-            f"{outcome.words.capitalize()}: after each of {outcome.rounds} rounds the public table "
-            "equals the plain twin's, bit for bit."
+            f"{outcome.verdict.capitalize()}: after each of {outcome.rounds} rounds the public "
+            "table equals the plain twin's, bit for bit."
         )
     else:
-        statement = "The public table differs from the plain twin's."
+        statement = "The run differs from its plain twin."
     return {
         "claimed": measured.config.claims_lossless,
-        "holds": None if outcome is None else outcome.holds,
+        "holds": None if outcome is None or outcome.vacuous else outcome.holds,
         "rounds_compared": 0 if outcome is None else outcome.rounds,
         "statement": statement,
         "first_difference": None if outcome is None else outcome.first_difference,

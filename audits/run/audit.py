@@ -23,7 +23,6 @@ from audits.run.folder import one_writer, read_client_secrets
 from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
-    Lossless,
     open_run,
     projection,
     repeated_releases,
@@ -35,6 +34,7 @@ from audits.run.utility import Utility, utility_of
 from audits.run.workers import shared_out
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun, require_complete
+from secure_fedrec.properties import Comparison
 from secure_fedrec.wire import Adversary, Transcript
 
 
@@ -125,7 +125,7 @@ def _measured(
     federation: Federation[Task],
     run: RecordedRun,
     utility: Utility,
-    lossless: Lossless | None,
+    lossless: Comparison | None,
     out: Path,
     *,
     progress: bool,
@@ -154,8 +154,8 @@ def _measured(
             gate,
             findings=findings,
             utility=utility.figures(),
-            lossless=None if lossless is None else lossless.holds,
-            lossless_words="lossless" if lossless is None else lossless.words,
+            lossless=None if lossless is None or lossless.vacuous else lossless.holds,
+            lossless_words="lossless" if lossless is None else lossless.verdict,
             epsilons=epsilons(config.adversaries, federation.stack, priced),
         )
         for gate in config.gates
