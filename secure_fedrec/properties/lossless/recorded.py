@@ -197,21 +197,23 @@ class BesideRecorded:
             plain.add(rows)
             return found, None
         told = Rows.of(sent.clients, replace(real, values=self._words(real)), plain.ring)
-        keys, due = told.keys(n_rows), rows.keys(n_rows)
-        whole = np.array_equal(keys, due)
-        reported = np.ones(len(due), dtype=bool) if whole else np.isin(due, keys)
-        summed = rows if whole else rows.pick(reported)
-        plain.add(summed)
-        silent, exempt = rows.pick(~reported), sent.clients[sent.exempt].tolist()
-        where = foreign_row(told, rows, n_rows) if not whole else None
-        where = where or silent_row(silent, exempt, self._scope)
-        if where is None and real.values is not None:
-            where = values_differ(told, summed)
         made_up = np.flatnonzero(sent.exempt & (sent.virtual > 0))
-        if where is None and len(made_up):
+        where = None
+        if len(made_up):
             client = int(sent.clients[made_up[0]])
             where = f"client {client} sends virtual rows, and is exempt from the cloak"
-        return found | {"unreported": len(silent)}, where
+        summed, keys, due = rows, told.keys(n_rows), rows.keys(n_rows)
+        if not np.array_equal(keys, due):
+            reported = np.isin(due, keys)
+            summed, silent = rows.pick(reported), rows.pick(~reported)
+            found["unreported"] = len(silent)
+            where = where or foreign_row(told, rows, n_rows)
+            exempt = sent.clients[sent.exempt].tolist()
+            where = where or silent_row(silent, exempt, self._scope)
+        plain.add(summed)
+        if where is None and real.values is not None:
+            where = values_differ(told, summed)
+        return found, where
 
     def _words(self, real: RowBlock) -> RingArray:
         """Words of rows; without a value each where none were kept."""
