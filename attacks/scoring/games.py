@@ -16,7 +16,8 @@ from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
 from attacks.suite import MEASURES
 from attacks.view.blocks import item_view
-from attacks.view.knowledge import Knowledge, UnknownTraitError
+from attacks.view.knowledge import Knowledge
+from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 _BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
@@ -157,5 +158,5 @@ def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
         if seen is None:
             return NotApplicable(reason="the rows of the shared table are not items")
         return attack.run(seen)
-    except UnknownTraitError as unknown:
+    except UnstatedFactError as unknown:
         return NotApplicable(reason=str(unknown))

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secure_fedrec.errors import TranscriptError
+from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Transcript, View
 
 
-class UnknownTraitError(TranscriptError):
+class UnknownTraitError(UnstatedFactError):
     """A transcript does not state a trait, or states it in words that nobody knows."""
 
 

@@ -55,8 +55,8 @@ class RunConfig(Settings, section="run"):
 
     Args:
         checkpoint_every: rounds between checkpoints.
-        check_lossless: train the plain twin as well, which sums the clients' own uploads without any
-            layer, and compare every round's rows and public state.
+        check_lossless: train the plain twin as well, which sums the clients' own uploads without
+            any layer, and compare every round's rows and public state.
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
         max_memory_gb: an audit or a training that would hold more is refused before it begins;

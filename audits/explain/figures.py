@@ -46,9 +46,9 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "lossless": {
             "name": "lossless",
             "of": "the whole run",
-            "about": "whether every round ends in the same bits as that of the plain twin, which sums "
-            "the same clients' own uploads without any layer, and whether what layers did to rows "
-            "is what their records state; run.check_lossless trains it",
+            "about": "whether every round ends in the same bits as that of the plain twin, which "
+            "sums the same clients' own uploads without any layer, and whether layers did to rows "
+            "what their records state; run.check_lossless trains it",
             "unit": "true or false",
             "worse": "false",
             "bounded": "by equals, without attack and adversary",

@@ -8,7 +8,6 @@ view for anything else raises ``TranscriptError``.
 
 import json
 from collections.abc import Mapping
-from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.core.kernels import bounds_of
-from secure_fedrec.errors import TranscriptError
+from secure_fedrec.errors import TranscriptError, UnstatedFactError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
@@ -53,6 +52,20 @@ _ENDS = {  # role of sender, role of receiver
 }
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
+
+
+class _Stated(dict[str, Any]):
+    """Facts by name. One that is not stated is unknown; nothing stands in for it."""
+
+    def __missing__(self, name: str) -> Any:
+        raise UnstatedFactError(f"the public knowledge does not state {name!r}")
+
+
+def _stated(known: Any) -> Any:
+    """A copy of JSON values whose tables raise what they do not state."""
+    if isinstance(known, Mapping):
+        return _Stated({name: _stated(value) for name, value in known.items()})
+    return [_stated(each) for each in known] if isinstance(known, list | tuple) else known
 
 
 class Transcript:
@@ -129,7 +142,8 @@ class View:
 
     Attributes:
         adversary: whose view this is.
-        public: read-only public knowledge (hyper-parameters, rating scale, ring, roles).
+        public: read-only public knowledge (hyper-parameters, rating scale, ring, roles); what is
+            not stated there raises ``UnstatedFactError``.
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
         block: which rows it holds, of a view of one block; None of all.
@@ -151,10 +165,10 @@ class View:
         self.own = own
         self._only = only
         self.adversary = adversary
-        self.public: Mapping[str, Any] = MappingProxyType(deepcopy(dict(public)))
+        self.public: Mapping[str, Any] = MappingProxyType(_stated(public))
         try:
             self.codec = FixedPoint(**self.public["ring"])
-        except (KeyError, TypeError) as damage:
+        except (UnstatedFactError, TypeError) as damage:
             raise TranscriptError("the public knowledge names no ring") from damage
 
     def at(self, round_: int) -> "View":
