@@ -57,6 +57,7 @@ def _words(figures: Figures, details: Mapping[str, Any]) -> str:
 
 
 MEASURES = records(
+    "attribute",
     attribute_auc=Measure(
         "AUC of the attribute",
         "Macro AUC of an attribute of persons, told from what was recovered.",
