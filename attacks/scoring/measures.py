@@ -54,11 +54,13 @@ class Prior(NamedTuple):
         key: of the figure.
         words: who or what reaches it.
         about: what it is; "For comparison: ..." where it is left out.
+        ceiling: whether it is what the best view could reach instead, no chance to compare with.
     """
 
     key: str
     words: str
     about: str = ""
+    ceiling: bool = False
 
 
 class Scale(NamedTuple):

@@ -332,9 +332,9 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
 def _says_nothing(gate: GateConfig, finding: Finding) -> str | None:
     """Why a documented leak is none on this data."""
     measure, figures = MEASURES[gate.metric], finding.figures
-    prior = None if measure.prior is None else figures.get(measure.prior.key)
-    if measure.prior is not None and prior is not None and gate.least is not None:
-        if gate.least <= prior:
+    if measure.prior is not None and not measure.prior.ceiling and gate.least is not None:
+        prior = figures.get(measure.prior.key)
+        if prior is not None and gate.least <= prior:
             return f"'least' is no more than {measure.prior.words}, {prior:.4f}: this is not a leak"
     mine = [each for each in MEASURES.values() if each.secret == measure.secret]
     if all(each.severity.grade(each.key, figures) == "info" for each in mine):

@@ -305,8 +305,7 @@ def _why(
     key: str, grade: str, gates: Sequence[Mapping[str, Any]], found: Mapping[str, str]
 ) -> str | None:
     """Why a figure stands in the way; None where its gate has said all there is to say."""
-    on = [each for each in gates if each["metric"] == key and _could_fall(each)]
-    if any(each["outcome"] in (FAIL, OPEN) for each in on):
+    if any(each["metric"] == key and each["outcome"] in (FAIL, OPEN) for each in gates):
         return None
     if not _spoken_for(key, gates, found):
         return UNJUDGED
