@@ -312,9 +312,7 @@ def _why(
     return None if grade in _JUDGED else _ONLY_EXCUSED
 
 
-def _spoken_for(
-    key: str, gates: Iterable[Mapping[str, Any]], found: Mapping[str, str]
-) -> bool:
+def _spoken_for(key: str, gates: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> bool:
     """Whether a gate that could fall is on a figure, or on all gains that it is judged by."""
     if any(each["metric"] == key and _could_fall(each) for each in gates):
         return True

@@ -92,7 +92,7 @@ def assemble(
         "title": config.title,
         "configuration": _without_paths(config.as_json()),
         "verdict": {},
-        "gates": [_gate(result) for result in measured.gates],
+        "gates": [gate_json(result) for result in measured.gates],
         "findings": findings_json(
             config, measured.findings, measured.controls, adversaries=config.adversaries
         ),
@@ -149,7 +149,8 @@ def _summary(measured: Measured, outcome: Outcome, found: Sequence[Objection]) -
     return text + "."
 
 
-def _gate(result: GateResult) -> dict[str, Any]:
+def gate_json(result: GateResult) -> dict[str, Any]:
+    """A judged gate as ``report.json`` keeps it."""
     gate = result.gate
     return {
         "name": gate.name,

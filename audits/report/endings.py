@@ -5,7 +5,7 @@ that is broken and from an attack that learned nothing.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audits.gates.figures import grades

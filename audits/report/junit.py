@@ -63,7 +63,9 @@ def _attacks(report: Report, found: Sequence[Objection]) -> list[_Case]:
     return cases + [
         (f"attacks.{each.adversary}", str(each.attack), _KINDS[each.state], each.text)
         for each in found
-        if each.gate is None and each.attack is not None and (each.adversary, each.attack) not in ran
+        if each.gate is None
+        and each.attack is not None
+        and (each.adversary, each.attack) not in ran
     ]
 
 
