@@ -5,12 +5,12 @@ A gate compares a figure with a bound, using the figure's confidence interval wh
 inconclusive in between; "min" the other way round. A figure that could not be measured, or an
 attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
 
-A gate on a figure that nothing could make fall is refused where it is written: a bound at the end of
-the figure's range, or one that asks an attack to succeed.
+A gate that no leak could make fall is refused where it is written: a bound at the end of the
+figure's range, or one that asks an attack to succeed.
 
 A gate with ``expect = "leak"`` documents in which range a figure of an attack lies, and why. Where
-all of its interval does, the gate and the audit leak as documented, which is no pass. Where it leaks
-more the gate falls; where it leaks less, the documentation or the audit is wrong, and nothing is
+all of its interval does, gate and audit leak as documented, which is not a pass. Where it leaks
+more, the gate falls; where it leaks less, the documentation or the audit is wrong, and nothing is
 decided.
 """
 
