@@ -26,7 +26,8 @@ import numpy as np
 
 from attacks.scoring.measures import SHARE, Gained, Observed
 from attacks.suite import MEASURES
-from audits.gates.policy import Report, figure_of
+from audits.gates.figures import figure_of
+from audits.gates.verdict import Report
 from audits.report.reading import REPORT_NAME, read_report
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.core.special import ndtri, stdtrit
