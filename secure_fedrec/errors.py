@@ -34,6 +34,7 @@ from typing import Final
 
 __all__ = [
     "MISSING",
+    "NOT_STATED",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -62,6 +63,9 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 MISSING: Final = object()
 """Value of a setting that was not given."""
+
+NOT_STATED: Final = "does not state"
+"""Part of what is said where a fact of the public knowledge is missing."""
 
 _PROJECTS: Mapping[str, str] = MappingProxyType(
     {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}

@@ -22,6 +22,7 @@ from audits.gates.verdict import Objection, decide, objections_to
 from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
+from audits.report.not_tried import not_tried
 from audits.report.remedies import findings_json, remedies
 from audits.report.text import capital, round_ranges
 from audits.run.build import Federation
@@ -111,9 +112,10 @@ def assemble(
         "capped_clients": _capped(measured),
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
         "switched_off": list(config.switched_off),
-        "not_tested": _not_tested(measured),
         "manifest": _manifest(measured, command, started, seconds),
     }
+    untried = not_tried(report, denoisers=bool(measured.federation.denoiser_clients))
+    report |= {"not_tried": untried, "not_tested": _not_tested(measured, untried)}
     found = objections_to(report)
     verdict = decide(found, report)
     report["verdict"] = {
@@ -260,16 +262,12 @@ def _capped(measured: Measured) -> dict[str, Any]:
     return {"count": len(capped), "examples": digests, "statement": statement}
 
 
-def _not_tested(measured: Measured) -> list[str]:
+def _not_tested(measured: Measured, untried: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [f"the attack {name} was switched off" for name in measured.config.switched_off]
     notes += _inapplicable(measured.findings)
-    others = "membership in the released model and traffic analysis"
-    if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
-        others = f"attribute inference, {others}"
     return [
         *notes,
-        "adversaries that deviate from the protocol",
-        others,
+        *(each["text"] for each in untried if each["kind"] in ("no attack", "no adversary")),
         "other data sets and hyper-parameters than the ones named here",
     ]
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.verdict import UNJUDGED
 from audits.report.endings import answers, as_toml, attack_rows, leaks, price, replaced
+from audits.report.not_tried import attacks_that_ran, not_tried_line
 from audits.report.text import capital
 from audits.report.view import gate_rows
 
@@ -56,6 +57,8 @@ def front(report: Mapping[str, Any]) -> dict[str, Any]:
         "more_findings": len(found) - _FINDINGS,
         "actions": list(_actions(report))[:_ACTIONS],
         "severities": _severities(found),
+        "ran": attacks_that_ran(report),
+        "not_tried": not_tried_line(report),
     }
 
 
@@ -82,7 +85,11 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         yield Action(f"Nothing in this toolkit stops {names} here: decide whether to accept it.")
     yield from _undecided(report)
     if not total and report["verdict"]["outcome"] == "pass":
-        yield Action("Nothing. Keep the gates in continuous integration: one that falls exits 1.")
+        ran = attacks_that_ran(report)
+        yield Action(
+            f"Nothing, by the {ran} {'attack' if ran == 1 else 'attacks'} that ran. Keep the gates "
+            "in continuous integration: one that falls exits 1."
+        )
 
 
 def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:

@@ -18,7 +18,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.core.kernels import bounds_of
-from secure_fedrec.errors import TranscriptError, UnstatedFactError
+from secure_fedrec.errors import NOT_STATED, TranscriptError, UnstatedFactError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
@@ -58,7 +58,7 @@ class _Stated(dict[str, Any]):
     """Facts by name. One that is not stated is unknown; nothing stands in for it."""
 
     def __missing__(self, name: str) -> Any:
-        raise UnstatedFactError(f"the public knowledge does not state {name!r}")
+        raise UnstatedFactError(f"the public knowledge {NOT_STATED} {name!r}")
 
 
 def _stated(known: Any) -> Any:
