@@ -29,7 +29,7 @@ class Unit(NamedTuple):
     """How a figure is written, and where it lies.
 
     Attributes:
-        write: "percent", "decimal", or "signed".
+        write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
         low, high: ends of its range; None where there is none.
         nothing: a value that says nothing, whatever the data; what is not above it is no leak.
     """
@@ -39,6 +39,9 @@ class Unit(NamedTuple):
     high: float | None
     nothing: float = 0.0
 
+
+COUNTED = "count"
+"""How a unit is written whose figures are numbers of somebody."""
 
 SHARE = Unit("percent", 0.0, 1.0)
 AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)

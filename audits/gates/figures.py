@@ -37,7 +37,7 @@ def grades(finding: Mapping[str, Any]) -> dict[str, str]:
     figures = figures_of(finding)
     every = {key: each.severity.grade(key, figures) for key, each in MEASURES.items()}
     found = {key: grade for key, grade in every.items() if grade != "info"}
-    stated = finding["severity"] or "info"
+    stated = finding.get("severity") or "info"
     if rank(stated) < min(map(rank, (*found.values(), "info"))):
         found[WHOLE] = stated
     return dict(sorted(found.items(), key=lambda each: rank(each[1])))
