@@ -114,7 +114,8 @@ def assemble(
         "switched_off": list(config.switched_off),
         "manifest": _manifest(measured, command, started, seconds),
     }
-    untried = not_tried(report, denoisers=bool(measured.federation.denoiser_clients))
+    denoisers, rounds = measured.federation.denoiser_clients, config.algorithm.rounds
+    untried = not_tried(report, rounds=rounds, denoisers=bool(denoisers))
     report |= {"not_tried": untried, "not_tested": _not_tested(measured, untried)}
     found = objections_to(report)
     verdict = decide(found, report)

@@ -32,11 +32,12 @@ _LACKING: Mapping[str, str] = {
 }
 
 
-def not_tried(report: Report, *, denoisers: bool) -> list[dict[str, Any]]:
+def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str, Any]]:
     """What a report does not speak of.
 
     Args:
         report: with its configuration and findings.
+        rounds: of the whole run.
         denoisers: whether the federation has denoisers.
 
     Returns:
@@ -44,8 +45,8 @@ def not_tried(report: Report, *, denoisers: bool) -> list[dict[str, Any]]:
     """
     told: list[tuple[str, str, list[str]]]
     told = [("no attack", words, []) for words in _unattacked(report["findings"])]
-    told += [("no adversary", f"views of {role}s", []) for role in _unseen(report, denoisers)]
-    told += [("no payloads", words, []) for words in _unrecorded(report["configuration"])]
+    told += [("no adversary", f"views of {who}", []) for who in _unseen(report, denoisers)]
+    told += [("no payloads", words, []) for words in _unrecorded(report["configuration"], rounds)]
     by_kind: dict[str, list[str]] = {kind: [] for kind in _LACKING}
     for attack, kind in _lacking(report):
         if attack not in by_kind[kind]:
@@ -94,17 +95,18 @@ def _unattacked(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _unseen(report: Report, denoisers: bool) -> Iterator[str]:
-    """Roles that no adversary corrupts."""
+    """Parties of roles that no adversary corrupts."""
     adversaries = report["configuration"].get("adversaries", ())
     corrupt = {party for each in adversaries for party in each["corrupt"]}
     roles = {party.partition(":")[0].removesuffix("s") for party in corrupt}
-    for role in ("client", *(("denoiser",) if denoisers else ())):
-        if role not in roles:
-            yield role
+    parties = {"server": "the server", "client": "clients", "denoiser": "denoisers"}
+    for role, who in parties.items():
+        if role not in roles and (denoisers or role != "denoiser"):
+            yield who
 
 
-def _unrecorded(configuration: Mapping[str, Any]) -> Iterator[str]:
-    recording, rounds = configuration["recording"], configuration["algorithm"]["rounds"]
+def _unrecorded(configuration: Mapping[str, Any], rounds: int) -> Iterator[str]:
+    recording = configuration["recording"]
     kept = sum(round_ <= rounds for round_ in recording["payload_rounds"])
     if kept < rounds:
         yield f"payloads of {count(rounds - kept)} of {count(rounds)} rounds"

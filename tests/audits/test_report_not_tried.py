@@ -74,7 +74,7 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
         "adversaries": [{"name": "all", "corrupt": ["server", "denoiser:0", "client:3"]}],
         "recording": {"payload_rounds": [1, 2, 3, 4, 5, 6, 9], "payload_senders": [2, 3]},
     }
-    changed["not_tried"] = not_tried(changed, denoisers=True)
+    changed["not_tried"] = not_tried(changed, rounds=6, denoisers=True)
     assert {each["kind"]: (each["text"], each["attacks"]) for each in changed["not_tried"][4:]} == {
         "no payloads": ("payloads of all senders but 2", []),
         "evidence": (f"on all that was sent: {lacking['attack']}", [lacking["attack"]]),
@@ -84,7 +84,7 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
 
 def test_an_attribute_that_was_told_was_tried(report: dict[str, Any]) -> None:
     finding = report["findings"][0] | {"attribute_auc": 0.7}
-    found = not_tried(report | {"findings": [finding]}, denoisers=False)
+    found = not_tried(report | {"findings": [finding]}, rounds=6, denoisers=False)
     assert [each["text"] for each in found if each["kind"] == "no attack"] == NEVER
 
 
