@@ -166,8 +166,7 @@ def test_only_those_who_take_part_give_and_measure() -> None:
 def test_plain_sums_are_of_what_others_gave_as_well() -> None:
     sizes, streams = sizes_of(Ring(), problem()), Streams.from_seed(1)
     stack = build_stack({}, sizes=sizes, codec=CODEC, streams=streams)
-    parts = {"algorithm": Ring, "problem": problem, "streams": streams}
-    found = assert_lossless(**parts, stack=stack, rounds=3)
+    found = assert_lossless(algorithm=Ring, problem=problem, streams=streams, stack=stack, rounds=3)
     assert (found.taken, found.rows) == (3 * N, 3 * N)
 
 
