@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from audits.deploy.homes import identities_at, load_agreement
-from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState, SiteState
+from secure_fedrec.engines.distributed.halted_client import HaltedClient
+from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
 from secure_fedrec.protection.session.roster import read_private

@@ -234,7 +234,7 @@ class MaskedMean(_UnderMasks):
     Args:
         clip: largest magnitude of one value, or one for each array, by pattern of its name; of
             several patterns that match, the longest counts, of those the smallest clip. A larger
-            value is refused, never cut, and halts its client (``site_state.HaltedClient``): clip
+            value is refused, never cut, and halts its client (``HaltedClient``): clip
             before, where training may come to it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
