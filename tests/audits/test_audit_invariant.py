@@ -81,7 +81,7 @@ def gates(draw: st.DrawFn, found: Sequence[Finding]) -> list[GateConfig]:
         if bound == "leak":
             most = draw(st.sampled_from((None, 1.0, value)))
             asked = {"expect": "leak", "least": value, "most": most, "reason": "so it is"}
-        whose = {"attack": finding.attack, "adversary": finding.adversary}
+        whose: dict[str, Any] = {"attack": finding.attack, "adversary": finding.adversary}
         try:
             drawn.append(GateConfig(metric=metric, **whose, **asked))
         except ConfigError:
