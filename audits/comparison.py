@@ -16,7 +16,7 @@ that misleads. So a gain that rises from below to 0 is no worse: nobody is told 
 One that rises and is not 0 then, above or below it, may have found a trace, and is judged.
 
 Means hide whom they are of. So a finding that is more severe in any pair, and a count of clients
-that is higher there, are never "the same", whatever the number of pairs and whatever the others say.
+that is higher there, are never "the same", whatever the number of pairs and what the others say.
 """
 
 import math

@@ -196,7 +196,7 @@ def documenting(report: Report, finding: Mapping[str, Any]) -> dict[str, Mapping
         and gate["outcome"] == Outcome.LEAK
         and gate["adversary"] == finding["adversary"]
     ]
-    covered = {}
+    covered: dict[str, Mapping[str, Any]] = {}
     for key, grade in found.items():
         for gate in gates:
             if secret_of(key) != secret_of(gate["metric"]) or secret_of(key) is None:
@@ -234,7 +234,9 @@ def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
         whose = {key: gate[key] for key in ("adversary", "attack", "metric")}
         # What was not measured, utility, and a leak that should be there are not to be excused.
         excusable = gate["attack"] is not None and gate["value"] is not None
-        excused = excuse(*whose.values()) if excusable and not documents_leak(gate) else None
+        excused = None
+        if excusable and not documents_leak(gate):
+            excused = excuse(gate["adversary"], gate["attack"], gate["metric"])
         yield _objection(gate["outcome"], text, excused, gate=number, **whose)
 
 
@@ -248,11 +250,10 @@ def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
             excused = excuse(name, attack, None)
             yield _objection(OPEN, text, excused, adversary=name, attack=attack)
     for finding in report["findings"]:
-        text = unrecorded(finding)
-        if text is not None:
-            whose = {"adversary": finding["adversary"], "attack": finding["attack"]}
-            excused = excuse(*whose.values(), None)
-            yield _objection(OPEN, text, excused, **whose)
+        if (lacking := unrecorded(finding)) is not None:
+            name, attack = finding["adversary"], finding["attack"]
+            excused = excuse(name, attack, None)
+            yield _objection(OPEN, lacking, excused, adversary=name, attack=attack)
 
 
 def _without_gates(report: Report) -> Iterator[Objection]:
