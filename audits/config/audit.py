@@ -40,7 +40,7 @@ from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
+from secure_fedrec.protection import BAG_LAYERS, LAYERS, RECORDS, Claim, claim_of
 from secure_fedrec.settings import Count, Filled, Positive, Rounds, Settings, Unit, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -200,9 +200,15 @@ class AuditConfig(Settings):
 
     @property
     def claims_lossless(self) -> bool:
-        """Whether every round must end in the plain twin's bits."""
-        claims = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
-        return self.audited.lossless(self.algorithm) and all(claim.lossless for claim in claims)
+        """Whether every round must end in the plain twin's bits.
+
+        As the claims of the layers say, and those of their options that are in use.
+        """
+        said = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
+        kept = [claim.lossless for claim in said]
+        for name, settings in self.protection.items():
+            kept += [option.lossless for option in RECORDS[name].options if option.used(settings)]
+        return self.audited.lossless(self.algorithm) and all(kept)
 
     def as_json(self) -> dict[str, Any]:
         """The resolved configuration as JSON values; ``parse_config`` reads it back."""
