@@ -52,6 +52,7 @@ NCF: dict[str, Any] = {
             "adversary": "server",
             "expect": "leak",
             "least": 0.8,
+            "most": 1.0,
             "reason": "A layer's change is a multiple of the user vector.",
         },
         {

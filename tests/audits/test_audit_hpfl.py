@@ -47,6 +47,7 @@ SMALL: dict[str, Any] = {
             "adversary": "server",
             "expect": "leak",
             "least": 0.3,
+            "most": 1.0,
             "reason": "A draft is the mean of a few embeddings.",
         },
     ],
@@ -143,7 +144,7 @@ def test_a_masked_audit_checks_its_twin(
         "attack": "drafts",
         "adversary": "server",
     }
-    disclosed |= {"expect": "leak", "least": 0.01, "reason": "few members"}
+    disclosed |= {"expect": "leak", "least": 0.01, "most": 1.0, "reason": "few members"}
     small["gates"] = [*small["gates"][:2], disclosed]
     code, _, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
     assert code == 0, err

@@ -68,7 +68,7 @@ def test_the_quickstart_leaks_as_documented_and_nowhere_passes(quickstart: Ended
     assert len(leaks) >= 4
     assert outcomes == {name: LEAK if name in leaks else "pass" for name in outcomes}
     assert verdict["reasons"] == [f"{name}: {why}" for name, why in leaks.items()]
-    assert f"FedRec++: {LEAK}; 2 of 6 gates hold, 4 document a leak;" in verdict["summary"]
+    assert f"FedRec++: {LEAK}; 2 of 10 gates hold, 8 document a leak;" in verdict["summary"]
     assert verdict["summary"] in quickstart.out
     for name, why in leaks.items():
         assert f"  gate {LEAK} {name} ({why})\n" in quickstart.out
