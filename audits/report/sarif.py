@@ -291,7 +291,13 @@ def _executed(report: Report) -> list[dict[str, Any]]:
 def _configured(report: Report) -> list[dict[str, Any]]:
     ran = {(each["adversary"], each["attack"]) for each in report["findings"]}
     notices = [
-        _notice(report, "attack-switched-off", _level(each, None), each.text, "attacks")
+        _notice(
+            report,
+            "attack-switched-off",
+            "error" if each.state in (FAIL, OPEN) else "note",
+            each.text,
+            "attacks",
+        )
         for each in objections(report)
         if each.attack is not None and (each.adversary, each.attack) not in ran
     ]

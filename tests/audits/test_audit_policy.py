@@ -23,6 +23,7 @@ from audits.report.html import render_summary
 from audits.report.reading import read_report
 from secure_fedrec.errors import ConfigError, DataError
 from tests.audits.folders import snapshot
+from tests.audits.silenced import silence
 
 TODAY = date(2027, 1, 15)
 Command = Callable[..., tuple[int, str, str]]
@@ -55,17 +56,6 @@ def of(report: dict[str, Any], adversary: str = "server", attack: str = "lattice
     """A finding of a report."""
     pair = adversary, attack
     return next(e for e in report["findings"] if (e["adversary"], e["attack"]) == pair)
-
-
-def silence(finding: dict[str, Any]) -> None:
-    """Leave nothing in a finding that is above info."""
-    for key in grades(finding):
-        for part in (finding, finding["details"]):
-            for name in (key, f"{key}_certain"):
-                if name in part:
-                    part[name] = 0.0
-    finding["severity"] = "info" if finding["severity"] else None
-    assert not grades(finding)
 
 
 def quiet(report: dict[str, Any]) -> dict[str, Any]:
