@@ -115,11 +115,11 @@ class LayerContract:
         rows in them do not show what else a cloak did.
         """
         for names in dict.fromkeys((self.names, self._exact_names)):
-            claim = self._stacks[names]
+            claimed = self._claims_exact(names)
             found, did = self._lossless(names)
             why = did and did.first_difference
-            told = f"{' + '.join(names)} claims {claim.lossless}, found {found}: {why}"
-            require(found == claim.lossless, told)
+            told = f"{' + '.join(names)} claims {claimed}, found {found}: {why}"
+            require(found == claimed, told)
             self._require_stated(names, did)
 
     def _require_stated(self, names: tuple[str, ...], did: Comparison | None) -> None:
@@ -153,7 +153,7 @@ class LayerContract:
                 continue
             struck += strike.hits
             silent = strike.hits and step not in (Step.MODEL, Step.AGGREGATE)
-            wrong = bool(silent) and self._claim.lossless and not lossless
+            wrong = bool(silent) and self._claims_exact(self.names) and not lossless
             where = f"{kind.__name__} of {step.name} in round {round_}, {which}"
             require(not wrong, f"{where}, changes the sum in silence")
         require(struck > 0, "no message was struck")
@@ -183,6 +183,14 @@ class LayerContract:
             if self.layer.name in names and claim.lossless
         ]
         return self.names if self._claim.lossless or not those else min(those, key=len)
+
+    def _claims_exact(self, names: tuple[str, ...]) -> bool:
+        """What a stack claims, less what options in use take back."""
+        said, given = [self._stacks[names].lossless], self.settings()
+        for name in names:
+            used = (each for each in self._records[name].options if name in given)
+            said += [each.lossless for each in used if each.used(given[name])]
+        return all(said)
 
     def _stack(self, names: tuple[str, ...] = ()) -> Stack:
         names, table, settings = names or self.names, self.ratings(), self.settings()
