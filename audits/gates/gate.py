@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
-from attacks.scoring.measures import Behind
+from attacks.scoring.measures import COUNTED, Behind
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
@@ -321,6 +321,9 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
         return _undecided(
             gate, f"only {clients} clients behind the figure, a gate needs {FEWEST_CLIENTS}"
         )
+    counted = MEASURES[gate.metric].scale.unit.write == COUNTED
+    if counted and gate.max is not None and gate.max >= clients:
+        return _undecided(gate, f"can never fall: {clients} clients are all that there are")
     low, high = (finding.figures.get(f"{gate.metric}_{end}") for end in ("low", "high"))
     interval = None if low is None or high is None else (low, high)
     unknown = "the figure is not measurable on this data"

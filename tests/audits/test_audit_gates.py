@@ -8,6 +8,9 @@ import pytest
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
+from attacks.scoring.measures import COUNTED, Measure, Observed, Scale, Unit, records
+from attacks.suite import MEASURES
+from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
 from audits.gates.verdict import Verdict, objections_to
 from audits.gates.verdict import decide as verdict_of
@@ -497,3 +500,22 @@ def test_a_documented_leak_is_of_one_adversary_and_covers_what_is_no_worse() -> 
     assert beside(SEVERE) is UNDECIDED  # nothing says that it is no worse
     assert beside({"auc": 0.99, **SEVERE}) is UNDECIDED  # beyond the range
     assert beside({"auc": 0.9, **SEVERE, "precision_at_k": 0.99}) is UNDECIDED  # more severe
+
+
+def test_a_gate_on_a_count_is_below_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = records(
+        "rated set",
+        exposed=Measure(
+            "Clients exposed",
+            "Clients of whom something is certain.",
+            Scale(Unit(COUNTED, 0.0, None), "0", "nobody"),
+            Observed(1.0, floor=1.0),
+        ),
+    )
+    monkeypatch.setattr(module, "MEASURES", {**MEASURES, **counted})
+    found = finding({"exposed": 100.0})
+    gate = bounded("max", 0.6)
+    for most, outcome in ((0.0, FAIL), (99.0, FAIL), (100.0, UNDECIDED), (1e9, UNDECIDED)):
+        object.__setattr__(gate, "metric", "exposed")
+        object.__setattr__(gate, "max", most)
+        assert judged(gate, found).outcome is outcome, most
