@@ -136,6 +136,7 @@ def objections_to(
         *(Objection(state=OPEN, text=text) for text in undecided(report["findings"])),
         *_left_out(report, excuse),
         *_without_gates(report),
+        *_broken_claim(report),
         *_few(report),
         *_figures(report, excuse, fail_on),
     ]
@@ -259,6 +260,14 @@ def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
 def _without_gates(report: Report) -> Iterator[Objection]:
     if not report["gates"]:
         yield Objection(state=OPEN, text="the configuration has no gates")
+
+
+def _broken_claim(report: Report) -> Iterator[Objection]:
+    """Layers that say that they are lossless, and are not; no gate has to ask for it."""
+    told = report.get("lossless", {})
+    if told.get("claimed") and told["holds"] is False:
+        text = f"the layers claim to be lossless, and are not: {told['first_difference']}"
+        yield Objection(state=FAIL, text=text)
 
 
 def _few(report: Report) -> Iterator[Objection]:

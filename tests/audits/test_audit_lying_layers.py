@@ -218,6 +218,23 @@ def test_without_payloads_the_public_state_tells(
     assert told == "round 1, the public tables differ"
 
 
+def test_a_claim_that_is_broken_needs_no_gate_to_fall(
+    small: dict[str, Any],
+    write_config: Write,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(VirtualRatings, "cover", drops_a_row(VirtualRatings.cover))
+    asked = configured(small, FILLED) | {"gates": [{"metric": "rmse", "max": 5.0}]}
+    code, out, _ = command(
+        "audit", write_config(asked), "--out", tmp_path / "out", "--quiet", "--json"
+    )
+    (reason, *_) = json.loads(out)["verdict"]["reasons"]
+    assert code == 1
+    assert reason.startswith("the layers claim to be lossless, and are not: round 1, client 7's")
+
+
 @pytest.mark.parametrize("layers", [FILLED, ANSWERED], ids=["filled", "answered"])
 def test_layers_that_say_what_they_do_hold_everywhere(
     layers: Any, small: dict[str, Any], write_config: Write, command: Command, tmp_path: Path
