@@ -28,7 +28,9 @@ FAIL, OPEN, WAIVED, KNOWN = "fail", "inconclusive", "waived", "known"
 UNJUDGED = "no gate judges it"
 """Of a figure that no gate speaks of; readers of reasons look for it."""
 
-_ONLY_EXCUSED = "no gate excuses it, a waiver or a documented leak would"
+UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
+"""Of a figure that is high or critical and under a gate; likewise."""
+
 _JUDGED = ("low", "medium")
 """Severities that a gate may let pass."""
 
@@ -319,7 +321,7 @@ def _why(
         return None
     if not _spoken_for(key, gates, found):
         return UNJUDGED
-    return None if grade in _JUDGED else _ONLY_EXCUSED
+    return None if grade in _JUDGED else UNEXCUSED
 
 
 def _spoken_for(key: str, gates: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.verdict import UNJUDGED
+from audits.gates.verdict import UNEXCUSED, UNJUDGED
 from audits.report.endings import answers, as_toml, attack_rows, leaks, price, replaced
 from audits.report.not_tried import attacks_that_ran, not_tried_line
 from audits.report.text import capital
@@ -103,8 +103,11 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
             f"{len(straddling)} undecided: an interval straddles its bound. More clients narrow "
             "it; where the bound does not matter that much, move it."
         )
-    if any(UNJUDGED in reason for reason in report["verdict"]["reasons"]):
+    reasons = report["verdict"]["reasons"]
+    if any(UNJUDGED in reason for reason in reasons):
         yield Action("Set a gate for every figure above info, or document the leak.")
+    if any(UNEXCUSED in reason for reason in reasons):
+        yield Action("Document what is high or critical, or waive it for a while: no gate does.")
     if report.get("switched_off"):
         yield Action("Run every attack of the algorithm: take out the key 'attacks'.")
     if any(each.get("lacks") for each in report["findings"]):

@@ -219,11 +219,15 @@ def test_only_new_findings_fail_against_a_baseline(red: dict[str, Any]) -> None:
             finding |= {"auc": 0.8, "auc_low": 0.75, "auc_high": 0.85}
     assert outcome(red, baseline=before)[1] == 1  # beyond its interval
     assert outcome(before, baseline=red)[1] == 0
-    wide = copy.deepcopy(before)
-    for finding in wide["findings"]:
-        silence(finding)
-        finding["lift_over_prior"] = finding["details"]["lift_over_prior"] = None
-    assert outcome(red, baseline=wide)[1] == 1
+    milder = copy.deepcopy(red)
+    certain = of(milder)["details"]
+    assert certain["precision_gain_certain"] > 0.2
+    certain["precision_gain_certain"] = 0.1  # the same figure, not as sure
+    assert outcome(red, baseline=milder) == (
+        "inconclusive",
+        3,
+        "server/lattice: severity high (precision_gain), no gate judges it",
+    )
     before["findings"] = [each for each in red["findings"] if each["attack"] != "lattice"]
     assert outcome(red, baseline=before)[1] == 1
     lines = outcome(red, baseline=before)[2].split("\n")
