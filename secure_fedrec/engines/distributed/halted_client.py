@@ -24,6 +24,11 @@ MOST_SAT_OUT = 3
 """Rounds that a client sits out for what its own data came to, until its owner has looked."""
 
 
+def _text(path: Path) -> str:
+    """What stands in a file, whoever wrote in it."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 class HaltedClient:
     """Whether a client's part is halted; a file says so, for whatever process comes next.
 
@@ -56,16 +61,21 @@ class HaltedClient:
         Raises:
             OSError: it cannot be read.
         """
-        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else None
+        if not self._mark.exists():
+            return None
+        return _text(self._mark) or "why could not be written down: its disk was full"
 
     @property
     def sat_out(self) -> int:
         """Rounds that were sat out for what this client's own data came to, since ``resume``.
 
         Raises:
-            OSError, ValueError: it cannot be read.
+            OSError: it cannot be read.
         """
-        return int(self._noted.partition("\n")[0] or 0)
+        first = self._noted.partition("\n")[0]
+        if first.isdecimal() or not self._noted:
+            return int(first or 0)
+        return MOST_SAT_OUT  # what somebody has written into it must not end the counting
 
     @property
     def history(self) -> Path:
@@ -78,7 +88,7 @@ class HaltedClient:
         Raises:
             OSError: it cannot be written; then the part stays halted.
         """
-        before = self.history.read_text(encoding="utf-8") if self.history.exists() else ""
+        before = _text(self.history) if self.history.exists() else ""
         told = f"{before}{self._noted}{self.reason or ''}resumed: {word}\n\n"
         kept = told.encode(errors="backslashreplace")  # an owner's word may be any bytes
         replace_file(self.history, kept, private=True, durable=True)
@@ -121,7 +131,7 @@ class HaltedClient:
 
     @property
     def _noted(self) -> str:
-        return self._sat_out.read_text(encoding="utf-8") if self._sat_out.exists() else ""
+        return _text(self._sat_out) if self._sat_out.exists() else ""
 
     def _write(self) -> None:
         """Write down what could not be written yet, if there is anything."""

@@ -7,11 +7,11 @@ new one's is recorded before it is written, so a crash leaves one that is known,
 taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
 by the server instead (``site``), or by peers (``session.journal``).
 
-Layout of the file, version 2: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
+Layout of the file, version 3: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
-| u64 pending | u32 its round | u32 version of the roster | u32 spent | tables | pending tables;
+| u64 pending | u32 its round | u32 version of the roster | 32 its hash | tables | pending tables;
 tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
-ticket: one or two SHA-256 of whole files.
+ticket: one or two SHA-256 of whole files. What the client has paid stands in its journal.
 """
 
 import os
@@ -40,13 +40,13 @@ from secure_fedrec.errors import (
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.reader import Reader
-from secure_fedrec.protection.session.roster import read_private
+from secure_fedrec.protection.session.roster import Roster, read_private
 from secure_fedrec.vault import PrivateTable
 
 KEY_BYTES = 32
-_MAGIC, _VERSION = b"SFHM", 2
+_MAGIC, _VERSION = b"SFHM", 3
 _HEAD = struct.Struct("<4sB32s")
-_STATE = struct.Struct("<IQQIII")
+_STATE = struct.Struct("<IQQII32s")
 _INFO = b"secure-fedrec|v1|site|private-state"
 _PUBLIC = "public.npz"
 _TYPES = {4: np.float32, 8: np.float64}
@@ -69,7 +69,7 @@ class SiteState:
         pending_round: its round.
         next: the tables after it.
         roster: version of the roster that it was kept under.
-        spent: noised uploads that were sent, in whatever attempts: what the client has paid.
+        roster_hash: 32 bytes, its hash; zeros for none.
     """
 
     round: int = 0
@@ -78,7 +78,7 @@ class SiteState:
     pending: int = 0
     pending_round: int = 0
     roster: int = 0
-    spent: int = 0
+    roster_hash: bytes = bytes(32)
     next: Tables = field(default_factory=dict)
 
     def begun(self, serial: int, round_: int, tables: Tables, *, vouched: bool) -> "SiteState":
@@ -93,16 +93,20 @@ class SiteState:
         over = max(self.round, round_ - 1) if vouched else self.round
         return replace(self, round=over, pending=serial, pending_round=round_, next=tables)
 
-    def under(self, version: int) -> "SiteState":
-        """Under a version of the roster.
+    def under(self, roster: Roster) -> "SiteState":
+        """Under a roster.
 
         Raises:
-            ConfigError: it was under a later one.
+            ConfigError: it was under a later one, or under another one of the same version.
         """
+        version = roster.version
         if version < self.roster:
             problem = f"is older than roster {self.roster}, which this site has taken part under"
             raise ConfigError("roster.version", version, problem)
-        return replace(self, roster=version)
+        if version == self.roster and self.roster_hash not in (bytes(32), roster.hash):
+            problem = "is another roster than the one of this version that this site knows"
+            raise ConfigError("roster.version", version, problem)
+        return replace(self, roster=version, roster_hash=roster.hash)
 
     def told(self, settled: int) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
@@ -133,7 +137,7 @@ class SiteState:
     def encode(self) -> bytes:
         """The content of the file."""
         attempt = self.pending, self.pending_round
-        head = _STATE.pack(self.round, self.settled, *attempt, self.roster, self.spent)
+        head = _STATE.pack(self.round, self.settled, *attempt, self.roster, self.roster_hash)
         return head + _encoded(self.tables) + _encoded(self.next)
 
     @classmethod
@@ -144,15 +148,16 @@ class SiteState:
             ProtocolError: anything else.
         """
         with Reader(data, "private state") as reader:
-            round_, settled, pending, begun, roster, spent = _STATE.unpack(reader.take(_STATE.size))
+            round_, settled, *rest = _STATE.unpack(reader.take(_STATE.size))
             tables, after = _decoded(reader), _decoded(reader)
+        pending, begun, roster, roster_hash = rest
         return cls(
             round=round_,
             settled=settled,
             pending=pending,
             pending_round=begun,
             roster=roster,
-            spent=spent,
+            roster_hash=roster_hash,
             tables=tables,
             next=after,
         )
@@ -204,7 +209,7 @@ class SealedState:
                 "says what this client has answered. A site that begins anew has neither"
             )
         journal = FileJournal.bound(self.journal, owner=owner, federation=federation)
-        if not kept and journal.generation:
+        if not kept and journal.took_part:
             journal.close()
             raise CheckpointError(
                 f"{state}: is missing beside {self.journal.name}, by which this client has taken "
@@ -215,10 +220,13 @@ class SealedState:
     def load(self) -> SiteState | None:
         """What was kept; None before anything was.
 
+        A ticket alone is what a full disk leaves of the first time; ``open_journal`` knows whether
+        it was the first.
+
         Raises:
-            CheckpointError: it is missing, damaged, sealed under another key, or an old copy.
+            CheckpointError: it is damaged, sealed under another key, or an old copy.
         """
-        if not self._state.exists() and not self._ticket.exists():
+        if not self._state.exists():
             return None
         try:
             sealed = read_private(self._state, "site.state")

@@ -106,8 +106,11 @@ class SharedArrays:
             raise MisfitError(f"array {name!r} is shared, and is missing")
         found = arrays[name]
         array = np.asarray(found)
-        if np.ma.isMaskedArray(found) or array.dtype.kind not in "fiub":
+        if np.ma.isMaskedArray(found):
             raise MisfitError(f"array {name!r} must hold real numbers, without gaps")
+        if array.dtype.kind != "f":  # whatever the server's model has in its place
+            problem = "whole numbers, flags and complex numbers are no update"
+            raise MisfitError(f"array {name!r} holds {array.dtype}: {problem}")
         if array.shape != self.shapes[name]:
             raise MisfitError(f"array {name!r} has not the model's shape, {self.shapes[name]}")
         return array.astype(np.float64)
