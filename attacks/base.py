@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case
+from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Step, View
 
 
@@ -157,10 +158,10 @@ class SuiteAttack:
         cls.card = AttackCard.read(cls.__doc__)
 
     def run(self, view: View) -> Claims | NotApplicable:
-        """Make claims from a view."""
+        """Make claims from a view; what it lacks, or nobody stated, is the reason of none."""
         try:
             return self.claim(view)
-        except InapplicableError as lacking:
+        except (InapplicableError, UnstatedFactError) as lacking:
             return NotApplicable(reason=str(lacking))
 
     def claim(self, view: View) -> Claims:

@@ -68,17 +68,20 @@ def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]
     """The measures of all scorers by key.
 
     Raises:
-        ValueError: two have one key, or one is judged by a gain that nothing measures.
+        ValueError: two have one key, or one is judged by a gain that nothing measures, or that
+            tells another secret.
     """
     known: dict[str, Measure] = {}
     for measures in scorers:
         if both := known.keys() & measures:
             raise ValueError(f"two figures have the key {min(both)}")
         known |= measures
-    for key, rule in ((key, each.severity) for key, each in known.items()):
-        for name in rule.gains if isinstance(rule, Behind) else ():
+    for key, each in known.items():
+        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):
                 raise ValueError(f"{key} is judged by {name}, which is no gain")
+            if known[name].secret != each.secret:
+                raise ValueError(f"{key} is judged by {name}, which tells another secret")
     return MappingProxyType(known)
 
 
@@ -92,6 +95,16 @@ SUITE: Mapping[str, Controlled] = MappingProxyType(
     {attack.name: attack for attacks in _ATTACKS.values() for attack in attacks}
 )
 """Attack by name."""
+
+UNATTACKED: Mapping[str, str | None] = MappingProxyType(
+    {
+        "parties that deviate from the protocol": None,
+        "membership in the released model": None,
+        "traffic analysis": None,
+        "attribute inference": "attribute",
+    }
+)
+"""What no attack does, in words; or what some do, and the secret that they tell where they run."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}

@@ -88,8 +88,41 @@ class AttackContract:
                     need = f"needs no {trait!r} of the {whose}, and {other!r} is a reason"
                     require(told.reason is None, f"{need}: {told.reason}")
 
+    def test_an_unstated_fact_is_unknown(self) -> None:
+        """Without a fact it finds no more than with it, or says which one is missing."""
+        control = self.attack.control
+        transcript = planted(control.on)[0].transcript
+        most = self._found(transcript, control.on, control.who).figures.get(control.measure)
+        for path in _facts(transcript.public):
+            told = _without(transcript.public, path)
+            found = self._found(transcript.stating(told), control.on, control.who)
+            value = found.figures.get(control.measure)
+            reason = found.reason or path[-1]
+            # Claims that the fact would have given a name are there, and nothing judges them.
+            named = path[-1] in reason or "nothing to judge the claims by" in reason
+            require(named, f"{found.reason}, where {path[-1]!r} is not stated")
+            more = value is not None and (most is None or value > most)
+            require(not more, f"finds more where {path[-1]!r} is not stated")
+
     def _found(self, transcript: Transcript, place: str, who: str) -> Finding:
         return evaluate(self.attack, WHO[who], transcript, planted(place)[1], seed=0)
+
+
+_FORM = ("ring", "blocks", "protection", "traits", "name")
+"""Public knowledge that says how a recording is read, and what has tests of its own."""
+
+
+def _facts(public: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Where the facts of the public knowledge stand."""
+    top = [(name,) for name in public if name not in (*_FORM, "algorithm")]
+    return [*top, *(("algorithm", name) for name in public["algorithm"] if name not in _FORM)]
+
+
+def _without(public: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """The public knowledge less one fact."""
+    first, *rest = path
+    inside = {first: _without(public[first], tuple(rest))} if rest else {}
+    return {name: value for name, value in public.items() if name != first} | inside
 
 
 def _stating(transcript: Transcript, whose: str, other: Mapping[str, Any]) -> Transcript:

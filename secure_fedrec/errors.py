@@ -10,6 +10,7 @@ FedRecError
 ├── WireError               a message the wire must not carry, or a malformed block
 ├── PrivateStateError       private state was asked to leave its vault
 ├── TranscriptError         a transcript is damaged, or a view is asked for what it may not see
+│   └── UnstatedFactError   the public knowledge of a transcript does not state a fact
 ├── CheckpointError         a checkpoint is damaged or belongs to another run
 ├── HostError               a process on this host, or the way to another one, is not there
 ├── ProtocolError           a message arrived in a state that does not accept it
@@ -33,6 +34,7 @@ from typing import Final
 
 __all__ = [
     "MISSING",
+    "NOT_STATED",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -50,6 +52,7 @@ __all__ = [
     "SplitPersonalizationError",
     "SumBudgetError",
     "TranscriptError",
+    "UnstatedFactError",
     "WireError",
     "brought_by",
     "entry",
@@ -60,6 +63,9 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 MISSING: Final = object()
 """Value of a setting that was not given."""
+
+NOT_STATED: Final = "does not state"
+"""Part of what is said where a fact of the public knowledge is missing."""
 
 _PROJECTS: Mapping[str, str] = MappingProxyType(
     {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
@@ -258,6 +264,10 @@ class PrivateStateError(FedRecError, TypeError):
 
 class TranscriptError(FedRecError):
     """A transcript is damaged, or a view was asked for something its adversary did not see."""
+
+
+class UnstatedFactError(TranscriptError):
+    """The public knowledge of a transcript does not state a fact; nothing stands in for it."""
 
 
 class CheckpointError(FedRecError):

@@ -30,8 +30,6 @@ _DEVIATIONS = 5.0
 _FEWEST = 16
 """Rows moved alike make a decay; fewer may be alike by chance."""
 
-FEW_NEGATIVES = "positives are not outnumbered by sampled negatives"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ItemChanges:
@@ -89,6 +87,12 @@ class ItemChanges:
             main=main,
             visible=visible,
         )
+
+
+def need_outnumbered(view: View) -> None:
+    """Need two sampled negatives or more for each positive, which tell the sides apart."""
+    few = "positives are not outnumbered by sampled negatives"
+    need(int(view.public["negatives"]) >= 2, few)
 
 
 def touched(sizes: FloatArray) -> BoolArray:
@@ -170,7 +174,7 @@ class ScoreVectors(OneRound, SuiteAttack):
         known = Knowledge.of(view)
         need(known.item_rows, "the rows of the shared table are not items")
         need(known.scored_rows, "rows are not said to move along a vector of the client")
-        need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
+        need_outnumbered(view)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
             round=changes.round, clients=changes.clients, vectors=changes.main, table=SCORE_TABLE

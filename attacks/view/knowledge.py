@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secure_fedrec.errors import TranscriptError
+from secure_fedrec.errors import NOT_STATED, UnstatedFactError
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Transcript, View
 
 
-class UnknownTraitError(TranscriptError):
+class UnknownTraitError(UnstatedFactError):
     """A transcript does not state a trait, or states it in words that nobody knows."""
 
 
@@ -113,7 +113,7 @@ class Knowledge:
         """Client number of each denoiser."""
         numbers = self.stack.get("denoisers")
         if numbers is None:
-            raise UnknownTraitError("the protection does not state its trait 'denoisers'")
+            raise UnknownTraitError(f"the protection {NOT_STATED} its trait 'denoisers'")
         return tuple(numbers)
 
     @property
@@ -137,7 +137,7 @@ class Knowledge:
 def _stated(whose: str, traits: Mapping[str, Any], name: str) -> str:
     value = traits.get(name)
     if value is None:
-        raise UnknownTraitError(f"the {whose} does not state its trait {name!r}")
+        raise UnknownTraitError(f"the {whose} {NOT_STATED} its trait {name!r}")
     if value not in TRAITS[name]:
         raise UnknownTraitError(f"the {whose} states a trait that is not known: {name} = {value!r}")
     return str(value)

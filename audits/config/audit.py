@@ -40,7 +40,7 @@ from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
+from secure_fedrec.protection import BAG_LAYERS, LAYERS, RECORDS, Claim, claim_of
 from secure_fedrec.settings import Count, Filled, Positive, Rounds, Settings, Unit, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -55,7 +55,8 @@ class RunConfig(Settings, section="run"):
 
     Args:
         checkpoint_every: rounds between checkpoints.
-        check_lossless: train the plain twin as well and compare every round's public state.
+        check_lossless: train the plain twin as well, which sums the clients' own uploads without
+            any layer, and compare every round's rows and public state.
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
         max_memory_gb: an audit or a training that would hold more is refused before it begins;
@@ -90,6 +91,8 @@ class AuditConfig(Settings):
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+            An audit that leaves one out that reads messages of its algorithm is inconclusive
+            unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
         folder: of the file that it was read from; paths in it are relative to this. Not part of
@@ -134,13 +137,21 @@ class AuditConfig(Settings):
             with entry(number):
                 if each.adversary is not None and each.adversary not in names:
                     raise each.refusal("adversary", "unknown adversary", names)
-                if each.attack is not None and each.attack not in self.attacks:
-                    raise each.refusal("attack", "is not run", self.attacks)
+                known = self.attacks
+                if isinstance(each, WaiverConfig):  # also of what is switched off
+                    known = tuple(dict.fromkeys((*self.attacks, *self.audited.attacks)))
+                if each.attack is not None and each.attack not in known:
+                    raise each.refusal("attack", "is not run", known)
 
     @property
     def audited(self) -> System:
         """The system of the algorithm."""
         return system_named(self.system)
+
+    @property
+    def switched_off(self) -> tuple[str, ...]:
+        """Attacks that read messages of the algorithm and are not tried."""
+        return tuple(name for name in self.audited.attacks if name not in self.attacks)
 
     @property
     def kind(self) -> DataKind:
@@ -189,9 +200,15 @@ class AuditConfig(Settings):
 
     @property
     def claims_lossless(self) -> bool:
-        """Whether every round must end in the plain twin's bits."""
-        claims = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
-        return self.audited.lossless(self.algorithm) and all(claim.lossless for claim in claims)
+        """Whether every round must end in the plain twin's bits.
+
+        As the claims of the layers say, and those of their options that are in use.
+        """
+        said = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
+        kept = [claim.lossless for claim in said]
+        for name, settings in self.protection.items():
+            kept += [option.lossless for option in RECORDS[name].options if option.used(settings)]
+        return self.audited.lossless(self.algorithm) and all(kept)
 
     def as_json(self) -> dict[str, Any]:
         """The resolved configuration as JSON values; ``parse_config`` reads it back."""

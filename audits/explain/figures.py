@@ -47,7 +47,8 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "name": "lossless",
             "of": "the whole run",
             "about": "whether every round ends in the same bits as that of the plain twin, which "
-            "trains the same clients without the protection; run.check_lossless trains it",
+            "sums the same clients' own uploads without any layer, and whether layers did to rows "
+            "what their records state; run.check_lossless trains it",
             "unit": "true or false",
             "worse": "false",
             "bounded": "by equals, without attack and adversary",

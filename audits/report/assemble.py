@@ -18,18 +18,20 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
 from audits.gates.gate import GateResult, Outcome
-from audits.gates.verdict import Verdict
+from audits.gates.verdict import Objection, decide, objections_to
 from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
+from audits.report.not_tried import not_tried
 from audits.report.remedies import findings_json, remedies
-from audits.report.text import round_ranges
+from audits.report.text import capital, round_ranges
 from audits.run.build import Federation
 from audits.run.privacy import draws_noise
-from audits.run.training import Lossless, run_identity
+from audits.run.training import run_identity
 from audits.run.utility import Utility
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun
+from secure_fedrec.properties import Comparison
 from secure_fedrec.wire import Transcript
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class Measured:
     run: RecordedRun
     transcript: Transcript
     utility: Utility
-    lossless: Lossless | None
+    lossless: Comparison | None
     findings: Sequence[Finding]
     controls: Mapping[str, ControlResult]
     gates: Sequence[GateResult]
@@ -70,16 +72,14 @@ class Measured:
 
 def assemble(
     measured: Measured,
-    verdict: Verdict,
     *,
     command: Sequence[str],
     started: float,
 ) -> dict[str, Any]:
-    """The content of ``report.json``.
+    """The content of ``report.json``, with the verdict that follows from it.
 
     Args:
         measured: what was found.
-        verdict: what follows from it.
         command: the command line.
         started: when, in seconds since 1970.
     """
@@ -89,17 +89,12 @@ def assemble(
     protection = protection_json(
         config.protection, statements=measured.privacy, claim=config.claim, bags=bags
     )
-    return {
+    report = {
         "schema_version": SCHEMA_VERSION,
         "title": config.title,
         "configuration": _without_paths(config.as_json()),
-        "verdict": {
-            "outcome": str(verdict.outcome),
-            "exit_code": verdict.exit_code,
-            "summary": _summary(measured, verdict.outcome),
-            "reasons": list(verdict.reasons),
-        },
-        "gates": [_gate(result) for result in measured.gates],
+        "verdict": {},
+        "gates": [gate_json(result) for result in measured.gates],
         "findings": findings_json(
             config, measured.findings, measured.controls, adversaries=config.adversaries
         ),
@@ -116,19 +111,31 @@ def assemble(
         "data": _data(measured),
         "capped_clients": _capped(measured),
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
-        "not_tested": _not_tested(measured),
+        "switched_off": list(config.switched_off),
         "manifest": _manifest(measured, command, started, seconds),
     }
+    denoisers, rounds = measured.federation.denoiser_clients, config.algorithm.rounds
+    untried = not_tried(report, rounds=rounds, denoisers=bool(denoisers))
+    report |= {"not_tried": untried, "not_tested": _not_tested(measured, untried)}
+    found = objections_to(report)
+    verdict = decide(found, report)
+    report["verdict"] = {
+        "outcome": str(verdict.outcome),
+        "exit_code": verdict.exit_code,
+        "summary": _summary(measured, verdict.outcome, found),
+        "reasons": list(verdict.reasons),
+    }
+    return report
 
 
-def _summary(measured: Measured, outcome: Outcome) -> str:
+def _summary(measured: Measured, outcome: Outcome, found: Sequence[Objection]) -> str:
     claims = [measured.config.claim, measured.config.bag_claim]
     system = "; ".join(claim.system for claim in claims if claim is not None)
     gates = measured.gates
     fallen = sum(result.outcome is Outcome.FAIL for result in gates)
     undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
     held = len(gates) - fallen - undecided
-    leaks = sum(r.gate.documents_leak and r.outcome in (Outcome.PASS, Outcome.LEAK) for r in gates)
+    leaks = sum(result.outcome is Outcome.LEAK for result in gates)
     text = f"{system}: {f'{outcome}; ' if outcome is Outcome.LEAK else ''}"
     text += f"{held - leaks} of {len(gates)} gates hold"
     if leaks:
@@ -139,14 +146,15 @@ def _summary(measured: Measured, outcome: Outcome) -> str:
         text += f", {undecided} could not be decided"
     if outcome is Outcome.LEAK:
         text += "; this is no privacy claim"
-    if outcome is Outcome.INCONCLUSIVE and not undecided:
-        text += ", but a control failed or there was nothing to judge"
+    if beside := sum(each.gate is None for each in found):
+        text += f", {beside} {'thing is' if beside == 1 else 'things are'} open beside them"
     if worthless := measured.utility.standing and measured.utility.standing.verdict:
         text += f"; {worthless}"
     return text + "."
 
 
-def _gate(result: GateResult) -> dict[str, Any]:
+def gate_json(result: GateResult) -> dict[str, Any]:
+    """A judged gate as ``report.json`` keeps it."""
     gate = result.gate
     return {
         "name": gate.name,
@@ -155,6 +163,7 @@ def _gate(result: GateResult) -> dict[str, Any]:
         "metric": gate.metric,
         "bound": gate.bound,
         "threshold": getattr(gate, gate.bound),
+        "most": gate.most,
         "value": result.value,
         "low": result.low,
         "high": result.high,
@@ -206,16 +215,18 @@ def _lossless(measured: Measured) -> dict[str, Any]:
     outcome = measured.lossless
     if outcome is None:
         statement = "The plain twin was not trained."
+    elif outcome.vacuous:
+        statement = f"{capital(str(outcome))}."
     elif outcome.holds:
         statement = (
-            f"{outcome.words.capitalize()}: after each of {outcome.rounds} rounds the public table "
-            "equals the plain twin's, bit for bit."
+            f"{outcome.verdict.capitalize()}: after each of {outcome.rounds} rounds the public "
+            "table equals the plain twin's, bit for bit."
         )
     else:
-        statement = "The public table differs from the plain twin's."
+        statement = "The run differs from its plain twin."
     return {
         "claimed": measured.config.claims_lossless,
-        "holds": None if outcome is None else outcome.holds,
+        "holds": None if outcome is None or outcome.vacuous else outcome.holds,
         "rounds_compared": 0 if outcome is None else outcome.rounds,
         "statement": statement,
         "first_difference": None if outcome is None else outcome.first_difference,
@@ -252,18 +263,12 @@ def _capped(measured: Measured) -> dict[str, Any]:
     return {"count": len(capped), "examples": digests, "statement": statement}
 
 
-def _not_tested(measured: Measured) -> list[str]:
-    asked = measured.config.attacks
-    skipped = [name for name in measured.config.audited.attacks if name not in asked]
-    notes = [f"the attack {name} was not asked for" for name in skipped]
+def _not_tested(measured: Measured, untried: Sequence[Mapping[str, Any]]) -> list[str]:
+    notes = [f"the attack {name} was switched off" for name in measured.config.switched_off]
     notes += _inapplicable(measured.findings)
-    others = "membership in the released model and traffic analysis"
-    if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
-        others = f"attribute inference, {others}"
     return [
         *notes,
-        "adversaries that deviate from the protocol",
-        others,
+        *(each["text"] for each in untried if each["kind"] in ("no attack", "no adversary")),
         "other data sets and hyper-parameters than the ones named here",
     ]
 

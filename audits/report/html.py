@@ -16,6 +16,7 @@ from audits.gates.policy import gate_states
 from audits.report import charts, text, view
 from audits.report.endings import SMALLEST_CHANGES, attack_rows, changes
 from audits.report.front import front
+from audits.report.not_tried import not_tried_line
 from secure_fedrec.errors import DataError
 
 SCHEMA_VERSION = "1"
@@ -118,7 +119,7 @@ def render_summary(report: Mapping[str, Any]) -> str:
     return (
         _environment()
         .get_template("summary.txt.j2")
-        .render(report=report, states=gate_states(report))
+        .render(report=report, states=gate_states(report), not_tried=not_tried_line(report))
     )
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.policy import Report, excuses, gate_states
+from audits.gates.policy import excuses, gate_states
+from audits.gates.verdict import Report
 from audits.report.endings import SMALLEST_CHANGES, changes, ending
+from audits.report.not_tried import not_tried_line
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
 from audits.report.text import gate_value, interval, spoken
 
@@ -25,6 +27,7 @@ def render_markdown(report: Report) -> str:
         f"**{verdict['outcome'].capitalize()}** (exit code {verdict['exit_code']}). "
         f"{_plain(verdict['summary'])}",
         *_list(verdict["reasons"]),
+        *_untried(report),
         *_warned(report),
         *_section("Gates", _gates(report)),
         *_section("Findings", _findings(report)),
@@ -40,6 +43,11 @@ def render_markdown(report: Report) -> str:
         f"configuration `{report['manifest']['config_sha256'][:12]}`.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _untried(report: Report) -> list[str]:
+    told = not_tried_line(report)
+    return [f"**Not tried:** {_plain(told)}."] if told else []
 
 
 def _warned(report: Report) -> list[str]:
@@ -88,7 +96,7 @@ def _held(report: Report) -> Table:
     """Attacks that ran and learned nothing that counts, so that a pass says what it rests on."""
     rows = [
         (
-            ending(each, report["gates"]).words,
+            ending(each, report).words,
             _plain(f"{each['adversary']}/{each['attack']}"),
             _plain(each["sentence"]),
         )

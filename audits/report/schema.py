@@ -6,6 +6,7 @@ from typing import Any
 
 from attacks.scoring.measures import Unit
 from attacks.suite import MEASURES
+from audits.report.not_tried import KINDS
 
 _FRAME = Path(__file__).with_name("schema.json")
 
@@ -13,6 +14,7 @@ _FRAME = Path(__file__).with_name("schema.json")
 def report_schema() -> dict[str, Any]:
     """The schema that reports of this version follow (JSON Schema 2020-12)."""
     schema: dict[str, Any] = json.loads(_FRAME.read_text(encoding="utf-8"))
+    schema["properties"]["not_tried"] = _not_tried()
     finding = schema["$defs"]["finding"]["properties"]
     for each in MEASURES.values():
         if not each.page.listed:
@@ -26,6 +28,30 @@ def report_schema() -> dict[str, Any]:
             about = each.prior.about or f"For comparison: {each.prior.words}."
             finding[each.prior.key] = {**shape, "description": about}
     return schema
+
+
+def _not_tried() -> dict[str, Any]:
+    """What was not tried, by kind."""
+    kinds = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
+    fields = {
+        "kind": {"enum": list(KINDS), "description": f"{kinds}."},
+        "text": {"type": "string", "description": "The same in words."},
+        "attacks": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Names of the attacks concerned; empty where it is none of the suite's.",
+        },
+    }
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": list(fields),
+            "properties": fields,
+        },
+        "description": "What was not tried: a verdict speaks of nothing of this.",
+    }
 
 
 def _shape(unit: Unit) -> dict[str, Any]:

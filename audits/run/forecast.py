@@ -24,12 +24,12 @@ from audits.config.audit import AuditConfig
 from audits.run.build import Federation
 from audits.run.memory import crews, memory_parts, require_memory
 from audits.run.power import GatePower, gate_power, reads_one_round, reads_payloads
-from audits.run.training import projection, twin_engine
+from audits.run.training import plain_twin, projection
 from audits.run.truth import truth_of
 from audits.system import Dataset, Task
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.compiler import clock_without_compiling
-from secure_fedrec.engines import RecordedRun, projected_own_bytes, table_digest
+from secure_fedrec.engines import RecordedRun, projected_own_bytes
 from secure_fedrec.engines.federated_problem import blocks_of, state_bytes
 
 _SOON = 60.0
@@ -220,12 +220,13 @@ def _saving(run: RecordedRun, folder: Path, clock: Clock) -> float:
 
 
 def _twin_round(federation: Federation[Task], run: RecordedRun, clock: Clock) -> float:
-    """Seconds of a round of the plain twin."""
-    twin = twin_engine(federation, run.engine.participants)
-    twin.run_round()
-    start = clock()
-    twin.run_round()
-    table_digest(twin.public)
+    """Seconds of a round of the plain twin: of the last one tried, after the first."""
+    twin, start = plain_twin(federation, run), 0.0
+    tried = _tried_rounds(federation.config.algorithm.rounds)
+    for round_ in (tried[0], tried[-1]):
+        twin.plain.public = replace(twin.plain.public, round=round_ - 1)
+        start = clock()
+        twin.round(run.table_digests[-1])
     return clock() - start
 
 

@@ -11,7 +11,6 @@ to the same bits.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,44 +23,20 @@ from audits.run.folder import CONFIG_NAME, read_own_config, write_json, write_ow
 from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
 from audits.run.truth import write_secrets
-from audits.run.twin import plain_twin
 from audits.run.workers import shared_out
 from audits.system import Dataset, Task
-from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import (
-    LocalEngine,
     RecordedRun,
     RoundReport,
     projected_transcript_bytes,
     read_checkpoint,
-    sizes_of,
-    table_digest,
 )
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
-from secure_fedrec.properties import lossless_words
+from secure_fedrec.properties import BesideRecorded, Comparison
 from secure_fedrec.protection import RECORDS
 
 _CHECKPOINT = "checkpoint.npz"
-_TWIN_BYTES = 2**19
-"""Batches of the twin: others than the run's, because no bit may depend on them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lossless:
-    """Outcome of the comparison with the plain twin.
-
-    Args:
-        holds: whether every round's table was equal bit for bit.
-        rounds: rounds compared.
-        first_difference: first differing round, in words.
-        words: what it is called where it holds: lossless, and relative to what.
-    """
-
-    holds: bool
-    rounds: int
-    first_difference: str | None
-    words: str
 
 
 def run_identity(federation: Federation[Task]) -> str:
@@ -161,7 +136,7 @@ def train_others(
     *,
     progress: bool = True,
     workers: int = 1,
-) -> tuple[list[dict[str, float]], Lossless | None]:
+) -> tuple[list[dict[str, float]], Comparison | None]:
     """Train what is beside the recorded fold: the other folds, unrecorded, and the plain twin.
 
     Finished folds are kept in ``folds.json`` and not trained again on resume.
@@ -188,7 +163,7 @@ def train_others(
     left = [fold for fold in dataset.folds[1:] if fold not in finished]
     alone = min(workers, len(left) + twins) < 2
 
-    def train(number: int) -> dict[str, float] | Lossless | None:
+    def train(number: int) -> dict[str, float] | Comparison | None:
         if number == len(left):
             return check_lossless(federation, run, progress=progress and alone)
         fold = left[number]
@@ -232,46 +207,25 @@ def _finished_folds(store: Path, identity: str) -> list[dict[str, float]]:
 
 def check_lossless(
     federation: Federation[Task], run: RecordedRun, *, progress: bool = True
-) -> Lossless | None:
-    """Train the plain twin with the run's participants and compare every round's public state."""
-    twin = twin_engine(federation, run.participants)
-    invited = federation.config.cohort.clients_per_round or twin.vault.n_clients
-    words = lossless_words(
-        reports_dropped=federation.config.claim.drops_reports,
-        sat_out=any(report.participants < invited for report in run.history),
-    )
-    digests = tqdm(run.table_digests, desc="plain twin", unit="round", disable=not progress)
-    for round_, digest in enumerate(digests, start=1):
-        twin.run_round()
-        if table_digest(twin.public) != digest:
-            return Lossless(
-                holds=False,
-                rounds=round_,
-                first_difference=f"the public tables differ after round {round_}",
-                words=words,
-            )
-    if not any(report.participants for report in run.history):
-        return None  # nobody ever took part: equal tables show nothing
-    return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None, words=words)
+) -> Comparison:
+    """Train on plain sums beside a recorded run and compare every round."""
+    total = len(run.table_digests)
+    with tqdm(total=total, desc="plain twin", unit="round", disable=not progress) as bar:
+        return plain_twin(federation, run).compare(bar.update)
 
 
-def twin_engine(
-    federation: Federation[Task], participants: Callable[[int], IntArray]
-) -> LocalEngine:
-    """The plain twin of a run: the same federation under no protection.
-
-    Args:
-        federation: of the run.
-        participants: of it by round.
-    """
-    fresh = federation.task.fresh()
-    anew = build_federation(federation.config, federation.task, priced=False).stack
-    return federation.engine(
-        fresh,
-        stack=plain_twin(anew, sizes_of(fresh.algorithm, fresh.problem)),
-        evaluate=None,
-        participants=participants,
-        batch_bytes=_TWIN_BYTES,
+def plain_twin(federation: Federation[Task], run: RecordedRun) -> BesideRecorded:
+    """The plain run beside a recorded one, before its first round."""
+    algorithm, problem, bags = federation.task.fresh()
+    return BesideRecorded(
+        run,
+        algorithm=algorithm,
+        problem=problem,
+        streams=federation.streams,
+        cohort=federation.config.cohort,
+        # A layer of the package: what it drops is its claim's to say.
+        drops_reports=federation.config.claim.drops_reports,
+        bags={name: shape.width for name, shape in bags.items()},
     )
 
 

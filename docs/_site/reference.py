@@ -162,7 +162,8 @@ def quickstart() -> str:
 def presets() -> str:
     """Every shipped configuration: its head comment, its outcome, and what it says of itself."""
     lines: list[str] = []
-    outcomes = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", README, re.MULTILINE))
+    cells = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", README, re.MULTILINE)
+    stated = {name: told.split(" | ") for name, told in cells}
     for name in PRESETS:
         path = CONFIGS / f"{name}.toml"
         config = load_config(path)
@@ -178,7 +179,9 @@ def presets() -> str:
         }
         lines += section(2, f"`{name}`", f"preset-{name}", *head, "")
         lines += facts(told)
-        lines.append(f"- **outcome**: {outcomes[name].replace('](docs/', '](../')}")
+        _, outcome, secrets, left_out = stated[name]
+        lines.append(f"- **outcome**: {outcome.replace('](docs/', '](../')}")
+        lines += [f"- **documented secrets**: {secrets}", f"- **not tried**: {left_out}"]
         lines += [f"- **gates**: {gates}"] if gates else []
     return "\n".join(lines)
 

@@ -292,7 +292,8 @@ def projected_own_bytes(
     vault, table = problem.vault, BlockLayout(blocks_of(algorithm, problem))
     rows = int(upload_rows(algorithm, vault, problem.n_rows).sum())
     words = rows * table.width * np.dtype(stack.codec.dtype).itemsize
-    named = vault.n_clients * 16 + rows * row_dtype(table.rows).itemsize
+    each = 16 if stack.cloak is None else 25  # number and length; exempt, and how many are virtual
+    named = vault.n_clients * each + rows * row_dtype(table.rows).itemsize
     return sum(
         invited * (len(rounds) * named + policy.kept(rounds) * words) // vault.n_clients
         for invited, rounds in _by_size(algorithm, vault.n_clients, cohort).items()

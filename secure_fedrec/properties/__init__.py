@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from secure_fedrec.properties.lossless.bags import assert_collected
 from secure_fedrec.properties.lossless.check import assert_lossless, compare_runs
 from secure_fedrec.properties.lossless.comparison import Comparison, Scope, lossless_words
+from secure_fedrec.properties.lossless.recorded import BesideRecorded
 from secure_fedrec.properties.started import Started
 from secure_fedrec.properties.strike import Strike
 from secure_fedrec.properties.wiretap import Message, WireTap, wire_trace
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BesideRecorded",
     "Comparison",
     "Message",
     "Scope",

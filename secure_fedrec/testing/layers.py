@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
@@ -109,16 +109,34 @@ class LayerContract:
         require(not lies, f"describe() does not say what {sorted(lies)} are")
 
     def test_it_is_lossless_where_it_says_so(self) -> None:
-        """Bit for bit, or it does not say so; and what it did to rows is what its traits say."""
-        found, did = self._lossless()
-        require(found == self._claim.lossless, f"claims {self._claim.lossless}, found {found}")
-        traits = self._stack().describe()["traits"]
+        """Bit for bit, or it does not say so; and what it did to rows is what its traits say.
+
+        In its smallest stack, and in the smallest that claims to be lossless: sums with virtual
+        rows in them do not show what else a cloak did.
+        """
+        for names in dict.fromkeys((self.names, self._exact_names)):
+            claimed = self._claims_exact(names)
+            found, did = self._lossless(names)
+            why = did and did.first_difference
+            told = f"{' + '.join(names)} claims {claimed}, found {found}: {why}"
+            require(found == claimed, told)
+            self._require_stated(names, did)
+
+    def _require_stated(self, names: tuple[str, ...], did: Comparison | None) -> None:
+        """Check traits and claim of a stack against what it did to rows."""
+        if did is None:
+            return
+        traits, drops = self._stack(names).describe()["traits"], did.unreported > 0
         for trait, harmless, rows in (
-            ("virtual_rows", "none", did and did.virtual_rows),
-            ("reports", "all", did and did.unreported),
+            ("virtual_rows", "none", did.virtual_rows),
+            ("reports", "all", did.unreported),
         ):
             lies = bool(rows) and traits.get(trait) in (harmless, None)
             require(not lies, f"states {trait} {traits.get(trait)!r}, and {rows} rows are not so")
+        lies = traits.get("reports") == "some" and not drops
+        require(not lies, "states that some reports are left out, and all are sent")
+        lies = self._stacks[names].drops_reports and not drops
+        require(not lies, "claims to be relative to what it reports, and drops none")
 
     def test_no_message_goes_amiss_in_silence(self) -> None:
         """Lost, repeated, late: the round is refused, or what was sent is summed all the same.
@@ -129,13 +147,13 @@ class LayerContract:
         for step, kind, (round_, which) in product(Step, _LOSSY, _STRIKES):
             strike = _Strike(round_, which, last=self.ratings().n_clients - 1)
             try:
-                lossless, _ = self._lossless((kind(step=step, chooser=strike),))
+                lossless, _ = self._lossless(self.names, (kind(step=step, chooser=strike),))
             except ProtocolError:
                 struck += 1
                 continue
             struck += strike.hits
             silent = strike.hits and step not in (Step.MODEL, Step.AGGREGATE)
-            wrong = bool(silent) and self._claim.lossless and not lossless
+            wrong = bool(silent) and self._claims_exact(self.names) and not lossless
             where = f"{kind.__name__} of {step.name} in round {round_}, {which}"
             require(not wrong, f"{where}, changes the sum in silence")
         require(struck > 0, "no message was struck")
@@ -156,9 +174,28 @@ class LayerContract:
     def _claim(self) -> Claim:
         return self._stacks[self.names]
 
-    def _stack(self) -> Stack:
-        table, settings = self.ratings(), self.settings()
-        layers = {name: settings[name] for name in self.names}  # in the order data passes them
+    @property
+    def _exact_names(self) -> tuple[str, ...]:
+        """The smallest stack with the layer that claims to be lossless; ``names`` if none does."""
+        those = [
+            names
+            for names, claim in self._stacks.items()
+            if self.layer.name in names and claim.lossless
+        ]
+        return self.names if self._claim.lossless or not those else min(those, key=len)
+
+    def _claims_exact(self, names: tuple[str, ...]) -> bool:
+        """What a stack claims, less what options in use take back."""
+        said, given = [self._stacks[names].lossless], self.settings()
+        for name in names:
+            used = (each for each in self._records[name].options if name in given)
+            said += [each.lossless for each in used if each.used(given[name])]
+        return all(said)
+
+    def _stack(self, names: tuple[str, ...] = ()) -> Stack:
+        names, table, settings = names or self.names, self.ratings(), self.settings()
+        # In the order data passes them; of other layers than those that were set, defaults.
+        layers = {name: settings.get(name) or self._records[name].settings() for name in names}
         sizes = Sizes(
             n_clients=table.n_clients,
             n_items=table.n_items,
@@ -175,20 +212,23 @@ class LayerContract:
             bag_layers=layers if self._in_bags else {},
         )
 
-    def _lossless(self, faults: tuple[Fault, ...] = ()) -> tuple[bool, Comparison | None]:
+    def _lossless(
+        self, names: tuple[str, ...], faults: tuple[Fault, ...] = ()
+    ) -> tuple[bool, Comparison | None]:
         """Whether the server ends with the bits of plain sums, or with the very vectors."""
+        drops = self._stacks[names].drops_reports
         if not self._in_bags:
             compared = compare_runs(
                 algorithm=lambda: PMF(PMFConfig(rank=_RANK)),
-                stack=self._stack(),
+                stack=self._stack(names),
                 ratings=self.ratings(),
                 streams=Streams.from_seed(self.seed),
                 rounds=self.rounds,
-                scope=self.scope(),
+                scope=replace(self.scope(), drops_reports=drops),
                 faults=faults,
             )
             return compared.holds, compared
-        channel: Any = self._stack().bags
+        channel: Any = self._stack(names).bags
         try:
             assert_collected(channel=channel, uploads=list(self._uploads()), faults=faults)
         except LosslessnessError:

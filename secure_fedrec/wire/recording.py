@@ -218,14 +218,17 @@ class Recorder:
         """Keep the public table that a round led to; clients predict by the last round's."""
         self._keep_table(round_, RESULT if to is None else part_of(RESULT), block, to)
 
-    def record_own(self, round_: int, clients: IntArray, own: Callable[[bool], RowBlock]) -> None:
+    def record_own(
+        self, round_: int, clients: IntArray, own: Callable[[bool], RowBlock], beside: Columns
+    ) -> None:
         """Keep what clients put into the sum of a round, which each knows of itself alone.
 
-        ``own`` makes it, with ring words only where payloads of the round are kept.
+        ``own`` makes it, with ring words only where payloads of the round are kept; ``beside`` are
+        further columns.
         """
         kept = round_ in self.policy.payload_rounds
         block = own(kept)
-        columns: Columns = {"senders": clients, "lengths": block.lengths}
+        columns: Columns = {"senders": clients, "lengths": block.lengths, **beside}
         self.truth.append(round_, OWN, columns | self._held(block, values=kept, counts=True))
 
     def _keep_table(self, round_: int, kind: str, block: DenseBlock, to: IntArray | None) -> None:

@@ -4,7 +4,7 @@ What clients put into a round's sum each knows of itself. An adversary that corr
 theirs, because whoever knows a part of a sum knows the rest of it.
 """
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 import numpy as np
 
@@ -40,6 +40,10 @@ class Truth:
             return columns
         block = self._within.rows_of(rows_in(columns))
         return {"senders": columns["senders"], "lengths": block.lengths, "rows": block.rows}
+
+    def own(self, round_: int) -> Iterator[Columns]:
+        """What clients put into the sum of a round, some clients at a time: see ``OWN``."""
+        return self._store.read(round_, OWN)
 
     def kinds(self, round_: int) -> tuple[str, ...]:
         """Names of the columns of a round."""

@@ -13,6 +13,7 @@ from secure_fedrec.wire.message_batches import Messages, Step
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import Recorder
+from secure_fedrec.wire.spool import Columns
 
 
 class Wire:
@@ -111,7 +112,13 @@ class Wire:
         if self._recorder is not None:
             self._recorder.record_result(round_, block, to)
 
-    def note_own(self, round_: int, clients: IntArray, block: Callable[[bool], RowBlock]) -> None:
+    def note_own(
+        self,
+        round_: int,
+        clients: IntArray,
+        block: Callable[[bool], RowBlock],
+        beside: Callable[[], Columns],
+    ) -> None:
         """Record what clients put into the sum, each for itself; costs nothing.
 
         Args:
@@ -119,9 +126,10 @@ class Wire:
             clients: int64[B].
             block: makes one segment of rows per client, virtual rows left out, with ring words if
                 it is called with True; not called where nothing is recorded.
+            beside: makes further columns by name, with a value for each client.
         """
         if self._recorder is not None:
-            self._recorder.record_own(round_, clients, block)
+            self._recorder.record_own(round_, clients, block, beside())
 
     def abandon_round(self, round_: int) -> None:
         """Forget the recording of a round that was not completed."""

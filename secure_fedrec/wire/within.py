@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.errors import TranscriptError
+from secure_fedrec.errors import TranscriptError, UnstatedFactError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.message_batches import Messages
@@ -45,7 +45,7 @@ class Within:
                     names = ("fraction_bits", "clip")
                     own = replace(codec, **{name: block[name] for name in names})
                     return cls(codec=own, **{n: block[n] for n in ("first", "rows", "width")})
-        except (KeyError, TypeError, ValueError) as damage:
+        except (KeyError, UnstatedFactError, TypeError, ValueError) as damage:
             raise TranscriptError("the public knowledge names no blocks") from damage
         return None
 

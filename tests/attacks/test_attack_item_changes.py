@@ -215,6 +215,10 @@ def test_what_a_method_does_not_state_is_not_attacked() -> None:
     for attack in ("score-vector", "signed-rows"):
         found_ = evaluate(SUITE[attack], SERVER, run.transcript.stating(public), truth, seed=0)
         assert found_.reason == "positives are not outnumbered by sampled negatives"
+    del public["negatives"]
+    for attack in ("score-vector", "signed-rows"):
+        found_ = evaluate(SUITE[attack], SERVER, run.transcript.stating(public), truth, seed=0)
+        assert found_.reason == "the public knowledge does not state 'negatives'"
 
 
 def test_touched_rows_of_an_item_table_are_those_that_were_sent() -> None:

@@ -100,7 +100,11 @@ def view_of(
         "n_items": len(table),
         "rating_levels": levels.tolist(),
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
-        "algorithm": {"regularization": regularization, "traits": {"form": "factorized"}},
+        "algorithm": {
+            "regularization": regularization,
+            "biases": False,
+            "traits": {"form": "factorized"},
+        },
         "protection": {"layers": []},
     }
     return Transcript(store, public).view(SERVER)

@@ -10,6 +10,7 @@ import pytest
 
 import audits
 from audits.config.audit import AuditConfig, load_config, parse_config
+from audits.presets import QUICKSTART
 from audits.run.build import build_federation, load_dataset
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import STACKS
@@ -220,3 +221,9 @@ def test_payload_senders_are_clients() -> None:
     task = load_dataset(config, None).task(0)
     with pytest.raises(ConfigError, match=r"payload_senders = 9: clients are 0 to 8"):
         build_federation(config, task)
+
+
+@pytest.mark.parametrize(("floor", "claimed"), [(0, True), (2, False), (5, False)])
+def test_an_option_that_is_not_lossless_takes_the_claim_back(floor: int, claimed: bool) -> None:
+    masked = QUICKSTART.with_stem("masking-ml100k")
+    assert load_config(masked, {"protection.tail_floor": floor}).claims_lossless == claimed

@@ -13,6 +13,7 @@ import pytest
 
 from audits.presets import PRESETS
 from audits.report.endings import leaks
+from tests.audits.preset_columns import README, expected, nobody_tries, rows
 from tests.audits.stand_ins import STAND_INS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -55,12 +56,17 @@ def test_every_preset_has_its_outcome() -> None:
 
 
 def test_the_readme_states_the_outcomes() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("| configuration | system, adversary | outcome |")[2]
-    rows = re.findall(r"^\| `([\w-]+)` \|[^|]+\| ([^|]+) \|$", table, re.MULTILINE)
-    assert [name for name, _ in rows] == list(OUTCOMES)
-    for name, stated in rows:
+    table = rows(README.read_text(encoding="utf-8"))
+    assert list(table) == list(OUTCOMES)
+    for name, (_, stated, *_) in table.items():
         assert re.match(rf"{WORDS[OUTCOMES[name]]}\b", stated), name
+
+
+def test_the_readme_states_what_is_documented_and_what_was_not_tried() -> None:
+    """``python -m tests.audits.preset_columns`` writes these columns."""
+    readme = README.read_text(encoding="utf-8")
+    assert {name: cells[2:] for name, cells in rows(readme).items()} == expected()
+    assert nobody_tries() in readme
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -20,6 +20,7 @@ from secure_fedrec.engines import (
 )
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties import assert_lossless
 from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
@@ -160,6 +161,13 @@ def test_only_those_who_take_part_give_and_measure() -> None:
     assert np.isnan(report.of_clients["held"]).sum() == N - 2
     with pytest.raises(WireError, match="takes no part"):
         engine_of(Ring(give=lambda clients: everybody), batch_bytes=1).run_round()
+
+
+def test_plain_sums_are_of_what_others_gave_as_well() -> None:
+    sizes, streams = sizes_of(Ring(), problem()), Streams.from_seed(1)
+    stack = build_stack({}, sizes=sizes, codec=CODEC, streams=streams)
+    found = assert_lossless(algorithm=Ring, problem=problem, streams=streams, stack=stack, rounds=3)
+    assert (found.taken, found.rows) == (3 * N, 3 * N)
 
 
 def test_measures_are_taken_when_they_are_asked_for() -> None:

@@ -19,7 +19,7 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.base import Cloaked, RoundSession
-from secure_fedrec.protection.base.picked_rows import pick_segments
+from secure_fedrec.protection.base.picked_rows import pick, pick_segments
 from secure_fedrec.protection.denoisers.embedded import DenoisingSession
 from secure_fedrec.protection.plain.embedded import DirectSession
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -28,14 +28,7 @@ from secure_fedrec.wire import Wire
 # Cloaks.
 
 
-class OwnReference(VirtualRatings):
-    """Names itself as what it is to be compared with."""
-
-    def without_virtual(self) -> "OwnReference":
-        return self
-
-
-class Doubles(OwnReference):
+class Doubles(VirtualRatings):
     """Sends every row twice as large."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -47,7 +40,7 @@ class Doubles(OwnReference):
         return replace(covered, upload=upload)
 
 
-class Forgets(OwnReference):
+class Forgets(VirtualRatings):
     """Leaves out the first row of a batch, which is a rated item's or not."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -65,7 +58,7 @@ class Forgets(OwnReference):
         return Cloaked(upload=upload, virtual=covered.virtual[keep])
 
 
-class CallsVirtual(OwnReference):
+class CallsVirtual(VirtualRatings):
     """Calls a rated item's row virtual, so that denoisers take it out again."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -78,7 +71,7 @@ class CallsVirtual(OwnReference):
         return replace(covered, virtual=virtual)
 
 
-class MovesValues(OwnReference):
+class MovesValues(VirtualRatings):
     """Takes from the first client of a batch what it gives to the last; sums stay."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -109,7 +102,7 @@ class MovesCounts(MovesValues):
         return replace(block, counts=counts)
 
 
-class CallsReal(OwnReference):
+class CallsReal(VirtualRatings):
     """Calls its virtual rows real."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -117,7 +110,7 @@ class CallsReal(OwnReference):
         return replace(covered, virtual=np.zeros_like(covered.virtual))
 
 
-class CoversAll(OwnReference):
+class CoversAll(VirtualRatings):
     """Adds virtual rows for those that are exempt as well."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
@@ -128,14 +121,11 @@ class DropsForAll(RandomizedResponse):
     """Drops reports of those that are exempt as well, and adds nothing."""
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
-        return self.without_virtual().cover(local, round_=round_, exempt=np.zeros_like(exempt))
-
-
-class NamesNone(VirtualRatings):
-    """Knows of no twin."""
-
-    def without_virtual(self) -> VirtualRatings:
-        raise NotImplementedError
+        covered = super().cover(local, round_=round_, exempt=np.zeros_like(exempt))
+        block, batch = covered.upload.block, np.ones(len(local.clients), dtype=bool)
+        kept = pick(block, batch, ~covered.virtual)
+        upload = replace(covered.upload, blocks={"table": kept})
+        return Cloaked(upload=upload, virtual=np.zeros(len(kept.rows), dtype=bool))
 
 
 # Collectors.
@@ -308,7 +298,7 @@ class Harmless(FixedPoint):
 
 
 class LosesOne(LayeredBags):
-    """Loses the last vector of every bag, and says that it is bare."""
+    """Loses the last vector of every bag."""
 
     def open(self, **round_: Any) -> Any:
         session = super().open(**round_)
@@ -317,6 +307,3 @@ class LosesOne(LayeredBags):
             return {name: bag[:-1] for name, bag in session.close().items()}
 
         return SimpleNamespace(submit=session.submit, close=close)
-
-    def bare(self) -> LayeredBags:
-        return self

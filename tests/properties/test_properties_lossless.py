@@ -31,6 +31,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
     VirtualRatingsConfig,
 )
+from secure_fedrec.protection.base.picked_rows import pick
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Meter, Step, Wire
@@ -110,7 +111,6 @@ def by_hand(
     """The next round's sums in Python integers, row by row, and its counts."""
     federation = start.federation
     stack, n_items = federation.stack, federation.ratings.n_items
-    cloak = None if stack.cloak is None else stack.cloak.without_virtual()
     assert isinstance(stack.collector, Denoisers)
     sums = [[0] * start.algorithm().width for _ in range(n_items)]
     counts = np.zeros(n_items, dtype=np.int64)
@@ -118,13 +118,16 @@ def by_hand(
         one = np.array([client])
         step = start.algorithm().client_step(one, engine.public, engine.vault, federation.streams)
         upload = step.upload
-        if cloak is not None:  # SDCF leaves rated items out of a round
+        block = upload.block
+        if stack.cloak is not None:  # SDCF leaves rated items out of a round
             exempt = stack.collector.binding.is_denoiser[one]
             round_ = engine.public.round + 1
-            upload = cloak.cover(step, round_=round_, exempt=exempt).upload
-        assert upload.block.values is not None
-        counts[upload.block.rows] += 1
-        for item, row in zip(upload.block.rows.tolist(), upload.block.values.tolist(), strict=True):
+            covered = stack.cloak.cover(step, round_=round_, exempt=exempt)
+            sent = covered.upload.block.rows[~covered.virtual]
+            block = pick(block, np.ones(1, dtype=bool), np.isin(block.rows, sent))
+        assert block.values is not None
+        counts[block.rows] += 1
+        for item, row in zip(block.rows.tolist(), block.values.tolist(), strict=True):
             for factor, value in enumerate(row):
                 # Fraction's round is half to even, like the ring's.
                 sums[item][factor] += round(Fraction(value) * 2**stack.codec.fraction_bits)

@@ -84,9 +84,6 @@ class CallsVirtual:
     def capped(self, rated: IntArray) -> IntArray:
         return np.empty(0, dtype=np.int64)
 
-    def without_virtual(self) -> None:
-        return None
-
     def describe(self) -> tuple[str, dict[str, Any]]:
         return "calls-virtual", {}
 

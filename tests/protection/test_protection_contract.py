@@ -34,6 +34,15 @@ for record in (*RECORDS.values(), *BAG_RECORDS.values()):
     globals()[case] = type(case, (Shipped,), {"layer": record})
 
 
+class TestMaskingWithAFloor(LayerContract):
+    """An option under which sums are no longer exact."""
+
+    layer = RECORDS["masking"]
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"masking": self.layer.settings(tail_floor=2)}
+
+
 WHOLE, TAKE = Heard.require_complete, Heard.take
 
 

@@ -165,15 +165,6 @@ def test_exempt_clients_send_exactly_their_ratings(rated: BoolArray) -> None:
     assert np.array_equal(sent[~exempt], reported(cloak_of(), rated, 1)[0][~exempt])
 
 
-def test_the_twin_without_virtual_rows_drops_the_same_ratings(rated: BoolArray) -> None:
-    cloak = cloak_of()
-    sent, virtual = reported(cloak, rated, 3)
-    plain, none = reported(cloak.without_virtual(), rated, 3)
-    assert virtual.any()
-    assert not none.any()
-    assert np.array_equal(plain, sent & ~virtual)
-
-
 def test_expected_rows_follow_the_probabilities(rated: BoolArray) -> None:
     cloak, config = cloak_of(), RandomizedResponseConfig()
     counts = rated.sum(axis=1)
@@ -182,7 +173,6 @@ def test_expected_rows_follow_the_probabilities(rated: BoolArray) -> None:
     assert np.all((virtual >= exact) & (virtual < exact + 1))
     exact = counts * config.report_rated
     assert np.all((rows - virtual >= exact) & (rows - virtual < exact + 1))
-    assert cloak.without_virtual().expected_rows(counts)[1].tolist() == [0] * N_CLIENTS
     assert len(cloak.capped(counts)) == 0
 
 

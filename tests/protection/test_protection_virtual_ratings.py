@@ -262,10 +262,6 @@ def test_nothing_wanted_nothing_added() -> None:
     assert sent == rated
     assert virtual == [[]] * 4
     assert local.asked == []
-    cloak = VirtualRatings(VirtualRatingsConfig(), n_items=30, streams=Streams.from_seed(1))
-    twin = cloak.without_virtual()
-    cloaked = twin.cover(Local(rated), round_=1, exempt=np.zeros(4, dtype=bool))
-    assert cloaked.upload.block.rows.tolist() == [item for items in rated for item in items]
 
 
 @pytest.mark.parametrize(

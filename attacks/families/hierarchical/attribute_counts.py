@@ -50,7 +50,7 @@ class AttributeCounts(OneRound, SuiteAttack):
         """Claim the profile of every client of the first usable round."""
         known = view.public["algorithm"]
         told = "attributes" in known.get("table", {})
-        need(told, "the algorithm shares no vectors of attributes")
+        need(told, "the algorithm states no table of attributes")
         need(sees_named_rows(view), "the view holds no uploads")
         rounds = need(named_payload_rounds(view), "no payload of an upload was recorded")
         uploads, block = rows_of(named_rows(view, rounds[0], payload=True))

@@ -103,7 +103,8 @@ class Lattice(SuiteAttack):
         pull = float(view.public["algorithm"]["regularization"]) * table
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
-        decode = _decode_biased if view.public["algorithm"].get("biases") else _decode_upload
+        biases = view.public["algorithm"]["biases"]
+        decode = _decode_biased if biases else _decode_upload
         decoded = []
         for start, stop in spans:  # one upload at a time: decoded, a round is many times as large
             own = items[start:stop]
@@ -117,7 +118,7 @@ class Lattice(SuiteAttack):
         scores[place], predicted[place] = -np.minimum(distance, 1e6), distance <= 1.0
         nearest = levels[nearest_levels(ratings, levels)]
         vectors = np.stack([one.vector for one in decoded])
-        if view.public["algorithm"].get("biases"):
+        if biases:
             vectors = vectors[:, :-1]  # less the slope
         rated = RatedSetClaim.of_listed(clients, listed, scores, predicted, rest=_HIDDEN)
         named = RatingClaim(clients=owners, items=items, ratings=nearest, about=clients)

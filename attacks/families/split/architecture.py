@@ -66,10 +66,8 @@ class Architecture:
     def of(cls, view: View) -> "Architecture":
         """Read the public knowledge."""
         known: Mapping[str, Any] = view.public["algorithm"]
-        need(
-            {"federated", "private", "weight_position"} <= known.keys(),
-            "the algorithm shares no named parameters",
-        )
+        told = {"federated", "private", "weight_position"} & known.keys()
+        need(told, "the algorithm shares no named parameters")
         return cls(
             parameters=tuple(
                 Parameter(

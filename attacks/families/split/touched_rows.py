@@ -9,7 +9,7 @@ negatives hide among the touched rows, but they pull the other way: the change o
 import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
-from attacks.families.item_changes import FEW_NEGATIVES, ItemChanges, touched
+from attacks.families.item_changes import ItemChanges, need_outnumbered, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.sets import SetClaim
@@ -46,6 +46,7 @@ class TouchedRows(OneRound, SuiteAttack):
         sets: list[SetClaim] = []
         for table in tables:
             sizes = uploads.each(table, row_changes)
+            # Where nobody states which table is of items, rows are told by their numbers alone.
             if table.name == view.public.get("item_table"):
                 rated = [_rated_claim(uploads, sizes, touched(sizes))]
                 continue
@@ -76,14 +77,15 @@ class SignedRows(OneRound, SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""
-        need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = ItemChanges.read(view)
         if changes is not None:
+            need_outnumbered(view)
             seen = touched(changes.sizes) & (changes.signed > 0)
             return _of_items(changes, changes.signed, seen)
         uploads = FlatUploads.read(view)
-        named = view.public.get("item_table")
-        table = next((each for each in uploads.architecture.tables() if each.name == named), None)
+        need_outnumbered(view)
+        named, tables = view.public["item_table"], uploads.architecture.tables()
+        table = next((each for each in tables if each.name == named), None)
         table = need(table, "no federated table has the items as its rows")
         scores = uploads.each(table, signed_changes)
         seen = touched(uploads.each(table, row_changes))

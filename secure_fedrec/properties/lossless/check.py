@@ -29,12 +29,21 @@ from secure_fedrec.properties.lossless.differences import (
     different_bits,
     different_integers,
     different_parts,
-    off_by,
 )
 from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, own_ring
-from secure_fedrec.properties.lossless.watched import Given, watched
+from secure_fedrec.properties.lossless.row_differences import (
+    all_exempt,
+    foreign_row,
+    other_clients,
+    silent_row,
+    unlike_record,
+    values_differ,
+    virtual_rows_wrong,
+)
+from secure_fedrec.properties.lossless.watched import watched
 from secure_fedrec.protection.base.stack import Stack
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Fault, Meter, Wire
 
@@ -89,7 +98,8 @@ def compare_runs(
     # Plain first: if an algorithm's first call is another, the control shows it.
     plain = start()
     protected = _Protected(algorithm(), stack, fresh(), streams, cohort=cohort, faults=faults)
-    beside = _Beside(plain, protected, Scope() if scope is None else scope)
+    scope = Scope() if scope is None else scope
+    beside = _Beside(plain, protected, scope, stack.traits)  # of a watched one none are known
     given = None if ratings is None else ratings.fingerprint()
     for _ in range(rounds):
         where = beside.round()
@@ -227,10 +237,14 @@ class _Protected(LocalEngine):
 class _Beside:
     """A plain and a protected run, round by round."""
 
-    def __init__(self, plain: PlainRun, protected: _Protected, scope: Scope) -> None:
+    def __init__(
+        self, plain: PlainRun, protected: _Protected, scope: Scope, traits: Traits | None
+    ) -> None:
         self._plain = plain
         self._protected = protected
         self._scope = scope
+        self._traits = traits
+        self._covered = protected.stack.cloak is not None
         self.settled: list[Settled] = []
         self.somebody_else = False
         self._numbers: Counter[str] = Counter()
@@ -267,7 +281,9 @@ class _Beside:
             virtual_rows=len(fakes),
             compared=sums.nonzero,
         )
-        where = _others(given.clients, due, exempted=self._all_exempt(given))
+        where = other_clients(given.clients, due)
+        if where is None and self._covered:
+            where = all_exempt(given.clients, given.exempt)
         self.somebody_else = where is not None
         where = where or self._rows_differ(real, fakes, rows, reported)
         where = where or self._ends_differ(sums)
@@ -285,31 +301,23 @@ class _Beside:
             **self._numbers,
         )
 
-    def _all_exempt(self, given: Given) -> bool:
-        covered = self._protected.stack.cloak is not None and len(given.clients) > 0
-        return covered and given.exempt.issuperset(given.clients.tolist())
-
     def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
         """Client by client, what is sent for real must be its plain upload."""
-        n_rows, exempt = self._plain.n_rows, self._protected.watched.given.exempt
-        foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
-        if len(foreign):
-            return f"{_place(foreign, 0)} is not in the plain upload, and not called virtual"
-        covered = fakes.pick(np.isin(fakes.clients, list(exempt)))
-        if len(covered):
-            return f"{_place(covered, 0)} is virtual, and the client exempt from the cloak"
+        n_rows, given = self._plain.n_rows, self._protected.watched.given
         silent = plain.pick(~reported)
-        called = silent.pick(np.isin(silent.keys(n_rows), fakes.keys(n_rows)))
-        if len(called):
-            return f"{_place(called, 0)} is called virtual, and is in the plain upload"
-        if len(silent) and not self._scope.drops_reports:
-            return f"{_place(silent, 0)} is not sent: lossless relative to what it reports at most"
-        silent = silent.pick(np.isin(silent.clients, list(exempt)))
-        if len(silent):
-            return f"{_place(silent, 0)} is not sent, and the client exempt from the cloak"
-        due = plain.pick(reported)
-        differs = _different_rows(real.values, due.values, due, ", factor {}", "ring units")
-        return differs or _different_rows(real.counts[:, None], due.counts[:, None], due, ": count")
+        return (
+            foreign_row(real, plain, n_rows)
+            or virtual_rows_wrong(fakes, silent, given.exempt, n_rows)
+            or silent_row(silent, given.exempt, self._scope)
+            or values_differ(real, plain.pick(reported))
+            or unlike_record(
+                self._traits,
+                covered=given.clients[: None if self._covered else 0],
+                exempt=given.exempt,
+                virtual=len(fakes),
+                silent=len(silent),
+            )
+        )
 
     def _ends_differ(self, plain: Plain) -> str | None:
         """Sums first: they say by how many ring units, the tables only that something differs."""
@@ -331,38 +339,3 @@ class _Beside:
             return float("nan")
         with np.errstate(invalid="ignore"):  # the difference of two infinities is NaN
             return float(np.max(np.abs(left - right)))
-
-
-def _others(clients: IntArray, due: IntArray, *, exempted: bool) -> str | None:
-    """Whether others take part than must, or all of them are exempt from the cloak."""
-    absent = np.setdiff1d(due, clients)
-    if len(absent):
-        return (
-            f"{len(absent)} of {len(due)} clients that must take part do not, the first is client "
-            f"{int(absent[0])}"
-        )
-    strangers = np.setdiff1d(clients, due)
-    if len(strangers):
-        return f"client {int(strangers[0])} takes part, and must not"
-    if len(clients) != len(due):
-        return f"{len(clients)} uploads of {len(due)} clients"
-    if exempted:
-        return f"all {len(clients)} clients are exempt from the cloak: nothing of it is tested"
-    return None
-
-
-def _different_rows(
-    sent: IntArray, due: IntArray, rows: Rows, what: str, unit: str = ""
-) -> str | None:
-    if sent.shape != due.shape:
-        return f"rows of shape {sent.shape} instead of {due.shape}"
-    different = np.argwhere(sent != due)
-    if not len(different):
-        return None
-    row, column = different[0].tolist()
-    off = off_by(sent[row, column], due[row, column], unit)
-    return f"{_place(rows, row)}{what.format(column)}: {off}"
-
-
-def _place(rows: Rows, at: int) -> str:
-    return f"client {int(rows.clients[at])}'s row of item {int(rows.rows[at])}"

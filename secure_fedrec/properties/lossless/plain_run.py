@@ -1,8 +1,8 @@
 """The reference of losslessness: an algorithm's own uploads, summed plainly.
 
-No layer of the tested stack has a say in it. Every client is computed for itself, in a batch of
-one; its rows are encoded by the package's own ring and added up in integers; its vectors for bags
-are encoded and put in order. From the tested stack come the settings of the ring and nothing else.
+No layer of the tested stack has a say in it. The rows of clients are encoded by the package's own
+ring and added up in integers; their vectors for bags are encoded and put in order. From the tested
+stack come the settings of the ring and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,18 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockKind, BlockLayout
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem, blocks_of
+from secure_fedrec.engines.peer_exchange import PeerExchange
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base.folding import covers_ratings, fold, limited
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
 
 _COLUMNS = ("clients", "rows", "values", "counts")
 
@@ -112,8 +114,10 @@ def own_ring(codec: FixedPoint) -> FixedPoint:
 class PlainRun:
     """An algorithm trained on plain sums.
 
-    A round has two halves, so that what clients upload is settled before the tested stack has seen
-    the round: ``compute`` takes the clients' steps, ``finish`` the server's.
+    A round is ``begin``, ``step`` and ``add`` for some clients at a time, and ``close``; nothing of
+    the clients that are over is held but the sums. Or it has two halves, so that what clients
+    upload is settled before the tested stack has seen the round: ``compute`` takes the clients'
+    steps, ``finish`` the server's.
 
     Args:
         algorithm: a fresh one.
@@ -125,69 +129,101 @@ class PlainRun:
     def __init__(
         self, algorithm: Algorithm, problem: Problem, streams: Streams, ring: FixedPoint
     ) -> None:
-        self._algorithm = algorithm
+        self.algorithm = algorithm
         self._streams = streams
-        self._ring = ring
+        self.ring = ring
         self.layout = BlockLayout(blocks_of(algorithm, problem), ring)
         self.n_rows = self.layout.rows
         self.vault: Vault = problem.vault
         self.public: PublicState = algorithm.initial_public(problem.n_rows, streams)
         algorithm.initialise(problem.vault, streams)
         self.rows = Rows.joined((), self.layout.width)
-        self._vectors: dict[str, list[IntArray]] = {}
+        self._begin_sums()
 
-    def compute(self, batches: Sequence[IntArray], *, as_covered: bool = False) -> None:
-        """The local work of some clients, batch by batch.
+    def begin(self, batches: Sequence[IntArray]) -> None:
+        """Let clients give each other what no sum takes in.
 
         Args:
-            batches: clients of each batch.
+            batches: all clients of the round, batch by batch.
+
+        Raises:
+            EncodingError: a value does not fit the ring.
+        """
+        self._begin_sums()
+        algorithm, round_ = self.algorithm, self.public.round + 1
+        if not isinstance(algorithm, Exchanging) or not len(batches):
+            return
+        everybody = np.sort(np.concatenate(batches))
+        wire = Wire(meter=Meter(self.vault.n_clients))
+        exchange = PeerExchange(round_, everybody, self.ring, wire)
+        for clients in batches:
+            given = algorithm.give(clients, self.public, self.vault, self._streams)
+            exchange.send(clients, given)
+        for clients in batches:
+            algorithm.take(clients, exchange.received(clients), self.vault)
+
+    def step(self, clients: IntArray, *, as_covered: bool = False) -> Rows:
+        """The local work of a batch: its rows, client after client as they stand in the batch.
+
+        Args:
+            clients: int64[B].
             as_covered: take the rows that a cloak would ask for, instead of those of the upload.
 
         Raises:
             EncodingError: a value does not fit the ring.
         """
-        found, self._vectors = [], {}
-        for clients in batches:
-            step = self._algorithm.client_step(clients, self.public, self.vault, self._streams)
-            upload = step.upload
-            if as_covered and covers_ratings(step):
-                (items, *_) = self.layout.of_kind(BlockKind.ITEMS)
-                upload = replace(
-                    upload, blocks={**upload.blocks, items.shape.name: _asked_for(step)}
-                )
-            found.append(self._encoded(clients, upload))
-            step.commit(self.vault)
-        self.rows = Rows.joined(found, self.layout.width)
+        step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
+        upload = step.upload
+        if as_covered and covers_ratings(step):
+            (items, *_) = self.layout.of_kind(BlockKind.ITEMS)
+            upload = replace(upload, blocks={**upload.blocks, items.shape.name: _asked_for(step)})
+        rows = self._encoded(clients, upload)
+        step.commit(self.vault)
+        return rows
 
-    def finish(self, reported: BoolArray, empty: Mapping[str, FloatArray]) -> Plain:
+    def add(self, rows: Rows) -> None:
+        """Add rows to the round's sum."""
+        np.add.at(self._sums, rows.rows, rows.values.view(np.uint64))  # modulo 2^64, so modulo 2^b
+        np.add.at(self._counts, rows.rows, rows.counts)
+        self._nonzero += int(np.count_nonzero(rows.values.any(axis=1)))
+
+    def close(self, empty: Mapping[str, FloatArray]) -> Plain:
         """The server's work.
 
         Args:
-            reported: bool[N], which of ``rows`` are summed.
             empty: by name of the bag, an array of no vectors: what a bag is if nobody gives to it.
         """
-        rows, size = self.rows.pick(reported), (self.n_rows, self.layout.width)
-        sums = np.zeros(size, dtype=np.uint64)
-        np.add.at(sums, rows.rows, rows.values.view(np.uint64))  # modulo 2^64, so modulo 2^b
-        counts = np.zeros(self.n_rows, dtype=np.int64)
-        np.add.at(counts, rows.rows, rows.counts)
-        words = self._ring.from_integers(sums.view(np.int64))
+        words, counts = self.ring.from_integers(self._sums.view(np.int64)), self._counts
+        given = (part for parts in self._vectors.values() for part in parts)
+        nonzero = self._nonzero + sum(int(np.count_nonzero(each.any(axis=1))) for each in given)
         bags = dict(empty) | {name: self._bag(parts) for name, parts in self._vectors.items()}
         found = Plain(
-            sums=self._ring.to_integers(words).copy(),
+            sums=self.ring.to_integers(words).copy(),
             counts=counts.copy(),
             bags={name: bag.copy() for name, bag in bags.items()},
-            nonzero=self._nonzero(rows),
+            nonzero=nonzero,
         )
         aggregate = Aggregate(
-            ring=words, counts=counts, codec=self._ring, bags=bags, layout=self.layout
+            ring=words, counts=counts, codec=self.ring, bags=bags, layout=self.layout
         )
-        self.public = self._algorithm.server_step(self.public, aggregate)
+        self.public = self.algorithm.server_step(self.public, aggregate)
         return found
 
-    def _nonzero(self, rows: Rows) -> int:
-        told = [rows.values, *(part for parts in self._vectors.values() for part in parts)]
-        return sum(int(np.count_nonzero(part.any(axis=1))) for part in told)
+    def compute(self, batches: Sequence[IntArray], *, as_covered: bool = False) -> None:
+        """The local work of all clients of a round, batch by batch; see ``step``."""
+        self.begin(batches)
+        found = [self.step(clients, as_covered=as_covered) for clients in batches]
+        self.rows = Rows.joined(found, self.layout.width)
+
+    def finish(self, reported: BoolArray, empty: Mapping[str, FloatArray]) -> Plain:
+        """The server's work, on the ``rows`` that ``reported`` (bool[N]) marks; see ``close``."""
+        self.add(self.rows.pick(reported))
+        return self.close(empty)
+
+    def _begin_sums(self) -> None:
+        self._sums = np.zeros((self.n_rows, self.layout.width), dtype=np.uint64)
+        self._counts, self._nonzero = np.zeros(self.n_rows, dtype=np.int64), 0
+        self._vectors: dict[str, list[IntArray]] = {}
 
     def digest(self) -> bytes:
         """Of all that a round left: uploads, public state, private tables."""
@@ -204,15 +240,15 @@ class PlainRun:
         return found.digest()
 
     def _encoded(self, clients: IntArray, upload: Upload) -> Rows:
-        upload, _ = limited(upload, self._ring, self.layout)
+        upload, _ = limited(upload, self.ring, self.layout)
         for name, bag in upload.bags.items():
             if bag.values is not None:
-                integers = self._ring.to_integers(self._ring.encode(bag.values))
+                integers = self.ring.to_integers(self.ring.encode(bag.values))
                 self._vectors.setdefault(name, []).append(integers)
-        return Rows.of(clients, fold(upload, None, self.layout).block, self._ring)
+        return Rows.of(clients, fold(upload, None, self.layout).block, self.ring)
 
     def _bag(self, parts: Sequence[IntArray]) -> FloatArray:
         """Decoded vectors, ascending by their first value, then their second, and so on."""
         vectors = np.concatenate(parts)
         order = np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
-        return self._ring.decode(self._ring.from_integers(vectors[order]))
+        return self.ring.decode(self.ring.from_integers(vectors[order]))

@@ -80,7 +80,6 @@ class LayeredBags:
         self.bags: Mapping[str, BagShape] = MappingProxyType(dict(bags))
         self.n_clients = n_clients
         self.codec = codec
-        self._streams = streams
         self.noise = None if noise is None else NoisyVectors(noise, bags=self.bags, codec=codec)
         self.mixes: Mixes | None = None
         if routing is not None:
@@ -136,12 +135,6 @@ class LayeredBags:
             with_server=cohort - 2,
             alone=cohort - 2,
             reason="mixes hide among the vectors of others, and the coalition knows its own",
-        )
-
-    def bare(self) -> "LayeredBags":
-        """The same bags without any layer."""
-        return LayeredBags(
-            bags=self.bags, n_clients=self.n_clients, codec=self.codec, streams=self._streams
         )
 
     def traffic(self) -> tuple[Traffic, ...]:

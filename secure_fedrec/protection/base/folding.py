@@ -32,12 +32,14 @@ class ClientRows:
         virtual: bool[N], which rows a cloak has made up.
         bags: float64 vectors by name of the bag, one segment per client.
         clipped: how many values were clipped (``FixedPoint.beyond``).
+        exempt: bool[B], which clients the cloak was told not to cover; None without a cloak.
     """
 
     block: RowBlock
     virtual: BoolArray
     bags: Mapping[str, SetBlock] = field(default_factory=dict)
     clipped: int = 0
+    exempt: BoolArray | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,11 +77,12 @@ class Folding:
             ProtocolError: the upload is in other clients' names than the step's.
         """
         if self.cloak is None:
-            upload, virtual = local.upload, None
+            upload, virtual, spared = local.upload, None, None
         else:
             if not covers_ratings(local):
                 raise refused_cloak(self.cloak)
-            cloaked = self.cloak.cover(local, round_=round_, exempt=exempt(local.clients))
+            spared = exempt(local.clients)
+            cloaked = self.cloak.cover(local, round_=round_, exempt=spared.copy())
             upload, virtual = _beside(local, cloaked, self.layout), cloaked.virtual
         if not np.array_equal(upload.clients, local.clients):
             raise ProtocolError(
@@ -96,7 +99,7 @@ class Folding:
             block = encode_block(upload.block, self.codec)
             none = np.zeros(len(block.rows), dtype=bool)
             folded = ClientRows(block, none if virtual is None else virtual)
-        return replace(folded, bags=upload.bags, clipped=clipped)
+        return replace(folded, bags=upload.bags, clipped=clipped, exempt=spared)
 
 
 def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:

@@ -56,9 +56,6 @@ class Cloak(Protocol):
     def capped(self, rated: IntArray) -> IntArray:
         """Positions of the clients that have fewer unrated items than the cloak wants."""
 
-    def without_virtual(self) -> "Cloak | None":
-        """The same cloak with its virtual rows left out; None where nothing else remains."""
-
     def describe(self) -> tuple[str, dict[str, Any]]:
         """Layer name and public settings, as JSON values."""
 
@@ -222,9 +219,6 @@ class BagChannel(Collecting, Protocol):
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> BagRound:
         """Begin a round."""
-
-    def bare(self) -> "BagChannel":
-        """The same bags without any layer."""
 
     def traffic(self) -> tuple[Traffic, ...]:
         """Most messages of a round with every client present."""

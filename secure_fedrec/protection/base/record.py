@@ -117,6 +117,11 @@ class Option:
     costs: str
     lossless: bool
 
+    def used(self, layer: Settings) -> bool:
+        """Whether settings of the layer have it, or more of it: they differ from the defaults."""
+        defaults = {each.name: each.default for each in fields(layer)}
+        return any(getattr(layer, name) != defaults[name] for name in self.settings)
+
 
 STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.blocks import BlockKind
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalUpload
 from secure_fedrec.protection.base.folding import ClientRows, Folding
@@ -253,7 +253,15 @@ class StackSession:
 
 def note_own(wire: Wire, round_: int, clients: IntArray, folded: ClientRows) -> None:
     """Record what clients put into a sum, each for itself (``Wire.note_own``)."""
-    wire.note_own(round_, clients, partial(_real, folded))
+    wire.note_own(round_, clients, partial(_real, folded), partial(_covered, folded))
+
+
+def _covered(folded: ClientRows) -> dict[str, BoolArray | IntArray]:
+    """What a cloak was told and did: bool[B] whom to leave, int64[B] rows that it made up."""
+    if folded.exempt is None:
+        return {}
+    made_up = np.concatenate([[0], np.cumsum(folded.virtual)])
+    return {"exempt": folded.exempt, "virtual": np.diff(made_up[folded.block.indptr])}
 
 
 def _real(folded: ClientRows, words: bool) -> RowBlock:

@@ -44,15 +44,12 @@ class RandomizedResponse:
         config: settings.
         n_items: rows of the shared table.
         streams: the run's random streams; uses "permanent", "reports" and "residuals".
-        virtual: False leaves the virtual rows out and keeps only the dropping of reports, which is
-            the twin that a lossless stack is compared with.
     """
 
     config: RandomizedResponseConfig
     _: KW_ONLY
     n_items: int
     streams: Streams
-    virtual: bool = True
 
     @cached_property
     def _stream(self) -> Callable[[str], Stream]:
@@ -68,7 +65,7 @@ class RandomizedResponse:
         reported = self._report(rated, local.clients, round_)
         reported = np.where(np.repeat(exempt, self.n_items), rated, reported)
         kept = pick(block, np.ones(batch, dtype=bool), reported[places])
-        fakes = np.flatnonzero(reported & ~rated) if self.virtual else np.empty(0, np.int64)
+        fakes = np.flatnonzero(reported & ~rated)
         virtual = RowBlock(
             indptr=np.searchsorted(fakes, bounds),
             rows=(fakes % self.n_items).astype(np.int32),
@@ -84,18 +81,11 @@ class RandomizedResponse:
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
         """Expected reports of rated and of unrated items."""
         virtual = np.ceil((self.n_items - rated) * self.config.report_unrated).astype(np.int64)
-        virtual *= self.virtual
         return np.ceil(rated * self.config.report_rated).astype(np.int64) + virtual, virtual
 
     def capped(self, rated: IntArray) -> IntArray:
         """Nobody: the number of virtual items is random."""
         return np.empty(0, dtype=np.int64)
-
-    def without_virtual(self) -> "RandomizedResponse":
-        """The same reports of rated items, without virtual rows."""
-        return RandomizedResponse(
-            self.config, n_items=self.n_items, streams=self.streams, virtual=False
-        )
 
     @property
     def traits(self) -> Traits:

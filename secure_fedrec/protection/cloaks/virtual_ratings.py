@@ -127,13 +127,6 @@ class VirtualRatings:
         """Clients with fewer than rho |I_u| unrated items."""
         return np.flatnonzero(self._wanted(rated)[1])
 
-    def without_virtual(self) -> "VirtualRatings":
-        """The same cloak at rho = 0."""
-        config = replace(self.config, rho=0.0)
-        return VirtualRatings(
-            config, n_items=self.n_items, streams=self.streams, popularity=self.popularity
-        )
-
     @property
     def traits(self) -> Traits:
         """Virtual rows, and how many of them."""

@@ -244,13 +244,6 @@ def test_a_round_is_one_batch_with_the_public_number_of_cells(
     assert set(sizes) == {512}
 
 
-def test_bare_bags_have_no_layers(drafts: Any) -> None:
-    stack = drafts.stack({**drafts.noise(), **drafts.mixes()})
-    bare = stack.bags.bare()
-    assert bare.describe()["layers"] == []
-    assert bare.names == stack.bags.names
-
-
 def test_a_projection_counts_vectors_and_cells(drafts: Any) -> None:
     def projected(stack: Any) -> int:
         algorithm = drafts.run({}).engine.algorithm
