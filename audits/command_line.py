@@ -256,8 +256,11 @@ def _add_pipeline(words: Any) -> None:
     written = _command(words, "report", _PIPELINE + "report", about)
     written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
     written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
+    tried = "make each change that the report names, and audit what it makes; writes no file"
+    written.add_argument("--try-remedies", action="store_true", help=tried)
     add_policy(written)
-    written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+    _data_options(written)
+    _output_options(written)
 
     about = "what got worse between two runs beyond noise"
     compared = _command(words, "compare", _PIPELINE + "compare", about)

@@ -10,6 +10,7 @@ from typing import Any
 
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
+from audits.gates.gate import Outcome
 from audits.gates.policy import Policy, applied, objections
 from audits.gates.verdict import KNOWN, WAIVED
 from audits.report import write_report
@@ -39,6 +40,8 @@ def report(arguments: argparse.Namespace) -> int:
     What is written is the verdict as it was reached; with ``--fail-on`` or ``--baseline`` it is
     reached anew, waivers as of today, and the exit code is that of the verdict.
     """
+    if arguments.try_remedies:
+        return _try_remedies(arguments)
     policy, folder = policy_of(arguments), report_file(arguments.result).parent
     judges = bool(policy.fail_on or policy.baseline)
     with unwritten(folder) if (folder / CONFIG_NAME).exists() else nullcontext():
@@ -56,6 +59,32 @@ def report(arguments: argparse.Namespace) -> int:
         return 0
     print_verdict(found)
     return int(found["verdict"]["exit_code"])
+
+
+def _try_remedies(arguments: argparse.Namespace) -> int:
+    """What the changes of a report come to; the exit code is 0 if one of them passes, else 3."""
+    from audits.run.tried_remedies import tried_remedies  # noqa: PLC0415 - else nothing is trained
+
+    found = read_report(arguments.result)
+    verdict, tried = found["verdict"], []
+    if not arguments.json:
+        print(f"as it is: {verdict['outcome']}")
+    each_tried = tried_remedies(found, data_dir=arguments.data_dir, progress=not arguments.quiet)
+    for number, each in enumerate(each_tried, start=1):
+        tried.append(asdict(each))
+        if arguments.json:
+            continue
+        print(f"{number}. {_one_line(each.change)}: {each.outcome}", flush=True)
+        for words in ("taken_out", "gone", "left"):
+            if told := getattr(each, words):
+                print(f"   {words.replace('_', ' ')}: {', '.join(told)}")
+        for reason in each.reasons:
+            print(f"   {each.outcome}: {_one_line(reason)}")
+    if arguments.json:
+        print_json({"verdict": verdict["outcome"], "tried": tried})
+    elif not tried:
+        print("the report names no change")
+    return 0 if any(each["outcome"] == Outcome.PASS for each in tried) else 3
 
 
 def print_verdict(found: Mapping[str, Any]) -> None:

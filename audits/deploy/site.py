@@ -44,7 +44,7 @@ def main(
         try:
             with counted(parsed.metrics) as metrics:
                 _serve(parsed, beside or {}, metrics)
-        except FedRecError as refused:
+        except (FedRecError, OSError) as refused:  # a full disk is said like anything else
             logging.getLogger("secure-fedrec").error("%s", refused)
             return 2
         except SystemExit:

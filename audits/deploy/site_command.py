@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from audits.deploy.homes import identities_at, load_agreement
-from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState, SiteState
+from secure_fedrec.engines.distributed.halted_client import HaltedClient
+from secure_fedrec.engines.distributed.host_messages import Agreement
+from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.session import Identity, Node, Role, Roster
+from secure_fedrec.protection.session import Identity, Node, Role
+from secure_fedrec.protection.session.journal import read_journal
+from secure_fedrec.protection.session.journal_entries import Entries
 from secure_fedrec.protection.session.roster import read_private
 
 
@@ -36,7 +40,8 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )
     kept, plan = state.load(), blueprint.plan()
-    sent = 0 if kept is None else kept.spent
+    journal = Entries() if kept is None else read_journal(state.journal)
+    sent = journal.spent
     return {
         "client": client,
         "federation": agreed.federation.hex(),
@@ -45,7 +50,7 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         "rounds": plan.algorithm.rounds,
         "sat_out": state.halted.sat_out,
         "halted": state.halted.reason,
-        "refused": _refused(agreed.roster, identities[Node(Role.CLIENT, client)], kept),
+        "refused": _refused(agreed, identities[Node(Role.CLIENT, client)], kept, journal),
         "noised_uploads": sent,
         "epsilon_spent": _finite(plan.price(sent)),
         "epsilon_left": _finite(plan.budget - plan.price(sent)) if plan.budget else None,
@@ -77,14 +82,18 @@ def _show(arguments: argparse.Namespace) -> str:
     return "\n".join(lines if halted or refused else [*lines, "takes part"])
 
 
-def _refused(roster: Roster, own: Identity, kept: SiteState | None) -> str | None:
-    """Why a site cannot take part under a roster; None where it can."""
+def _refused(
+    agreed: Agreement, own: Identity, kept: SiteState | None, journal: Entries
+) -> str | None:
+    """Why a site cannot take part under an agreement; None where it can."""
     try:
-        roster.require_listed(own)
+        agreed.roster.require_listed(own)
         if kept is not None:
-            kept.under(roster.version)
+            kept.under(agreed.roster)
     except ConfigError as refusal:
         return str(refusal)
+    if journal.federation not in (b"", agreed.federation):
+        return "its journal is of another federation: of another operator, or other settings"
     return None
 
 

@@ -205,6 +205,17 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int]:
+    """Numbers of the gates that ask for what a change takes away: exact sums, documented leaks."""
+
+    def is_idle(gate: Mapping[str, Any]) -> bool:
+        if gate["metric"] == "lossless":
+            return not remedy["lossless"]
+        return documents_leak(gate) and answers(remedy, gate)
+
+    return [number for number, gate in enumerate(report["gates"]) if is_idle(gate)]
+
+
 def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     """What a change costs, in a sentence."""
     parts = []
@@ -212,13 +223,12 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     if (moved := remedy["bytes_up_per_round"]) is not None:
         beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
         parts.append(f"{byte_size(moved)} up per client and round{beside}")
-    exact = "sums stay exact" if remedy["lossless"] else "sums are no longer exact"
-    gated = any(
-        (each["metric"], each["bound"]) == ("lossless", "equals") for each in report["gates"]
-    )
-    if gated and not remedy["lossless"]:
-        exact += " and the gate lossless == true falls: take it out"
-    parts.append(exact)
+    parts.append("sums stay exact" if remedy["lossless"] else "sums are no longer exact")
+    idle = [report["gates"][number]["name"] for number in idle_gates(report, remedy)]
+    if idle:
+        one = len(idle) == 1
+        gates = f"the {'gate' if one else 'gates'} {' and '.join(idle)}"
+        parts.append(f"{gates} {'falls: take it' if one else 'fall: take them'} out")
     text = "; ".join([*parts, *remedy["costs"]])
     return f"{text}."
 

@@ -238,7 +238,7 @@ def _told(
         "hides": claim.hides,
         "assumes": claim.assumes,
         "remains": claim.found,
-        "lossless": claim.lossless,
+        "lossless": claim.lossless and all(option.lossless for option in change.options),
         "bytes_up_per_round": moved,
         "costs": [*filter(None, (known[name].costs for name in change.names)), *extra],
     }

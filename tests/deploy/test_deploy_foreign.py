@@ -27,8 +27,8 @@ from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 
+from secure_fedrec.engines.distributed.halted_client import MOST_SAT_OUT
 from secure_fedrec.engines.distributed.host_messages import Kind
-from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
 from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod
@@ -68,6 +68,7 @@ class App:
         empty: clients without an example.
         times: what each client's update is multiplied with.
         failure: how training fails.
+        counts: whether the app keeps a single value as a whole number, whatever it was sent as.
     """
 
     terms: ProtectedMean = TERMS
@@ -77,6 +78,11 @@ class App:
     times: float = 1.0
     only: tuple[str, ...] = ("w", "steps")
     failure: type[BaseException] = ValueError
+    counts: bool = False
+
+    def kind(self, sent: Array) -> np.dtype[Any]:
+        """What an array is sent back as: as it came, or whole numbers where the app ``counts``."""
+        return np.dtype(np.int64) if self.counts and not sent.numpy().shape else sent.numpy().dtype
 
     def updates(self, name: str) -> list[np.ndarray]:
         return [self.times * moved_by(client)[name] for client in range(CLIENTS)]
@@ -98,7 +104,9 @@ class App:
             assert RECORD not in message.content
             sent = message.content.array_records["arrays"]
             arrays = {
-                name: np.asarray((sent[name].numpy() + self.times * value).astype(value.dtype))
+                name: np.asarray(
+                    (sent[name].numpy() + self.times * value).astype(self.kind(sent[name]))
+                )
                 for name, value in moved_by(client).items()
                 if name in self.only
             }
@@ -533,10 +541,12 @@ def test_values_that_do_not_fit_are_refused_at_their_client(
 ) -> None:
     app = App(times=100.0)
     strategy = protected(app, keys)
-    told = "a sum needs 3; clients 0, 1, 2, 3: .* array 'w' moved beyond its clip of 8"
-    with pytest.raises(ProtocolError, match=told):
+    told = "a sum needs 3; clients 0, 1, 2, 3: .* what it computed cannot be sent"
+    with pytest.raises(ProtocolError, match=told) as refused:
         strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
-    assert "MisfitError on this client's own data" in caplog.text
+    assert "'w'" not in str(refused.value)  # which array it is follows from the data
+    assert "EncodingError on this client's own data" in caplog.text
+    assert "array 'w' moved beyond" in (keys / "0" / "state" / "sat-out").read_text()
 
 
 @pytest.mark.parametrize(
@@ -705,3 +715,17 @@ def test_against_an_active_server_an_app_keeps_a_state_where_terms_say_so(
     assert begun == [int(keeps)] * CLIENTS
     kept = {context.state.config_records["own"]["n"] for context in contexts.values()}
     assert kept == ({1, 2, 3, 4} if keeps else {0})
+
+
+def test_a_count_stays_home_whatever_the_server_sends_in_its_place(keys: Path) -> None:
+    app = App(counts=True)
+    start = ArrayRecord({"w": Array(START["w"]), "steps": Array(np.array(3.0))})
+    told = "array 'steps' holds int64: whole numbers and flags are no update"
+    with pytest.raises(ProtocolError, match=told):
+        protected(app, keys).start(grid_of(app, keys), start, num_rounds=1)
+
+
+def test_a_metric_that_is_never_reported_is_named(keys: Path) -> None:
+    app = App(terms=replace(TERMS, metrics={"los": 1.0}))
+    with pytest.raises(ProtocolError, match=r"metric 'los' of protection\.metrics is missing"):
+        protected(app, keys).start(grid_of(app, keys), start_arrays(), num_rounds=1)

@@ -20,7 +20,6 @@ from secure_fedrec.engines.distributed import Coordinator
 from secure_fedrec.engines.distributed.host_messages import Agreement, Kind, Present
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator
 from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite
-from secure_fedrec.engines.distributed.site_state import SiteState
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.protection.means import MaskedMean, NoisedMean
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
@@ -362,7 +361,8 @@ def test_a_means_hosts_go_on_under_keys_that_were_replaced(tmp_path: Path) -> No
     coordinator._serial = 7
     coordinator._save()
     with MeanSite(terms, own) as site:
-        site._sealed.keep(SiteState(spent=4))
+        for _ in range(4):
+            site._journal.spend()
     roster = own.roster()
     parties = {node: roster.key_of(node) for node in roster.nodes()}
     for keys, node in ((server, SERVER), (own, Node(Role.CLIENT, 0))):
@@ -375,4 +375,4 @@ def test_a_means_hosts_go_on_under_keys_that_were_replaced(tmp_path: Path) -> No
         Roster.of(operator, parties, version=2).save(keys.folder / "roster")
     assert MeanCoordinator(terms, server)._serial == 7
     with MeanSite(terms, own) as site:
-        assert site._spent == 4
+        assert site._journal.spent == 4

@@ -9,7 +9,7 @@ import pytest
 
 from audits.cli import main
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
+from secure_fedrec.engines.distributed.halted_client import MOST_SAT_OUT
 from secure_fedrec.errors import HaltedError, ProtocolError, SitsOutError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_halt import NOISED
@@ -40,7 +40,7 @@ def test_a_client_keeps_its_price(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert spent[-1] == prices[0]["epsilon"]
     assert prices[-1]["epsilon_left"] == 0
     for site in (ran.site(client) for client in ran.layout.sites()):
-        site._kept = site._kept.__class__(tables=site._kept.tables, spent=site._kept.spent)
+        site._kept = site._kept.__class__(tables=site._kept.tables)
     ran.coordinator._settled.clear()
     table = first.table * (1 + 2**-40)
     ran.coordinator.public = PublicState(round=0, table=table, extras=first.extras)
@@ -100,8 +100,8 @@ def test_a_halted_client_goes_on_with_its_owners_word(
     with pytest.raises(HaltedError), halted.on_own_data():
         raise ValueError("a value")
     assert "ValueError" in str(shown(ran, 3, capsys)["halted"])
-    with pytest.raises(HaltedError):
-        ran.site(3).answer(b"")
+    ran.rounds(1)
+    assert "halted" in ran.last.left_out[3]
     assert main(["site", "resume", str(own), "looked at it"]) == 0
     kept = own / "state" / "resumed"
     assert str(kept) in capsys.readouterr().out
@@ -137,3 +137,26 @@ def test_noise_without_a_price_is_sent_as_often_as_there_are_rounds(tmp_path: Pa
     plan.require_affordable(2)
     with pytest.raises(ProtocolError, match="budget is spent"):
         plan.require_affordable(3)
+
+
+def test_show_says_why_a_site_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its mark is empty, as a full disk leaves it; its journal is another federation's, or gone."""
+    ran, beside = (Deployment.of(settings(seed=seed), tmp_path / str(seed)) for seed in (3, 4))
+    for each in (ran, beside):
+        each.rounds(1)
+    own, other = ran.layout.site(3) / "state", beside.layout.site(3) / "state"
+    (own / "halted").touch()
+    (own / "sat-out").write_bytes(b"\xff looked")
+    found = shown(ran, 3, capsys)
+    assert "disk was full" in str(found["halted"])
+    assert found["sat_out"] == MOST_SAT_OUT
+    assert main(["site", "resume", str(ran.layout.site(3)), "looked"]) == 0
+    capsys.readouterr()
+    assert shown(ran, 3, capsys)["refused"] is None
+    (own / "journal").write_bytes((other / "journal").read_bytes())
+    assert "of another federation" in str(shown(ran, 3, capsys)["refused"])
+    (own / "journal").unlink()
+    assert main(["site", "show", str(ran.layout.agreement), str(ran.layout.site(3))]) == 2
+    assert "journal" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +28,7 @@ from secure_fedrec.engines.distributed.host_messages import Agreement
 from secure_fedrec.engines.distributed.host_recording import HostRecording, OverheardHub
 from secure_fedrec.engines.distributed.hosts_supported import require_hosts_supported
 from secure_fedrec.engines.distributed.next_round_keys import NextRoundKeys
+from secure_fedrec.engines.distributed.round_log import log, with_fields
 from secure_fedrec.engines.distributed.sealed_peer_exchange import PeerContext, PeerHub
 from secure_fedrec.engines.distributed.sites_channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan
@@ -44,6 +45,8 @@ _LOST = (
     ". If the server went away after clients had begun to reveal, this is its end: over one public "
     "state they do so once, and what they revealed is lost"
 )
+_TRIES, _PATIENCE = 120, 600.0
+"""How often, and over how many seconds, a server tries to keep a sum."""
 _LATE = "took no part when keys of this round were agreed on"
 _HANDED = (
     "; what these clients handed in may be forwarded already, and no others' is in this round: "
@@ -255,9 +258,9 @@ class Coordinator:
         Where they keep the public state from this host, they are given the last one.
         """
         self.channel.settle(self._settled)
+        self.channel.greet(self._timeout)  # who was away at the end is told now
         round_, serial, state = self.public.round + 1, self._serial + 1, b""
         if self._held:
-            self.channel.greet(self._timeout)
             state = self._plan.sent(self._held)(-1)
         self.channel.finish(round_, serial, self._timeout, state)
 
@@ -297,8 +300,29 @@ class Coordinator:
             digest = np.array([table_digest(self.public)])
             self._recording.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._recording.end(round_)
-        self.save()
+        self._save_summed(round_)
         return clients, invited, attempts
+
+    def _save_summed(self, round_: int) -> None:
+        """Keep a sum that clients give once; while there is no room for it, wait for some.
+
+        Raises:
+            OSError: there was none for ten minutes; the message says what is lost.
+        """
+        for left in range(_TRIES, -1, -1):
+            try:
+                self.save()
+                return
+            except OSError as full:
+                if not left:
+                    lost = f"round {round_} is summed and cannot be kept, nor be summed again"
+                    raise OSError(full.errno, f"{full.strerror}: {lost}", full.filename) from None
+                log.error(
+                    "round %d is summed and cannot be kept: %s; make room, it is tried again",
+                    *(round_, full),
+                    extra=with_fields(event="refused", refused=type(full).__name__, round=round_),
+                )
+                sleep(_PATIENCE / _TRIES)
 
     def _there(self, round_: int) -> IntArray:
         """int64[P]: clients that take part, of a round without drop-outs: those that are there.

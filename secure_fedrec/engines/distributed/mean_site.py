@@ -175,8 +175,12 @@ class MeanSite:
         self._journal = sealed.open_journal(
             owner=self.identity.number, federation=self._agreement.federation
         )
-        if kept is None:
-            sealed.keep(SiteState())  # from now on both are there, or what was answered is lost
+        if kept is None:  # from now on both are there, or what was answered is lost
+            try:
+                sealed.keep(SiteState())
+            except OSError:
+                self._journal.close()  # or who tries again in this process finds it held
+                raise
 
     def __enter__(self) -> "MeanSite":
         return self
@@ -202,7 +206,6 @@ class MeanSite:
             ConfigError: a beacon in the host's folder is not signed as it has to be.
             CheckpointError, OSError: the journal or the half cannot be written.
         """
-        self._halted.require_active()
         try:
             return self._handled(data, task)
         except (RefusalError, HaltedError) as why:
@@ -214,6 +217,7 @@ class MeanSite:
         kind = data[2] if len(data) > 2 and data[0] != masking.VERSION else None
         if kind == Kind.GREETING:
             return self._greeted(data)
+        self._halted.require_active()
         if kind == Kind.REQUEST:
             return self._begun(data, task)
         return self._continued(data)
@@ -278,8 +282,8 @@ class MeanSite:
         digest, most, price = statement.digest.hex(), self._terms.rounds, ""
         fields = {"round": statement.round, "statement": digest, "bytes": size}
         if most is not None:
-            spent = self._spent + 1
-            self._sealed.keep(SiteState(spent=spent))
+            self._journal.spend()
+            spent = self._journal.spent
             fields |= {"noised_uploads": spent, "noised_uploads_left": most - spent}
             price = f", {spent} of {most} noised vectors handed in"
         log.info(
@@ -288,12 +292,6 @@ class MeanSite:
             extra=with_fields(event="round", **fields),
         )
 
-    @property
-    def _spent(self) -> int:
-        """Noised vectors that have left this host, in whatever rounds."""
-        kept = self._sealed.load()
-        return 0 if kept is None else kept.spent
-
     def _require_affordable(self) -> None:
         """Check that one more is within what was settled.
 
@@ -301,7 +299,7 @@ class MeanSite:
             RefusalError: it is not.
         """
         most = self._terms.rounds
-        if most is not None and self._spent >= most:
+        if most is not None and self._journal.spent >= most:
             raise RefusalError(
                 f"this client's budget is spent: {most} noised vectors were handed in, as many as "
                 "protection.rounds allows"
@@ -380,8 +378,11 @@ def standing(
 
 def _own_key(path: Path) -> bytes:
     """What seals what a site keeps; drawn once, so that it outlives the signing key."""
-    with suppress(FileExistsError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(os.urandom(KEY_BYTES))
+    if not path.exists():
+        # Whole or not there, and never in the place of one that another process has just drawn.
+        drawn = path.with_name(f"{path.name}.{os.getpid()}")
+        replace_file(drawn, os.urandom(KEY_BYTES), private=True, durable=True)
+        with suppress(FileExistsError):
+            os.link(drawn, path)
+        drawn.unlink()
     return read_private(path, "site.key")

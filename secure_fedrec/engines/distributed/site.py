@@ -12,7 +12,7 @@ without a vector. It lasts as long as the session.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 
 import numpy as np
@@ -51,6 +51,7 @@ from secure_fedrec.protection.masking.pipeline import PipelinedClient
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.journal import FileJournal, Journal
+from secure_fedrec.protection.session.statement import labelled_hash
 from secure_fedrec.uploads import PeerBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Wire
@@ -127,11 +128,10 @@ class Site:
         self._recording = recording
         self._exempt = self._hosting.exempt(self.client)
         self._attempt: _Attempt | None = None
-        self._sat_out = 0
         plan.algorithm.initialise(vault, plan.streams)
         found = state.load()
         before = SiteState(tables=vault.snapshot()) if found is None else found
-        self._kept = before.under(agreement.roster.version)
+        self._kept = before.under(agreement.roster)
         try:
             vault.restore(self._kept.tables)
         except ValueError as other:
@@ -139,8 +139,12 @@ class Site:
         if journal is None:
             journal = state.open_journal(owner=self.client, federation=agreement.federation)
         self._journal: Journal = journal
-        if found is None or found.roster != self._kept.roster:
-            state.keep(self._kept)
+        if found is None or found.roster_hash != self._kept.roster_hash:
+            try:
+                state.keep(self._kept)
+            except OSError:
+                self.close()  # or who tries again in this process finds it held
+                raise
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
         self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
 
@@ -161,7 +165,6 @@ class Site:
             HaltedError: computing on the client's own data failed, now or earlier.
             CheckpointError, OSError: the journal or private state cannot be written.
         """
-        self._sealed.halted.require_active()
         return self._session.answer(data)
 
     def close(self) -> None:
@@ -176,6 +179,7 @@ class Site:
         return self._kept.round, self._kept.settled
 
     def _handle(self, request: Request) -> list[Parcel]:
+        self._sealed.halted.require_active()
         if self._attempt is None or request.serial != self._attempt.serial:
             self._settle(request)
         if self._attempt is None and request.state:
@@ -209,8 +213,10 @@ class Site:
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
         self._plan.require_round(request.round)
-        self._plan.require_affordable(self._kept.spent + 1)
+        self._plan.require_affordable(self._journal.spent + 1)
         public, at = self._read(request)
+        asked = labelled_hash("computed", at.statement.known.state, at.round.to_bytes(8, "little"))
+        self._journal.compute(asked, rounds=self._plan.algorithm.rounds)
         wire = self._recorded(public)
         rows, half = self._own_part(public, at) if self.client in at.present else (None, None)
         desk = Desk(wire=wire, journal=self._journal, own=None if rows is None else rows.block)
@@ -232,7 +238,7 @@ class Site:
         """
         algorithm, halted = self._plan.algorithm, self._sealed.halted
         try:
-            if at.round == self._sat_out:
+            if self._journal.sits_out(at.round):
                 raise SitsOutError("sits this round out")
             if isinstance(algorithm, Exchanging):
                 return None, self._exchanging(algorithm, public, at)
@@ -250,7 +256,7 @@ class Site:
             event="refused", refused=type(why).__name__, why=str(why), round=round_
         )
         log.warning(SAID, why, extra=fields)
-        self._sat_out = round_
+        self._journal.sit_out(round_)
 
     def _read(self, request: Request) -> tuple[PublicState, Standing]:
         """The public state and the attempt that a request begins.
@@ -347,15 +353,10 @@ class Site:
             return
         attempt.sent = True
         if plan.budget:
-            self._keep(replace(self._kept, spent=self._kept.spent + 1))
+            self._journal.spend()
         if log.isEnabledFor(logging.INFO):
             size, seconds = sum(sent.values()), monotonic() - attempt.began
-            log_sent(at, plan, size=size, seconds=seconds, spent=self._kept.spent)
-
-    def _keep(self, kept: SiteState) -> None:
-        """On disk first: what is in memory is what a crash would leave."""
-        self._sealed.keep(kept)
-        self._kept = kept
+            log_sent(at, plan, size=size, seconds=seconds, spent=self._journal.spent)
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.

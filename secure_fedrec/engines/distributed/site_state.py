@@ -7,29 +7,20 @@ new one's is recorded before it is written, so a crash leaves one that is known,
 taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
 by the server instead (``site``), or by peers (``session.journal``).
 
-Layout of the file, version 2: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
+Layout of the file, version 3: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
-| u64 pending | u32 its round | u32 version of the roster | u32 spent | tables | pending tables;
+| u64 pending | u32 its round | u32 version of the roster | 32 its hash | tables | pending tables;
 tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
-ticket: one or two SHA-256 of whole files.
-
-Training or encoding may fail on a client's own data: it sits the round out, and takes part in the
-next. But a server may name any public state or model, such as a row so large that only who rated
-the item overflows, and a silence that follows from data is an answer, one for each round. So a
-client sits out a few such rounds (``MOST_SAT_OUT``), and then its part is halted until its owner
-has looked. A client that has nothing to send, whatever the state, tells nothing new.
+ticket: one or two SHA-256 of whole files. What the client has paid stands in its journal.
 """
 
-import logging
 import os
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from traceback import format_exception
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -39,150 +30,23 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.checkpoint import public_columns, public_state_of
+from secure_fedrec.engines.distributed.halted_client import HaltedClient
 from secure_fedrec.errors import (
     CheckpointError,
     ConfigError,
-    HaltedError,
     ProtocolError,
     RefusalError,
-    SitsOutError,
 )
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
 from secure_fedrec.protection.session.journal import FileJournal
 from secure_fedrec.protection.session.reader import Reader
-from secure_fedrec.protection.session.roster import read_private
+from secure_fedrec.protection.session.roster import Roster, read_private
 from secure_fedrec.vault import PrivateTable
 
-log = logging.getLogger("secure-fedrec")
-
-_MOST_TRACE = 8_000
-"""Characters of what is written down of a failure."""
-MOST_SAT_OUT = 3
-"""Rounds that a client sits out for what its own data came to, until its owner has looked."""
-
-
-class HaltedClient:
-    """Whether a client's part is halted; a file says so, for whatever process comes next.
-
-    Args:
-        folder: the site's own.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._mark = folder / "halted"
-        self._sat_out = folder / "sat-out"
-        self._unwritten: bytes | None = None
-
-    def require_active(self) -> None:
-        """Check that the part goes on.
-
-        Raises:
-            HaltedError: it does not.
-            OSError: nor can it be written down.
-        """
-        self._write()
-        if self._mark.exists():
-            raise HaltedError(
-                f"this client's part was halted, {self._mark} says why; remove it to go on"
-            )
-
-    @property
-    def reason(self) -> str | None:
-        """What halted it; None where it goes on.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else None
-
-    @property
-    def sat_out(self) -> int:
-        """Rounds that were sat out for what this client's own data came to, since ``resume``.
-
-        Raises:
-            OSError, ValueError: it cannot be read.
-        """
-        return int(self._noted.partition("\n")[0] or 0)
-
-    @property
-    def history(self) -> Path:
-        """The file of all that has halted it before."""
-        return self._mark.with_name("resumed")
-
-    def resume(self, word: str) -> None:
-        """Let the part go on; what halted it is kept, with the owner's word.
-
-        Raises:
-            OSError: it cannot be written; then the part stays halted.
-        """
-        before = self.history.read_text(encoding="utf-8") if self.history.exists() else ""
-        told = f"{before}{self._noted}{self.reason or ''}resumed: {word}\n\n"
-        kept = told.encode(errors="backslashreplace")  # an owner's word may be any bytes
-        replace_file(self.history, kept, private=True, durable=True)
-        self._sat_out.unlink(missing_ok=True)
-        self._mark.unlink(missing_ok=True)
-
-    @contextmanager
-    def on_own_data(self, *passed: type[Exception]) -> Iterator[None]:
-        """Around what is computed from the client's own data.
-
-        Args:
-            passed: exceptions from elsewhere, which do not answer for the data: of messages,
-                of a disk; where the computation itself can raise none such.
-
-        Raises:
-            SitsOutError: in the place of any other exception, but for an interrupt by the owner;
-                or the computation has raised it itself, which is not counted.
-            HaltedError: in its place, where as many rounds were sat out as may be.
-            OSError: it could not be written down; the part stays silent until it is.
-        """
-        try:
-            yield
-        except BaseException as failure:  # some libraries' errors are no ``Exception``
-            if isinstance(failure, (KeyboardInterrupt, SitsOutError, *passed)):
-                raise
-            trace = "".join(format_exception(failure))[-_MOST_TRACE:]
-            self._unwritten = trace.encode(errors="backslashreplace")
-            self._write()
-            kind = f"{type(failure).__name__} on this client's own data"
-            if self._mark.exists():
-                raise HaltedError(
-                    f"{kind}, after {MOST_SAT_OUT} rounds that were sat out: its part is halted, "
-                    f"or the server would learn from every such silence; {self._mark} says why, "
-                    "remove it to go on"
-                ) from failure
-            log.warning("%s: %s says why", kind, self._sat_out)
-            told = isinstance(failure, RefusalError)
-            why = str(failure) if told else "what it computed cannot be sent"
-            raise SitsOutError(f"sits this round out: {why}") from failure
-
-    @property
-    def _noted(self) -> str:
-        return self._sat_out.read_text(encoding="utf-8") if self._sat_out.exists() else ""
-
-    def _write(self) -> None:
-        """Write down what could not be written yet, if there is anything."""
-        if self._unwritten is None:
-            return
-        try:
-            noted, count = self._noted, self.sat_out
-            if count >= MOST_SAT_OUT:
-                replace_file(self._mark, self._unwritten, private=True, durable=True)
-            else:
-                told = f"{count + 1}\n{noted.partition(chr(10))[2]}".encode()
-                told += self._unwritten + b"\n"
-                replace_file(self._sat_out, told, private=True, durable=True)
-        except OSError:
-            # A silence that is not counted would be one of many: an empty file may still find room.
-            self._mark.touch(mode=0o600)
-            raise
-        self._unwritten = None
-
-
 KEY_BYTES = 32
-_MAGIC, _VERSION = b"SFHM", 2
+_MAGIC, _VERSION = b"SFHM", 3
 _HEAD = struct.Struct("<4sB32s")
-_STATE = struct.Struct("<IQQIII")
+_STATE = struct.Struct("<IQQII32s")
 _INFO = b"secure-fedrec|v1|site|private-state"
 _PUBLIC = "public.npz"
 _TYPES = {4: np.float32, 8: np.float64}
@@ -205,7 +69,7 @@ class SiteState:
         pending_round: its round.
         next: the tables after it.
         roster: version of the roster that it was kept under.
-        spent: noised uploads that were sent, in whatever attempts: what the client has paid.
+        roster_hash: 32 bytes, its hash; zeros for none.
     """
 
     round: int = 0
@@ -214,7 +78,7 @@ class SiteState:
     pending: int = 0
     pending_round: int = 0
     roster: int = 0
-    spent: int = 0
+    roster_hash: bytes = bytes(32)
     next: Tables = field(default_factory=dict)
 
     def begun(self, serial: int, round_: int, tables: Tables, *, vouched: bool) -> "SiteState":
@@ -229,16 +93,20 @@ class SiteState:
         over = max(self.round, round_ - 1) if vouched else self.round
         return replace(self, round=over, pending=serial, pending_round=round_, next=tables)
 
-    def under(self, version: int) -> "SiteState":
-        """Under a version of the roster.
+    def under(self, roster: Roster) -> "SiteState":
+        """Under a roster.
 
         Raises:
-            ConfigError: it was under a later one.
+            ConfigError: it was under a later one, or under another one of the same version.
         """
+        version = roster.version
         if version < self.roster:
             problem = f"is older than roster {self.roster}, which this site has taken part under"
             raise ConfigError("roster.version", version, problem)
-        return replace(self, roster=version)
+        if version == self.roster and self.roster_hash not in (bytes(32), roster.hash):
+            problem = "is another roster than the one of this version that this site knows"
+            raise ConfigError("roster.version", version, problem)
+        return replace(self, roster=version, roster_hash=roster.hash)
 
     def told(self, settled: int) -> "SiteState":
         """After the server said in which attempt the upload was summed last.
@@ -269,7 +137,7 @@ class SiteState:
     def encode(self) -> bytes:
         """The content of the file."""
         attempt = self.pending, self.pending_round
-        head = _STATE.pack(self.round, self.settled, *attempt, self.roster, self.spent)
+        head = _STATE.pack(self.round, self.settled, *attempt, self.roster, self.roster_hash)
         return head + _encoded(self.tables) + _encoded(self.next)
 
     @classmethod
@@ -280,15 +148,16 @@ class SiteState:
             ProtocolError: anything else.
         """
         with Reader(data, "private state") as reader:
-            round_, settled, pending, begun, roster, spent = _STATE.unpack(reader.take(_STATE.size))
+            round_, settled, *rest = _STATE.unpack(reader.take(_STATE.size))
             tables, after = _decoded(reader), _decoded(reader)
+        pending, begun, roster, roster_hash = rest
         return cls(
             round=round_,
             settled=settled,
             pending=pending,
             pending_round=begun,
             roster=roster,
-            spent=spent,
+            roster_hash=roster_hash,
             tables=tables,
             next=after,
         )
@@ -340,7 +209,7 @@ class SealedState:
                 "says what this client has answered. A site that begins anew has neither"
             )
         journal = FileJournal.bound(self.journal, owner=owner, federation=federation)
-        if not kept and journal.generation:
+        if not kept and journal.took_part:
             journal.close()
             raise CheckpointError(
                 f"{state}: is missing beside {self.journal.name}, by which this client has taken "
@@ -351,10 +220,13 @@ class SealedState:
     def load(self) -> SiteState | None:
         """What was kept; None before anything was.
 
+        A ticket alone is what a full disk leaves of the first time; ``open_journal`` knows whether
+        it was the first.
+
         Raises:
-            CheckpointError: it is missing, damaged, sealed under another key, or an old copy.
+            CheckpointError: it is damaged, sealed under another key, or an old copy.
         """
-        if not self._state.exists() and not self._ticket.exists():
+        if not self._state.exists():
             return None
         try:
             sealed = read_private(self._state, "site.state")

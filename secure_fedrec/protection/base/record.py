@@ -109,11 +109,13 @@ class Option:
         settings: the settings.
         hides: what they hide besides: "lone rows", rows of a sum that one client alone gave.
         costs: what is paid for it, in a clause.
+        lossless: whether sums are still those of the plain twin, bit for bit.
     """
 
     settings: Mapping[str, Any]
     hides: Literal["lone rows"]
     costs: str
+    lossless: bool
 
 
 STOPS: Mapping[str, frozenset[str]] = MappingProxyType(

@@ -44,7 +44,8 @@ _MASKED = Claim(
     lossless=True,
     found="one upload tells nothing; an item with a single rater is that rater's row in "
     "the sum, whoever it is, unless the tail floor keeps it back from a curious server; "
-    "sums of different cohorts can be subtracted",
+    "sums of different cohorts can be subtracted, by which a server that deviates opens "
+    "single uploads over several rounds",
 )
 
 
@@ -70,6 +71,7 @@ MASKING = Layer(
             hides="lone rows",
             costs="a round of masked counts before every sum, and rows that a single client has "
             "are not learned",
+            lossless=False,
         ),
     ),
     start=_outlasting,
@@ -80,7 +82,8 @@ MASKING = Layer(
         system="{name}{of} under secure aggregation (Bonawitz et al. 2017)",
         hides="{uploads}, from the server, which learns {sums}",
         found="one upload tells nothing; {few}, and sums of different cohorts can be "
-        "subtracted{beside}",
+        "subtracted, by which a server that deviates opens single uploads over several "
+        "rounds{beside}",
     ),
     simulated="uploads were hidden by pads with the protocol's distribution; run with "
     "execution = real for the cryptography itself",

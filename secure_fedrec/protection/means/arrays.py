@@ -108,6 +108,10 @@ class SharedArrays:
         array = np.asarray(found)
         if np.ma.isMaskedArray(found) or array.dtype.kind not in "fiub":
             raise MisfitError(f"array {name!r} must hold real numbers, without gaps")
+        if array.dtype.kind != "f":  # whatever the server's model has in its place
+            raise MisfitError(
+                f"array {name!r} holds {array.dtype}: whole numbers and flags are no update"
+            )
         if array.shape != self.shapes[name]:
             raise MisfitError(f"array {name!r} has not the model's shape, {self.shapes[name]}")
         return array.astype(np.float64)

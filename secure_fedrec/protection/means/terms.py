@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from math import frexp, ldexp, prod
 from types import MappingProxyType
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -54,6 +54,8 @@ from secure_fedrec.protection.means.arrays import Arrays, SharedArrays, require_
 from secure_fedrec.protection.session import Role
 from secure_fedrec.settings import Bits, Count, Filled, OneOf, Positive, Settings, Share, Within
 
+_LARGEST: Final = 2.0**100
+"""Clip, and by its inverse the smallest: no product of two leaves a float."""
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
 """In the place of a statement's digest, where settings are tried and no round is run."""
@@ -234,7 +236,7 @@ class MaskedMean(_UnderMasks):
     Args:
         clip: largest magnitude of one value, or one for each array, by pattern of its name; of
             several patterns that match, the longest counts, of those the smallest clip. A larger
-            value is refused, never cut, and halts its client (``site_state.HaltedClient``): clip
+            value is refused, never cut, and halts its client (``HaltedClient``): clip
             before, where training may come to it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
@@ -256,6 +258,10 @@ class MaskedMean(_UnderMasks):
 
     def _agree(self) -> None:
         super()._agree()
+        for bound in self.clip.values() if isinstance(self.clip, Mapping) else (self.clip,):
+            if not 1 / _LARGEST <= bound <= _LARGEST:
+                problem = f"must be between {1 / _LARGEST:.3g} and {_LARGEST:.3g}"
+                raise ConfigError("protection.clip", bound, problem)
         for name, limit in self.metrics.items():
             if limit <= 0:
                 raise ConfigError(f"protection.metrics.{name}", limit, "must be above 0")
@@ -279,9 +285,9 @@ class MaskedMean(_UnderMasks):
 
         Raises:
             SitsOutError: the weight is 0, or below.
-            MisfitError: an array is missing, of another shape or no real numbers, or a value of it
-                is not finite or beyond what was settled.
-            EncodingError: the weight or a metric is beyond what was settled.
+            MisfitError: an array is missing, of another shape or no floats, or a metric is missing.
+            EncodingError: a value is not finite, or it, the weight or a metric is beyond what was
+                settled.
             ConfigError: as ``config``.
         """
         if update.weight < 1:
@@ -294,8 +300,9 @@ class MaskedMean(_UnderMasks):
         values, bounds = shared.join(update.arrays), self._bounds(shared)
         for name, part in shared.split(values).items():
             if not np.all(np.abs(part) <= bounds[name]):
+                # Which one it is follows from the data, so the server is not told.
                 problem = f"moved beyond its clip of {bounds[name]:g}, or is not finite"
-                raise MisfitError(f"array {name!r} {problem}")
+                raise EncodingError(f"array {name!r} {problem}")
         values = np.concatenate([values * self._scales(shared), metrics])
         encoded = layout.encode(values, weight=update.weight)
         return replace(encoded, layout_hash=self._named(layout))
@@ -343,8 +350,10 @@ class MaskedMean(_UnderMasks):
 
     def _scaled(self, update: Update, name: str) -> float:
         value = update.metrics.get(name)
-        if value is None or not abs(value) <= self.metrics[name]:
-            raise EncodingError(f"metric {name} is missing, NaN or beyond protection.metrics")
+        if value is None:
+            raise MisfitError(f"metric {name!r} of protection.metrics is missing")
+        if not abs(value) <= self.metrics[name]:
+            raise EncodingError(f"metric {name!r} is NaN or beyond protection.metrics")
         return value * self._widest / self.metrics[name]
 
     def _config(self, clients: int, stated: bytes, length: int) -> MaskingConfig:

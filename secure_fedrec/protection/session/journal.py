@@ -17,6 +17,11 @@ vector was sent (``sent``), which may still be revealed in. ``begin`` gives up t
 the second: so at most one vector of a client waits to be opened, and keys of a round that a later
 one was begun over serve nothing.
 
+A host also counts here the public states that its client has computed from, however the attempts
+ended (``compute``): a server that names states of its choice, and opens nothing, would else learn
+from every one which clients bear it. What a client has paid in noise is counted as well
+(``spend``), and the round noted that it sits out: no copy of its other files takes that back.
+
 A journal's *generation* is the number of rounds that it has begun. It goes out with ADVERTISE,
 signed, and peers keep the highest that each signing key has shown. An old copy that was restored
 has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
@@ -43,6 +48,10 @@ from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
 
 MOST_ROUNDS_AHEAD: Final = 2**20
 """How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
+
+
+MOST_STATES_BESIDE: Final = 3
+"""Public states that a client computes from beside one for each round."""
 
 
 class MemoryJournal:
@@ -75,9 +84,52 @@ class MemoryJournal:
             ProtocolError: it is another client's, or rounds of another federation were begun.
         """
         held = self._held
-        self._require_for(owner, federation if held.generation else b"")
+        self._require_for(owner, federation if self.took_part else b"")
         if (held.owner, held.federation) != (owner, federation):
             self._save(replace(held, owner=owner, federation=federation))
+
+    @property
+    def spent(self) -> int:
+        """Noised vectors that were handed in."""
+        return self._held.spent
+
+    def spend(self) -> None:
+        """Record that a noised vector is about to be handed in."""
+        self._save(replace(self._held, spent=self._held.spent + 1))
+
+    @property
+    def took_part(self) -> bool:
+        """Whether anything was computed or begun."""
+        return bool(self._held.generation or self._held.computed)
+
+    def compute(self, state: bytes, *, rounds: int) -> None:
+        """Record that the client is about to compute from a public state.
+
+        Args:
+            state: 32 bytes, hash of the state and the round's number; again is not counted.
+            rounds: that the federation has.
+
+        Raises:
+            ProtocolError: it has from more states than rounds begin with. Nothing was stored.
+        """
+        held = self._held
+        if compare_digest(state, held.computed_from):
+            return
+        if held.computed >= rounds + MOST_STATES_BESIDE:
+            raise RefusalError(
+                f"this client has computed from {held.computed} public states, and there are "
+                f"{rounds} rounds: it answers for no other one"
+            )
+        self._save(replace(held, computed=held.computed + 1, computed_from=state))
+
+    def sits_out(self, round_: int) -> bool:
+        """Whether a round is sat out."""
+        return round_ == self._held.sat_out
+
+    def sit_out(self, round_: int) -> None:
+        """Record that a round is sat out, whole, whatever its attempts begin with."""
+        if not self.sits_out(round_):
+            self._save(replace(self._held, sat_out=round_))
 
     def begin(
         self,
@@ -306,7 +358,7 @@ class FileJournal(MemoryJournal):
             self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
             lock_file(self._lock)
             if self._path.exists():
-                self._held = self._load(self._path.read_bytes())
+                self._held = read_journal(self._path)
         except BlockingIOError:
             self.close()
             raise CheckpointError(f"{self._path}: another process holds this journal") from None
@@ -347,15 +399,6 @@ class FileJournal(MemoryJournal):
         if lock is not None:
             os.close(lock)
 
-    def _load(self, data: bytes) -> Entries:
-        body, digest = data[:-32], data[-32:]
-        if not compare_digest(sha256(body).digest(), digest):
-            raise CheckpointError(f"{self._path}: the journal is damaged")
-        entries = Entries.decode(body)
-        if entries is None:
-            raise CheckpointError(f"{self._path}: not a journal of this version")
-        return entries
-
     @property
     def _lock_path(self) -> Path:
         return self._path.with_name(self._path.name + ".lock")
@@ -390,6 +433,25 @@ class FileJournal(MemoryJournal):
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def read_journal(path: Path) -> Entries:
+    """What a journal holds, to look at: whoever goes on from it needs its lock.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    body, digest = data[:-32], data[-32:]
+    if not compare_digest(sha256(body).digest(), digest):
+        raise CheckpointError(f"{path}: the journal is damaged")
+    entries = Entries.decode(body)
+    if entries is None:
+        raise CheckpointError(f"{path}: not a journal of this version")
+    return entries
 
 
 def _require_next(number: int, last: int, floor: int) -> None:

@@ -1,9 +1,10 @@
 """All that a client's journal holds, and its bytes (``journal.FileJournal`` adds a hash).
 
-Layout, version 5: "SFMJ" | u8 version | u32 owner | u32 roster version | u64 epoch | u64 generation
+Layout, version 6: "SFMJ" | u8 version | u32 owner | u32 roster version | u64 epoch | u64 generation
 | 16 id of the round that is ready | 16 of the one sent | 16 its sum | u32 size of the message
-| u32 sums | u32 peers | 2 x 32 ticket of a saved state, of either round | 32 federation | message
-| sums x 16 | peers x (32 key | u64 generation). Zeros stand for none; numbers are little-endian.
+| u32 sums | u32 peers | 2 x 32 ticket of a saved state, of either round | 32 federation
+| u32 states computed from | 32 the last | u32 last round sat out | u32 spent | message | sums x 16
+| peers x (32 key | u64 generation). Zeros stand for none; numbers are little-endian.
 """
 
 import struct
@@ -13,8 +14,8 @@ from typing import Final
 
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER as SERVER
 
-_MAGIC = b"SFMJ\x05"
-_STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s32s")
+_MAGIC = b"SFMJ\x06"
+_STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s32sI32sII")
 SUM_BYTES: Final = 16
 _PEER = struct.Struct("<32sQ")
 NO_ROUND: Final = bytes(16)
@@ -38,6 +39,10 @@ class Entries:
         peers: highest generation by signing key.
         ready_ticket, sent_ticket: of the state of either round that was saved; empty for none.
         federation: whose rounds it holds; empty before one that names it.
+        computed: public states that were computed from.
+        computed_from: 32 bytes, the last one; empty for none.
+        sat_out: the last round that was sat out; 0 for none.
+        spent: noised vectors that were handed in, in whatever rounds: what the client has paid.
     """
 
     owner: int = SERVER
@@ -53,6 +58,10 @@ class Entries:
     ready_ticket: bytes = b""
     sent_ticket: bytes = b""
     federation: bytes = b""
+    computed: int = 0
+    computed_from: bytes = b""
+    sat_out: int = 0
+    spent: int = 0
 
     @property
     def last(self) -> int:
@@ -84,6 +93,10 @@ class Entries:
             self.ready_ticket,
             self.sent_ticket,
             self.federation,
+            self.computed,
+            self.computed_from,
+            self.sat_out,
+            self.spent,
         )
         peers = [_PEER.pack(key, generation) for key, generation in self.peers.items()]
         return b"".join((state, self.message, *sorted(self.revealed), *peers))
@@ -95,8 +108,8 @@ class Entries:
             return None
         magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
         ready, sent, sum_id, *counts = rest
-        size, sums, peers, *tickets = counts
-        ready_ticket, sent_ticket, federation = (each if any(each) else b"" for each in tickets)
+        size, sums, peers, *hashes, computed, computed_from, sat_out, spent = counts
+        ready_ticket, sent_ticket, federation = (each if any(each) else b"" for each in hashes)
         start = _STATE.size + size
         end = start + sums * SUM_BYTES
         if magic != _MAGIC or len(body) != end + peers * _PEER.size:
@@ -115,6 +128,10 @@ class Entries:
             ready_ticket=ready_ticket,
             sent_ticket=sent_ticket,
             federation=federation,
+            computed=computed,
+            computed_from=computed_from if any(computed_from) else b"",
+            sat_out=sat_out,
+            spent=spent,
         )
 
 

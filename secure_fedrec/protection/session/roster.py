@@ -209,6 +209,10 @@ class Roster:
             raise ConfigError("roster.server", len(keys), "names no server")
         if not any(node.role is Role.CLIENT for node in keys):
             raise ConfigError("roster.clients", 0, "names no client")
+        own = operator.public_key().public_bytes_raw()
+        if any(key == own and node.role is Role.CLIENT for node, key in keys.items()):
+            problem = "is the key of a party on the list: who signs it is none of its clients"
+            raise ConfigError("roster.operator", own.hex(), problem)
         distinct = set(keys.values())
         if any(len(key) != 32 for key in distinct):
             raise ConfigError("roster.keys", "...", "a key does not have 32 bytes")
