@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audits.gates.figures import grades
+from audits.gates.gate import documents_leak
 from audits.gates.verdict import documenting
 from audits.report.text import byte_size, capital
 from audits.report.view import by_severity, control_failed, finding_card, headline, telling
