@@ -12,7 +12,7 @@ from secure_fedrec.engines.distributed.host_messages import Agreement
 from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session import Identity, Node, Role
-from secure_fedrec.protection.session.journal import read_journal
+from secure_fedrec.protection.session.journal import MOST_STATES_BESIDE
 from secure_fedrec.protection.session.journal_entries import Entries
 from secure_fedrec.protection.session.roster import read_private
 
@@ -40,7 +40,7 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         own / "state", read_private(own / "key" if key is None else key, "site.key")
     )
     kept, plan = state.load(), blueprint.plan()
-    journal = Entries() if kept is None else read_journal(state.journal)
+    journal = state.look(owner=client)
     sent = journal.spent
     return {
         "client": client,
@@ -51,6 +51,8 @@ def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, A
         "sat_out": state.halted.sat_out,
         "halted": state.halted.reason,
         "refused": _refused(agreed, identities[Node(Role.CLIENT, client)], kept, journal),
+        "computed_from": journal.computed,
+        "most_computed_from": plan.algorithm.rounds + MOST_STATES_BESIDE,
         "noised_uploads": sent,
         "epsilon_spent": _finite(plan.price(sent)),
         "epsilon_left": _finite(plan.budget - plan.price(sent)) if plan.budget else None,
@@ -66,6 +68,8 @@ def _show(arguments: argparse.Namespace) -> str:
         f"client {found['client']}, roster {found['roster']}",
         f"summed in round {found['round']} last, of {found['rounds']}",
     ]
+    states, most_states = found["computed_from"], found["most_computed_from"]
+    lines.append(f"computed from {states} public states, of at most {most_states}")
     spent, left, most = (found[name] for name in ("epsilon_spent", "epsilon_left", "epsilon"))
     if most is None:
         lines.append("no noise: nothing is counted")
@@ -76,7 +80,7 @@ def _show(arguments: argparse.Namespace) -> str:
         lines.append(f"{found['sat_out']} rounds sat out for what its data came to: state/sat-out")
     halted, refused = found["halted"], found["refused"]
     if halted is not None:
-        lines.append(f"halted: {halted.strip().splitlines()[-1]}")
+        lines.append(f"halted: {(halted.strip() or 'nobody knows why').splitlines()[-1]}")
     if refused is not None:
         lines.append(f"takes no part: {refused}")
     return "\n".join(lines if halted or refused else [*lines, "takes part"])
@@ -92,7 +96,7 @@ def _refused(
             kept.under(agreed.roster)
     except ConfigError as refusal:
         return str(refusal)
-    if journal.federation not in (b"", agreed.federation):
+    if journal.took_part and journal.federation not in (b"", agreed.federation):
         return "its journal is of another federation: of another operator, or other settings"
     return None
 

@@ -144,6 +144,41 @@ def test_another_roster_of_the_same_version_is_refused(tmp_path: Path) -> None:
         again.under(Roster.of(operator, parties, version=2))
 
 
+def test_a_means_site_takes_no_other_roster_of_the_same_version(tmp_path: Path) -> None:
+    operator = give_keys(tmp_path, 4)
+    terms = MaskedMean(clip=1.0, max_weight=5, corrupt=0.0, min_survivors=3)
+    own = Keys(tmp_path / "0")
+    with MeanSite(terms, own):
+        pass
+    listed = own.roster()
+    nodes = [node for node in listed.nodes() if node != Node(Role.CLIENT, 3)]
+    fewer = {node: listed.key_of(node) for node in nodes}
+    for version, fits in ((listed.version, False), (listed.version + 1, True)):
+        Roster.of(operator, fewer, version=version).save(own.folder / "roster")
+        if fits:
+            with MeanSite(terms, own):
+                pass
+            continue
+        for _ in range(2):  # and nothing holds the journal
+            with pytest.raises(ConfigError, match="another roster than the one of this version"):
+                MeanSite(terms, own)
+
+
+def test_what_is_addressed_to_one_client_is_a_state_as_well(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(algorithm={"name": "gpfedrec", "rounds": 2}), tmp_path, attempts=1)
+    ran.rounds(1)
+    first = ran.coordinator.public
+    ran.transport.back = lambda label, client, data: [data] if label == "greeting" else []
+    for number in range(2 + MOST_STATES_BESIDE):
+        own = first.extras["table-2"] * (1 + number * 2.0**-20)
+        ran.coordinator.public = replace(first, extras={**first.extras, "table-2": own})
+        with suppress(ProtocolError):
+            ran.rounds(1)
+    counts = [ran.site(client)._journal._held.computed for client in (1, 2)]
+    assert counts == [2, 2 + MOST_STATES_BESIDE]
+    assert any("there are 2 rounds" in why for client, why in ran.transport.log if client == 2)
+
+
 def test_an_operator_is_no_client_of_its_list() -> None:
     operator = Ed25519PrivateKey.generate()
     own = operator.public_key().public_bytes_raw()
@@ -248,6 +283,14 @@ def test_a_key_that_could_not_be_written_is_drawn_again(
         disk.setattr(os, "link", full)
         with pytest.raises(OSError, match="No space"):
             MeanSite(terms, Keys(tmp_path / "0"))
+    with monkeypatch.context() as disk:
+
+        def no_links(*_: object) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        disk.setattr(os, "link", no_links)
+        with MeanSite(terms, Keys(tmp_path / "1")):
+            assert len((tmp_path / "1" / "key").read_bytes()) == 32
     with MeanSite(terms, Keys(tmp_path / "0")):
         assert len((tmp_path / "0" / "key").read_bytes()) == 32
     assert sorted(path.name for path in (tmp_path / "0").glob("key*")) == ["key"]

@@ -293,6 +293,7 @@ class Coordinator:
         self._settled |= dict.fromkeys(clients.tolist(), serial)
         attempts, self._begun = self._begun, 0
         self._handed.clear()
+        self._save_summed(round_)  # before anything else that a full disk could end
         if self._recording is not None:
             self._recording.result(round_, plan.algorithm, self.public)
             left_out = np.setdiff1d(invited, clients)
@@ -300,7 +301,6 @@ class Coordinator:
             digest = np.array([table_digest(self.public)])
             self._recording.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
             self._recording.end(round_)
-        self._save_summed(round_)
         return clients, invited, attempts
 
     def _save_summed(self, round_: int) -> None:

@@ -73,7 +73,7 @@ class HaltedClient:
             OSError: it cannot be read.
         """
         first = self._noted.partition("\n")[0]
-        if first.isdecimal() or not self._noted:
+        if (first.isdecimal() and len(first) < 9) or not self._noted:
             return int(first or 0)
         return MOST_SAT_OUT  # what somebody has written into it must not end the counting
 

@@ -16,7 +16,6 @@ may be told is answered with REFUSED.
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -175,12 +174,14 @@ class MeanSite:
         self._journal = sealed.open_journal(
             owner=self.identity.number, federation=self._agreement.federation
         )
-        if kept is None:  # from now on both are there, or what was answered is lost
-            try:
-                sealed.keep(SiteState())
-            except OSError:
-                self._journal.close()  # or who tries again in this process finds it held
-                raise
+        before = SiteState() if kept is None else kept
+        try:
+            now = before.under(roster)
+            if kept is None or now.roster_hash != kept.roster_hash:
+                sealed.keep(now)  # from now on both are there, or what was answered is lost
+        except (ConfigError, OSError):
+            self._journal.close()  # or who tries again in this process finds it held
+            raise
 
     def __enter__(self) -> "MeanSite":
         return self
@@ -382,7 +383,12 @@ def _own_key(path: Path) -> bytes:
         # Whole or not there, and never in the place of one that another process has just drawn.
         drawn = path.with_name(f"{path.name}.{os.getpid()}")
         replace_file(drawn, os.urandom(KEY_BYTES), private=True, durable=True)
-        with suppress(FileExistsError):
+        try:
             os.link(drawn, path)
-        drawn.unlink()
+        except FileExistsError:
+            pass
+        except PermissionError:  # a file system without links
+            drawn.replace(path)
+        finally:
+            drawn.unlink(missing_ok=True)
     return read_private(path, "site.key")

@@ -215,7 +215,8 @@ class Site:
         self._plan.require_round(request.round)
         self._plan.require_affordable(self._journal.spent + 1)
         public, at = self._read(request)
-        asked = labelled_hash("computed", at.statement.known.state, at.round.to_bytes(8, "little"))
+        # As it was sent, with what is addressed to this client alone.
+        asked = labelled_hash("computed", request.state, at.round.to_bytes(8, "little"))
         self._journal.compute(asked, rounds=self._plan.algorithm.rounds)
         wire = self._recorded(public)
         rows, half = self._own_part(public, at) if self.client in at.present else (None, None)

@@ -38,7 +38,9 @@ from secure_fedrec.errors import (
     RefusalError,
 )
 from secure_fedrec.protection.masking.messages.keys import open_box, seal_box
-from secure_fedrec.protection.session.journal import FileJournal
+from secure_fedrec.protection.session.journal import FileJournal, read_journal
+from secure_fedrec.protection.session.journal_entries import Entries
+from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 from secure_fedrec.protection.session.reader import Reader
 from secure_fedrec.protection.session.roster import Roster, read_private
 from secure_fedrec.vault import PrivateTable
@@ -202,20 +204,37 @@ class SealedState:
             CheckpointError: one of the two is missing, or the journal is another client's, of
                 another federation, damaged, or in use.
         """
+        self.look(owner=owner)
+        return FileJournal.bound(self.journal, owner=owner, federation=federation)
+
+    def look(self, *, owner: int) -> Entries:
+        """What the journal holds, if it goes with the private state beside it.
+
+        Args:
+            owner: number of the client.
+
+        Raises:
+            CheckpointError: one of the two is missing, or the journal is damaged or another
+                client's.
+        """
         state, kept = self._state, self._state.exists()
-        if kept and not self.journal.exists():
-            raise CheckpointError(
-                f"{self.journal}: is missing beside {state.name}: put back the last one, which "
-                "says what this client has answered. A site that begins anew has neither"
-            )
-        journal = FileJournal.bound(self.journal, owner=owner, federation=federation)
-        if not kept and journal.took_part:
-            journal.close()
+        if not self.journal.exists():
+            if kept:
+                raise CheckpointError(
+                    f"{self.journal}: is missing beside {state.name}: put back the last one, which "
+                    "says what this client has answered. A site that begins anew has neither"
+                )
+            return Entries()
+        found = read_journal(self.journal)
+        if found.owner not in (SERVER_NUMBER, owner):
+            problem = f"this is the journal of client {found.owner}, not of {owner}"
+            raise CheckpointError(f"{self.journal}: {problem}")
+        if not kept and found.took_part:
             raise CheckpointError(
                 f"{state}: is missing beside {self.journal.name}, by which this client has taken "
                 "part: put back the last one. A site that begins anew has neither"
             )
-        return journal
+        return found
 
     def load(self) -> SiteState | None:
         """What was kept; None before anything was.

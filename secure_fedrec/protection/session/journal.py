@@ -84,7 +84,7 @@ class MemoryJournal:
             ProtocolError: it is another client's, or rounds of another federation were begun.
         """
         held = self._held
-        self._require_for(owner, federation if self.took_part else b"")
+        self._require_for(owner, federation if held.took_part else b"")
         if (held.owner, held.federation) != (owner, federation):
             self._save(replace(held, owner=owner, federation=federation))
 
@@ -96,11 +96,6 @@ class MemoryJournal:
     def spend(self) -> None:
         """Record that a noised vector is about to be handed in."""
         self._save(replace(self._held, spent=self._held.spent + 1))
-
-    @property
-    def took_part(self) -> bool:
-        """Whether anything was computed or begun."""
-        return bool(self._held.generation or self._held.computed)
 
     def compute(self, state: bytes, *, rounds: int) -> None:
         """Record that the client is about to compute from a public state.

@@ -68,6 +68,11 @@ class Entries:
         """Number of the last round begun; 0 before the first."""
         return max(number_of(self.ready), number_of(self.sent))
 
+    @property
+    def took_part(self) -> bool:
+        """Whether anything was computed or begun."""
+        return bool(self.generation or self.computed)
+
     def open(self, round_id: bytes) -> str:
         """Field of the ticket of a round in progress; empty if the round is none."""
         if round_id == NO_ROUND:
