@@ -9,9 +9,9 @@ from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
-from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_rounds, named_rows, sees_named_rows
+from attacks.view.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
+from attacks.view.readable import seen_rows
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Step, View
 
@@ -36,6 +36,8 @@ class Direct(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
         rounds = upload_rounds(view)
+        if Knowledge.of(view).says_dense:  # then words alone tell which rows hold anything
+            rounds = named_payload_rounds(view) or rounds
         clients, touched, _ = count_touches(view, rounds[:1])
         seen = Rows.marked(touched.listed)
         claim = RatedSetClaim(
@@ -109,7 +111,7 @@ def count_touches(
     clients, kept = np.flatnonzero(seen), {}
 
     def uploaded(round_: int) -> ItemSets:
-        uploads, block = rows_of(named_rows(view, round_))
+        uploads, block = seen_rows(view, round_)
         return listed_rows(clients, uploads.senders.ids, block, n_items)[0]
 
     def stopped(number: int, counts: Rows) -> None:

@@ -59,6 +59,16 @@ class Knowledge:
         return self._stack("uploads") == "dense"
 
     @property
+    def says_hidden(self) -> bool:
+        """It is stated that uploads cannot be read; whether one can is told by its words."""
+        return self.stack.get("uploads", "rows") != "rows"
+
+    @property
+    def says_dense(self) -> bool:
+        """It is stated that every client sends the same rows."""
+        return self.stack.get("uploads") == "dense"
+
+    @property
     def exact(self) -> bool:
         """Counts are the true numbers of ratings, no noise is added to them."""
         return self._stack("noise") == "none"

@@ -103,7 +103,7 @@ class _Block(NamedTuple):
     Attributes:
         layer: name of its weight.
         first: number of the first input.
-        fit: mean over the inputs of their median fit over the clients.
+        fit: mean over the inputs of their median fit over the clients whose uploads can be read.
         vectors: float64[B, size].
     """
 
@@ -140,7 +140,8 @@ def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None)
         first: number of the first private input; None to search for it.
     """
     found = recover_inputs(uploads.change(layer.weight), uploads.change(layer.bias))
-    ends = np.concatenate([[0.0], np.cumsum(np.median(found.fits, axis=0))])
+    told = found.fits[uploads.plain] if uploads.plain.any() else found.fits
+    ends = np.concatenate([[0.0], np.cumsum(np.median(told, axis=0))])
     means = (ends[size:] - ends[:-size]) / size
     if first is None:
         first = int(np.argmax(means))
