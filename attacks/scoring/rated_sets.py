@@ -30,6 +30,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.persons import exact_sets, persons
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
@@ -170,6 +171,14 @@ MEASURES = records(
         "Share of clients whose whole set view and popularity together rank first, minus that of "
         "popularity alone.",
     ),
+    exact_clients=persons(
+        "Clients whose whole set is told",
+        "Number of clients whose whole set is guessed outright or ranked first, where neither "
+        "popularity alone nor a guess by it could have come to the same.",
+        "tells the whole rated set of {exact_clients:.0f} clients",
+        floor=10.0,
+        chooses="rated sets",
+    ),
     precision=Measure(
         "Precision",
         "Share of the set the attack names that is right.",
@@ -270,7 +279,7 @@ def score_rated_sets(
     if not np.isfinite(per_client_auc(game.table)).any():
         return NotApplicable(reason=NO_CONTRAST)
     popularity = truth.popularity().astype(np.float64)
-    figures, gains = _rated_figures(game, predicted, popularity, seed)
+    figures, gains = _rated_figures(game, predicted, popularity, len(truth), seed)
     curve = pooled_roc(game.table)
     by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
     return Scored(
@@ -284,7 +293,7 @@ def score_rated_sets(
 
 
 def _rated_figures(
-    game: CatalogueGame, predicted: Rows | None, popularity: FloatArray, seed: int
+    game: CatalogueGame, predicted: Rows | None, popularity: FloatArray, clients: int, seed: int
 ) -> tuple[Figures, Gains]:
     """Figures of the rated-set game, and the gains over an adversary without a view."""
     aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
@@ -303,18 +312,22 @@ def _rated_figures(
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
-    together, combined = _combined_figures(game, public, prior, seed)
+    together, combined, first = _combined_figures(game, public, prior, seed)
     likely, surely = _tail_figures(game, public, seed)
     figures |= together | likely
     gains |= combined | surely
     if predicted is not None:
-        figures |= guessed_figures(predicted, game, "exact_set_share")
+        guessed, outright = guessed_figures(predicted, game, "exact_set_share")
+        figures |= guessed
+        first |= outright
+    first &= precision_at_size(public.table(game.labels)) < 1.0
+    gains["exact_clients"] = exact_sets(first, game.labels, popularity, clients)
     return figures, gains
 
 
 def _combined_figures(
     game: CatalogueGame, public: PublicRanking, prior: FloatArray, seed: int
-) -> tuple[Figures, Gains]:
+) -> tuple[Figures, Gains, BoolArray]:
     """View and popularity together, over the catalogue.
 
     - ``combined_auc``, and ``headroom_lift``: the share of 1 - ``prior_auc`` that it gains;
@@ -322,6 +335,9 @@ def _combined_figures(
       ``prior_precision_at_k`` without the view, ``alone_precision_at_k`` without popularity;
       ``precision_gain``: over the prior;
     - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
+
+    Returns:
+        (figures, gains, bool[B] whose whole set is ranked first).
     """
     ranked = combined_scores(game, public)
     found = [(per_client_auc(part), precision_at_size(part)) for part in ranked.parts()]
@@ -335,11 +351,15 @@ def _combined_figures(
         "alone_precision_at_k": nan_mean(alone),
         "prior_precision_at_k": nan_mean(without),
     }
-    return figures, {
-        "precision_gain": Gain(at_k - without),
-        "headroom_lift": headroom(aucs - prior, 1.0 - prior),
-        "exact_set_gain": Gain(whole - whole_without),
-    }
+    return (
+        figures,
+        {
+            "precision_gain": Gain(at_k - without),
+            "headroom_lift": headroom(aucs - prior, 1.0 - prior),
+            "exact_set_gain": Gain(whole - whole_without),
+        },
+        at_k == 1.0,
+    )
 
 
 def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tuple[Figures, Gains]:

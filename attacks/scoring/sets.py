@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Figures, Gain, interval_figures
+from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
@@ -24,6 +24,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.persons import exact_sets, persons
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
@@ -65,6 +66,13 @@ MEASURES = records(
         "Share of clients whose whole set is recovered without an error.",
         _GUESSED._replace(abstention="a miss"),
         _LIFT,
+    ),
+    set_exact_clients=persons(
+        "Clients whose whole set is told",
+        "Number of clients whose whole set is recovered without an error, which no guess by "
+        "popularity could have come to.",
+        "tells the whole set of {set_exact_clients:.0f} clients",
+        floor="sets of so few elements can be guessed",
     ),
 )
 
@@ -120,12 +128,15 @@ def score_sets(
         **interval_figures("set_auc", mean_auc(aucs, seed)),
         "set_prior_auc": nan_mean(prior),
     }
+    gains: Gains = {"set_lift": Gain(aucs - prior)}
     if claim.predicted is not None:
-        guessed = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
+        guessed, exact = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
         figures |= {f"set_{name}": value for name, value in guessed.items()}
+        popularity = sets.popularity().astype(np.float64)
+        gains["set_exact_clients"] = exact_sets(exact, labels, popularity, len(sets))
     return Scored(
         figures=figures,
-        gains={"set_lift": Gain(aucs - prior)},
+        gains=gains,
         units=units_of(game.table),
         details={"set": claim.name},
         null_control=normal_null("set_auc", *null_auc(game.dealt(seed))),
@@ -175,7 +186,7 @@ def nan_mean(values: FloatArray) -> float | None:
     return float(finite.mean()) if len(finite) else None
 
 
-def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures:
+def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[Figures, BoolArray]:
     """Of sets guessed outright: precision and recall per client, averaged, and the exact ones.
 
     Args:
@@ -184,6 +195,9 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures
         game: the scores, against the sets.
         exact: name of the share of clients whose guessed set is exactly their true set; it is over
             clients that have pairs, as two empty sets would count as a success.
+
+    Returns:
+        (figures, bool[B] whose set is exact).
     """
     hits, named = [], []
     for span in game.spans:
@@ -197,10 +211,10 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures
     found, sizes, there = np.concatenate(hits), np.concatenate(named), game.table.sizes > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         precision, recall = found / sizes, found / game.labels.lengths
-    right = (found == sizes) & (found == game.labels.lengths)
-    whole = int(np.count_nonzero(there & right))
+    right = there & (found == sizes) & (found == game.labels.lengths)
+    whole = int(np.count_nonzero(right))
     return {
         "precision": nan_mean(precision),
         "recall": nan_mean(recall),
         **interval_figures(exact, share_interval(whole, int(there.sum()))),
-    }
+    }, right
