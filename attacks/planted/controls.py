@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
+from attacks.planted.careless import plant_careless
 from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_ratings
 from attacks.planted.runs import plant_organisations, plant_split
@@ -36,6 +37,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "untouched": plant_untouched,
         "partners": plant_partners,
         "partner users": plant_partner_users,
+        "careless": plant_careless,
     }
 )
 WHO: Mapping[str, Adversary] = MappingProxyType(

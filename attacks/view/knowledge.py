@@ -61,12 +61,12 @@ class Knowledge:
     @property
     def says_hidden(self) -> bool:
         """It is stated that uploads cannot be read; whether one can is told by its words."""
-        return self.stack.get("uploads", "rows") != "rows"
+        return bool(self.stack.get("uploads", "rows") != "rows")
 
     @property
     def says_dense(self) -> bool:
         """It is stated that every client sends the same rows."""
-        return self.stack.get("uploads") == "dense"
+        return bool(self.stack.get("uploads") == "dense")
 
     @property
     def exact(self) -> bool:

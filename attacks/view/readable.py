@@ -18,8 +18,9 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, View
 
-LUCK_BITS = 20
-"""Fewer than 2^-20 messages of noise are expected to be taken for readable ones, of all of them."""
+LUCK_BITS = 40
+"""Fewer than 2^-40 messages of noise are expected to be taken for readable ones in a round, so
+fewer than 2^-20 in a million rounds."""
 
 
 def in_the_clear(block: RowBlock, codec: FixedPoint) -> BoolArray:
