@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import numpy as np
 
-from attacks.planted.recording import protected, recorded
+from attacks.base import Planted
+from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
@@ -31,7 +32,9 @@ def plant_careless() -> tuple[RecordedRun, GroundTruth]:
     clear = frozenset(range(0, _CLIENTS, _CLIENTS // _CLEAR))
     note_own(run)
     run.transcript = hidden_but(run.transcript, clear)
-    return run, GroundTruth(train=train, recorded=run.truth)
+    columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
+    secrets = planted_secrets(columns, "careless")
+    return run, GroundTruth(train=train, recorded=run.truth, secrets=secrets)
 
 
 def note_own(run: RecordedRun) -> None:
