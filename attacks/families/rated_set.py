@@ -35,13 +35,19 @@ class Direct(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
-        rounds = upload_rounds(view)
-        if Knowledge.of(view).says_dense:  # then words alone tell which rows hold anything
+        rounds, known = upload_rounds(view), Knowledge.of(view)
+        if known.says_dense:  # then words alone tell which rows hold anything
             rounds = named_payload_rounds(view) or rounds
         clients, touched, _ = count_touches(view, rounds[:1])
-        seen = Rows.marked(touched.listed)
+        seen, told = Rows.marked(touched.listed), np.ones(len(clients), dtype=bool)
+        if known.says_dense:  # of an upload that cannot be read there are all rows
+            told = touched.listed.lengths < touched.listed.n_items
         claim = RatedSetClaim(
-            clients=clients, scores=touched.divided(1), visible=seen, predicted=seen
+            clients=clients,
+            scores=touched.divided(1),
+            visible=seen,
+            predicted=seen,
+            sure=told if known.says_rated_rows else None,
         )
         return Claims(rounds=rounds[:1], made=(claim,))
 

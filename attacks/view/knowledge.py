@@ -69,6 +69,12 @@ class Knowledge:
         return bool(self.stack.get("uploads") == "dense")
 
     @property
+    def says_rated_rows(self) -> bool:
+        """It is stated that a client's rows are its rated items, all of them and no others."""
+        stated = (*(self.stack.get(name) for name in ("virtual_rows", "reports")),)
+        return (*stated, self.rows.get("row_sets")) == ("none", "all", "rated")
+
+    @property
     def exact(self) -> bool:
         """Counts are the true numbers of ratings, no noise is added to them."""
         return self._stack("noise") == "none"

@@ -45,7 +45,8 @@ def test_few_in_the_clear_are_found_in_persons(name: str, share: float) -> None:
         each.figures[key] or 0 for each in found.values() for key in PERSONS if key in each.figures
     ]
     assert max(told) <= there  # and nobody who is hidden
-    if share >= 0.03:
+    assert not any(each.details.get("sure_sets_wrong") for each in found.values())
+    if share >= 0.03 or name != "pfedrec":  # whose one small set a guess could have come to
         assert max(told) >= 1, "what they hold is told as well"
 
 
