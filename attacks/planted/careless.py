@@ -13,7 +13,7 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RECORDS
 from secure_fedrec.streams import Streams
-from secure_fedrec.traits import BARE
+from secure_fedrec.traits import Traits
 from secure_fedrec.wire import BlockStore, Transcript
 from secure_fedrec.wire.recording import OWN
 from secure_fedrec.wire.spool import Columns, concatenate_columns
@@ -66,7 +66,9 @@ def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) 
                 round_, kind, _hidden(sent, clear, codec, int(transcript.public["n_items"]), rng)
             )
     protection = transcript.public["protection"]
-    traits = asdict(RECORDS["masking"].traits.over(BARE))
+    stated = protection["traits"]
+    before = Traits(**{**stated, "denoisers": tuple(stated["denoisers"])})
+    traits = asdict(RECORDS["masking"].traits.over(before))
     known = {**transcript.public, "protection": {**protection, "traits": traits}}
     return Transcript(copy, known)
 
