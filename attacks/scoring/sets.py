@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
+from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.measures import (
@@ -24,7 +24,6 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
-from attacks.scoring.persons import exact_sets, persons
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
@@ -66,13 +65,6 @@ MEASURES = records(
         "Share of clients whose whole set is recovered without an error.",
         _GUESSED._replace(abstention="a miss"),
         _LIFT,
-    ),
-    set_exact_clients=persons(
-        "Clients whose whole set is told",
-        "Number of clients whose whole set is recovered without an error, which no guess by "
-        "popularity could have come to.",
-        "tells the whole set of {set_exact_clients:.0f} clients",
-        floor="sets of so few elements can be guessed",
     ),
 )
 
@@ -128,15 +120,12 @@ def score_sets(
         **interval_figures("set_auc", mean_auc(aucs, seed)),
         "set_prior_auc": nan_mean(prior),
     }
-    gains: Gains = {"set_lift": Gain(aucs - prior)}
     if claim.predicted is not None:
-        guessed, exact = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
+        guessed, _ = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
         figures |= {f"set_{name}": value for name, value in guessed.items()}
-        popularity = sets.popularity().astype(np.float64)
-        gains["set_exact_clients"] = exact_sets(exact, labels, popularity, len(sets))
     return Scored(
         figures=figures,
-        gains=gains,
+        gains={"set_lift": Gain(aucs - prior)},
         units=units_of(game.table),
         details={"set": claim.name},
         null_control=normal_null("set_auc", *null_auc(game.dealt(seed))),

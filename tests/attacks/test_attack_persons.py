@@ -29,14 +29,17 @@ def figure(scored: object, name: str) -> float:
 
 
 def judged(
-    scores: FloatArray, labels: BoolArray, predicted: BoolArray | None = None, **others: BoolArray
+    scores: FloatArray,
+    labels: BoolArray,
+    predicted: BoolArray | None = None,
+    sure: BoolArray | None = None,
 ) -> object:
     claim = RatedSetClaim(
         clients=np.arange(len(labels)),
         scores=scores,
         visible=np.ones_like(labels),
         predicted=predicted,
-        **others,
+        sure=sure,
     )
     return score_rated_sets(claim, ItemSets.of_grid(labels), NOBODY, 0)
 
