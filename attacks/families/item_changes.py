@@ -47,6 +47,7 @@ class ItemChanges:
         main: float64[B, d], that direction.
         visible: bool[B, m], rows that were sent; all of a client whose upload cannot be read, of
             which the others are 0.
+        plain: bool[B], whose can be read.
     """
 
     round: int
@@ -55,6 +56,7 @@ class ItemChanges:
     signed: FloatArray
     main: FloatArray
     visible: BoolArray
+    plain: BoolArray
 
     @classmethod
     def read(cls, view: View) -> "ItemChanges | None":
@@ -91,6 +93,7 @@ class ItemChanges:
             signed=signed,
             main=main,
             visible=visible,
+            plain=plain,
         )
 
 
@@ -176,6 +179,10 @@ class ScoreVectors(OneRound, SuiteAttack):
         need(int(view.public.get("negatives", 0)) >= 2, FEW_NEGATIVES)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
-            round=changes.round, clients=changes.clients, vectors=changes.main, table=SCORE_TABLE
+            round=changes.round,
+            clients=changes.clients,
+            vectors=changes.main,
+            table=SCORE_TABLE,
+            told=changes.plain,
         )
         return Claims(rounds=(changes.round,), made=(claim,))

@@ -38,7 +38,7 @@ from attacks.scoring.scored import (
     unit,
 )
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
@@ -111,6 +111,8 @@ class VectorClaim:
         table: name of the private table whose rows begin with them.
         of_items: whether that table holds a row per item of every client instead, and the vector
             is their mean over the client's training items.
+        told: bool[B], of whom anything is known: for the others a direction is drawn, and they are
+            none of the persons. None for all.
     """
 
     round: int
@@ -118,6 +120,7 @@ class VectorClaim:
     vectors: FloatArray
     table: str = "user_vectors"
     of_items: bool = False
+    told: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the private vectors that were recorded."""
@@ -168,7 +171,12 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    shuffled = np.random.default_rng(seed).permutation(len(candidates))[own]
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(len(candidates))[own]
+    told = claimed.any(axis=1)
+    if claim.told is not None:
+        told &= claim.told[honest]
+        claimed = np.where(claim.told[honest][:, None], claimed, rng.normal(size=claimed.shape))
     compared = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
     to_own, sums, odds, dealt, to_next = compared
     size = len(candidates)
@@ -182,7 +190,7 @@ def score_vectors(
         gains={
             **gains,
             "reidentified_lift": Gain(odds - chance, guesses=True),
-            "reidentified_clients": _named(to_own, to_next, size, claimed.shape[1]),
+            "reidentified_clients": _named(to_own[told], to_next[told], size, claimed.shape[1]),
         },
         units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
         null_control=hit_null("reidentified_share", dealt, chance),
@@ -201,11 +209,10 @@ def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Pe
         size: number of candidates.
         width: of a vector.
     """
-    told = np.maximum(to_own, to_next) > _TIE  # a claim of zeros names nobody
-    away, beside = (np.maximum(1.0 - each[told], _TIE) for each in (to_own, to_next))
+    away, beside = (np.maximum(1.0 - each, _TIE) for each in (to_own, to_next))
     nearer = np.minimum(0.5 * np.log(away / beside), 0.0)  # cosines fall with squared distances
     odds = min(width - 1, _DENSE) * nearer * (size > 1) - np.log(size)
-    return Persons(to_own[told] > to_next[told] + _TIE, odds, guesses=True)
+    return Persons(to_own > to_next + _TIE, odds, guesses=True)
 
 
 def _means(tables: FloatArray, train: RatingTable) -> FloatArray:

@@ -92,6 +92,7 @@ class DenseLayerInputs(OneRound, SuiteAttack):
             vectors=best.vectors,
             table=secret.get("table", PRIVATE_TABLE),
             of_items=secret.get("of_items", False),
+            told=uploads.plain,
         )
         where = {"layer": best.layer, "first_input": best.first, "fit": best.fit}
         return Claims(rounds=(uploads.round,), made=(claim,), details=where)
