@@ -77,17 +77,20 @@ def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]
     """The measures of all scorers by key.
 
     Raises:
-        ValueError: two have one key, or one is judged by a gain that nothing measures.
+        ValueError: two have one key, or one is judged by a gain that nothing measures, or that
+            tells another secret.
     """
     known: dict[str, Measure] = {}
     for measures in scorers:
         if both := known.keys() & measures:
             raise ValueError(f"two figures have the key {min(both)}")
         known |= measures
-    for key, rule in ((key, each.severity) for key, each in known.items()):
-        for name in rule.gains if isinstance(rule, Behind) else ():
+    for key, each in known.items():
+        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):
                 raise ValueError(f"{key} is judged by {name}, which is no gain")
+            if known[name].secret != each.secret:
+                raise ValueError(f"{key} is judged by {name}, which tells another secret")
     return MappingProxyType(known)
 
 

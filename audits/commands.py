@@ -18,7 +18,7 @@ from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.config.lines import source_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome
-from audits.gates.verdict import undecided
+from audits.gates.verdict import undecided, unrecorded
 from audits.pipeline import policy_of, print_policy
 from audits.presets import QUICKSTART
 from audits.report import FORMATS
@@ -155,13 +155,13 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
         bars=not arguments.quiet,
         workers=config.run.workers or 1,
     )
-    controls = positive_controls()
+    told = findings_json(config, findings, positive_controls(), adversaries=adversaries)
     if arguments.json:
-        print_json(findings_json(config, findings, controls, adversaries=adversaries))
+        print_json(told)
     else:
         for finding in findings:
             print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
-    reasons = undecided(findings, {name: controls[name] for name in names})
+    reasons = [*undecided(told), *filter(None, map(unrecorded, told))]
     for reason in reasons:
         print(f"  inconclusive: {reason}", file=sys.stderr)
     return 3 if reasons else 0

@@ -14,6 +14,9 @@ clients share, such as the start of a training. What leaves them is undecided, a
 A gain over what is known without the view is 0 of an attack that says nothing, and below it of one
 that misleads. So a gain that rises from below to 0 is no worse: nobody is told anything any more.
 One that rises and is not 0 then, above or below it, may have found a trace, and is judged.
+
+Means hide whom they are of. So a finding that is more severe in any pair, and a count of clients
+that is higher there, are never "the same", whatever the number of pairs and what the others say.
 """
 
 import math
@@ -24,9 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.scoring.measures import SHARE, Gained, Observed
+from attacks.scoring.measures import COUNTED, SHARE, Behind, Context, Gained
 from attacks.suite import MEASURES
-from audits.gates.policy import Report, figure_of
+from audits.gates.figures import figure_of, grades, rank
+from audits.gates.verdict import Report
 from audits.report.reading import REPORT_NAME, read_report
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.core.special import ndtri, stdtrit
@@ -204,12 +208,33 @@ def compare(
         for key, pairs in paired.items()
     ]
     found = [_explained(each, [after[seed] for seed in seeds], accept) for each in found]
+    found += _more_severe([(before[seed], after[seed]) for seed in seeds])
     order = (WORSE, LOST, GONE, OPEN, NEW, BETTER, UNTOLD, ACCEPTED, SAME)
     return Comparison(
         seeds=seeds,
         unpaired=tuple(sorted(before.keys() ^ after.keys())),
         differences=tuple(sorted(found, key=lambda each: order.index(each.outcome))),
     )
+
+
+def _more_severe(pairs: Sequence[tuple[Report, Report]]) -> Iterator[Difference]:
+    """Findings that are more severe on the second side of a pair; what was not measured was not."""
+    raised: dict[Key, str] = {}
+    for before, after in pairs:
+        old, new = _severities(before), _severities(after)
+        for (adversary, attack), severity in new.items():
+            was = old.get((adversary, attack), "info")
+            if rank(severity) < rank(was):
+                raised.setdefault(Key(adversary, attack, "severity"), f"{was} to {severity}")
+    for key, reason in raised.items():
+        yield Difference(key=key, outcome=OPEN, pairs=len(pairs), reason=reason)
+
+
+def _severities(report: Report) -> dict[tuple[str, str], str]:
+    return {
+        (each["adversary"], each["attack"]): next(iter(grades(each).values()), "info")
+        for each in report["findings"]
+    }
 
 
 def _explained(each: Difference, after: Sequence[Report], accept: Collection[str]) -> Difference:
@@ -246,7 +271,8 @@ def _figures(report: Report) -> dict[Key, Figure]:
             continue
         for metric, measure in MEASURES.items():
             key = Key(finding["adversary"], finding["attack"], metric)
-            if isinstance(measure.severity, Gained | Observed) or key in gated:
+            # What is judged by its gains is compared by them, what is no finding not at all.
+            if not isinstance(measure.severity, Behind | Context) or key in gated:
                 figure = _finding_figure(finding, metric)
                 if figure is not None:
                     found[key] = figure
@@ -300,6 +326,8 @@ def _difference(
         outcome = BETTER if sure else UNTOLD
     elif towards[1] > tolerance or (outcome == UNTOLD and worse and (key.attack or sure)):
         outcome = OPEN
+    if outcome in (SAME, BETTER, UNTOLD) and _newly_exposed(key, pairs):
+        outcome = OPEN
     if lost and outcome != WORSE:
         outcome = LOST
     unknown = pairs[0][0].exact or math.isinf(high)
@@ -312,6 +340,12 @@ def _difference(
         high=None if unknown else high,
         pairs=len(pairs),
     )
+
+
+def _newly_exposed(key: Key, pairs: Sequence[tuple[Figure, Figure]]) -> bool:
+    """Whether more clients are counted in any pair."""
+    counted = key.attack and MEASURES[key.metric].scale.unit.write == COUNTED
+    return bool(counted) and any(after.value > before.value for before, after in pairs)
 
 
 def _fell_silent(key: Key, pairs: Sequence[tuple[Figure, Figure]]) -> bool:

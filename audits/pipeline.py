@@ -10,7 +10,8 @@ from typing import Any
 
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
-from audits.gates.policy import KNOWN, WAIVED, Policy, applied, objections
+from audits.gates.policy import Policy, applied, objections
+from audits.gates.verdict import KNOWN, WAIVED
 from audits.report import write_report
 from audits.report.reading import read_report, report_file
 from audits.report.text import decimal, signed

@@ -57,11 +57,14 @@ def _words(figures: Figures, details: Mapping[str, Any]) -> str:
 
 
 MEASURES = records(
+    "attribute",
     attribute_auc=Measure(
         "AUC of the attribute",
         "Macro AUC of an attribute of persons, told from what was recovered.",
         Scale(
-            AREA, Prior("attribute_ceiling_auc", "from the true training data"), "ranks by chance"
+            AREA,
+            Prior("attribute_ceiling_auc", "from the true training data", ceiling=True),
+            "ranks by chance",
         ),
         Behind(("attribute_lift",), 0.95),
         LEADS._replace(units="persons"),

@@ -50,7 +50,10 @@ _BLOCK = 1 << 22
 _VERY = Scale(SHARE, "none: the very vector is no guess", "a draft is taken as it stands")
 _NOBODY = "without a sender nothing is measured"
 
+_VECTOR, _ATTRIBUTE = "vector", "attribute"
+
 MEASURES = records(
+    "organisation",
     disclosed_share=Measure(
         "Users disclosed",
         "Share of users whose own vector was sent as a draft.",
@@ -58,6 +61,7 @@ MEASURES = records(
         Observed(0.01, floor=0.16),  # one member of six is alone in its group
         Page(by_round=True, chooses="other secrets", units="users"),
         words="holds the very vector of {disclosed_share:%} of the users",
+        secret=_VECTOR,
     ),
     holder_accuracy=Measure(
         "Holders named",
@@ -82,12 +86,14 @@ MEASURES = records(
         "Share of items whose own vector was sent as a draft.",
         _VERY,
         Context("an item is nobody's person: the users are judged", floor=0.16),
+        secret=_VECTOR,
     ),
     disclosed_attribute_auc=Measure(
         "AUC of the attribute, of the disclosed",
         "The same from and for the users whose vector was disclosed; null where they are too few.",
         Scale(AREA, "0.5", "who is not disclosed is not asked"),
         Context("who is disclosed is lost already: disclosed_share", floor=0.95),
+        secret=_ATTRIBUTE,
     ),
 )
 

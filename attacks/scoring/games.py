@@ -34,6 +34,8 @@ class Finding:
         adversary: name of the adversary.
         game: the attack card's game.
         reason: why the attack was not applicable; None if it was measured.
+        lacks: whose payloads the attack asked for although not all were recorded; empty where it
+            had all that it can read. What it lacks, it may have learned from.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
             data cannot support it.
@@ -47,6 +49,7 @@ class Finding:
     adversary: str
     game: str
     reason: str | None = None
+    lacks: tuple[str, ...] = ()
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
     units: Mapping[str, int] = field(default_factory=dict)
@@ -88,6 +91,7 @@ def evaluate(
     server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
+    view.asked.clear()  # by the harness, not by the attack
     if len(rounds) < 2:
         return _score(attack, view, server, truth, Level(seed=seed, judged=judged))
     level = Level(seed=seed, tried=len(rounds), judged=judged)
@@ -96,13 +100,14 @@ def evaluate(
     if not measured:
         return tried[0]
     worst = max(measured, key=_strength)
+    lacks = tuple(dict.fromkeys(name for finding in tried for name in finding.lacks))
     by_round = {
         str(finding.rounds[0]): {
             name: finding.figures[name] for name in _BY_ROUND if name in finding.figures
         }
         for finding in measured
     }
-    return replace(worst, details={**worst.details, "by_round": by_round})
+    return replace(worst, lacks=lacks, details={**worst.details, "by_round": by_round})
 
 
 def _payload_rounds(view: View) -> tuple[int, ...]:
@@ -121,6 +126,7 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
+    blank = replace(blank, lacks=tuple(step.name.lower() for step in view.unrecorded()))
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)

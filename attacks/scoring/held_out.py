@@ -41,6 +41,7 @@ _HALF = "ties count by half"
 _PRIOR = Prior("held_out_prior_auc", "popularity alone", "held_out_auc of popularity alone.")
 
 MEASURES = records(
+    "next choice",
     held_out_combined_auc=Measure(
         "AUC of held-out interests, with popularity",
         "Mean AUC of items a client will choose above others it did not train on, by the attack "

@@ -36,6 +36,7 @@ KIND = "histograms"
 _ANOTHER = "another client's histogram"
 
 MEASURES = records(
+    "histogram",
     histogram_correlation=Measure(
         "Rank correlation of the histogram",
         "Mean rank correlation of claimed and true shares.",

@@ -23,6 +23,7 @@ KIND = "labels"
 """Kind of secret: a class of every client, int64[n], -1 where it has none."""
 
 MEASURES = records(
+    "label",
     label_accuracy=Measure(
         "Labels named",
         "Share of clients whose label is named.",

@@ -14,6 +14,7 @@ from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.wire import Truth
 
 MEASURES = records(
+    "sender",
     linked_share=Measure(
         "Messages linked to their sender",
         "Share of messages joined to the right sender.",

@@ -29,17 +29,22 @@ class Unit(NamedTuple):
     """How a figure is written, and where it lies.
 
     Attributes:
-        write: "percent", "decimal", or "signed".
+        write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
         low, high: ends of its range; None where there is none.
+        nothing: a value that says nothing, whatever the data; what is not above it is no leak.
     """
 
     write: str
     low: float | None
     high: float | None
+    nothing: float = 0.0
 
+
+COUNTED = "count"
+"""How a unit is written whose figures are numbers of somebody."""
 
 SHARE = Unit("percent", 0.0, 1.0)
-AREA = Unit("decimal", 0.0, 1.0)
+AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)
 CORRELATION = Unit("decimal", -1.0, 1.0)
 DIFFERENCE = Unit("signed", -1.0, 1.0)
 HEADROOM = Unit("signed", None, 1.0)
@@ -52,11 +57,13 @@ class Prior(NamedTuple):
         key: of the figure.
         words: who or what reaches it.
         about: what it is; "For comparison: ..." where it is left out.
+        ceiling: whether it is what the best view could reach instead, no chance to compare with.
     """
 
     key: str
     words: str
     about: str = ""
+    ceiling: bool = False
 
 
 class Scale(NamedTuple):
@@ -221,6 +228,8 @@ class Measure:
         page: where it is shown.
         words: its clause of the sentence that a privacy officer reads; "" if it has none.
         said: the clause is said of values strictly between these.
+        secret: what becomes known where the figure is bad, "rated set" say: whoever documents one
+            secret as a leak says nothing of another. ``records`` gives it.
         key: in findings, gates and reports; ``records`` gives it.
 
     Raises:
@@ -235,6 +244,7 @@ class Measure:
     page: Page = _PLAIN
     words: Words = ""
     said: tuple[float, float] = (-math.inf, math.inf)
+    secret: str = ""
     key: str = ""
 
     def __post_init__(self) -> None:
@@ -267,6 +277,7 @@ class Measure:
         return {
             "name": self.name,
             "about": self.about,
+            "secret": self.secret,
             "worse": "lower" if scale.lower_is_worse else "higher",
             "chance": str(scale.chance if prior is None else f"{prior.key}: {prior.words}"),
             "abstention": scale.abstention,
@@ -320,10 +331,25 @@ def gain(
     return Measure(name, about, Scale(unit, "0", "gains nothing"), Gained(floor), page)
 
 
-def records(**measures: Measure) -> Mapping[str, Measure]:
-    """Measures, each under its key."""
+def records(secret: str, /, **measures: Measure) -> Mapping[str, Measure]:
+    """Measures, each under its key.
+
+    Args:
+        secret: what they tell, of those that do not say it themselves.
+        measures: by key.
+
+    Raises:
+        ValueError: no secret is named.
+    """
+    if not secret.strip():
+        raise ValueError("figures say which secret they tell")
     return {
-        key: replace(each, key=key, name=each.name or key.replace("_", " "))
+        key: replace(
+            each,
+            key=key,
+            name=each.name or key.replace("_", " "),
+            secret=each.secret or secret,
+        )
         for key, each in measures.items()
     }
 

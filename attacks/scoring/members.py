@@ -48,6 +48,7 @@ _CHOICES: Final = 3
 """Of a candidate who is judged, at least."""
 
 MEASURES = records(
+    "organisation",
     member_auc=Measure(
         "AUC of membership",
         "AUC of an organisation's users above other persons, told by what they chose and the "

@@ -77,6 +77,7 @@ _AT_K = Prior("prior_precision_at_k", _ALONE, "precision_at_k of popularity alon
 _RATE = Prior("prior_tpr_at_1pct_fpr", _ALONE, "tpr_at_1pct_fpr of popularity alone.")
 
 MEASURES = records(
+    "rated set",
     precision_at_k=Measure(
         "Precision at the size of the set",
         "Share of rated items among the k ranked first by view and popularity together, k the size "

@@ -32,6 +32,7 @@ _CONSTANT = Prior(
 )
 
 MEASURES = records(
+    "ratings",
     rating_accuracy=Measure(
         "Ratings named exactly",
         "Share of all ratings of the clients named exactly; where the attack abstains, the best "

@@ -59,6 +59,7 @@ _OWN = Prior(
 )
 
 MEASURES = records(
+    "sales",
     item_sales_correlation=Measure(
         "Rank correlation of sales",
         "Rank correlation of true sales with those told from item vectors and the adversary's own.",

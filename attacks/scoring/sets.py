@@ -44,6 +44,7 @@ _LIFT = Behind(("set_lift",), 0.99)
 _GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
 
 MEASURES = records(
+    "set of examples",
     set_auc=Measure(
         "AUC of the set",
         "Mean AUC of what a client's examples hold (classes, used rows) above what they do not.",

@@ -21,6 +21,7 @@ from secure_fedrec.wire import Step, Truth, View
 _TAIL = Scale(SHARE, "what the best constant names", "a miss", "claims of all rounds are pooled")
 
 MEASURES = records(
+    "ratings",
     tail_rating_share=Measure(
         "Ratings without company read off sums",
         "Share of the items with one rater in a round whose rating is named, and right.",

@@ -55,6 +55,7 @@ _TIE = 1e-12  # cosines of equal vectors differ by rounding
 _NO_VECTOR = "a vector of zeros: right in no direction"
 
 MEASURES = records(
+    "vector",
     user_vector_share=Measure(
         "Client vectors recovered",
         "Share of clients whose private vector is recovered to a relative error of 1e-3.",

@@ -21,6 +21,7 @@ _CELLS = 1 << 18
 """Of catalogues that are summed over at once."""
 
 MEASURES = records(
+    "rated set",
     unmasked_share=Measure(
         "Virtual rows proven virtual",
         "Share of the virtual rows that are proven to be virtual.",

@@ -90,6 +90,8 @@ class AuditConfig(Settings):
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+            An audit that leaves one out that reads messages of its algorithm is inconclusive
+            unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
         folder: of the file that it was read from; paths in it are relative to this. Not part of
@@ -134,13 +136,21 @@ class AuditConfig(Settings):
             with entry(number):
                 if each.adversary is not None and each.adversary not in names:
                     raise each.refusal("adversary", "unknown adversary", names)
-                if each.attack is not None and each.attack not in self.attacks:
-                    raise each.refusal("attack", "is not run", self.attacks)
+                known = self.attacks
+                if isinstance(each, WaiverConfig):  # also of what is switched off
+                    known = tuple(dict.fromkeys((*self.attacks, *self.audited.attacks)))
+                if each.attack is not None and each.attack not in known:
+                    raise each.refusal("attack", "is not run", known)
 
     @property
     def audited(self) -> System:
         """The system of the algorithm."""
         return system_named(self.system)
+
+    @property
+    def switched_off(self) -> tuple[str, ...]:
+        """Attacks that read messages of the algorithm and are not tried."""
+        return tuple(name for name in self.audited.attacks if name not in self.attacks)
 
     @property
     def kind(self) -> DataKind:

@@ -5,17 +5,23 @@ A gate compares a figure with a bound, using the figure's confidence interval wh
 inconclusive in between; "min" the other way round. A figure that could not be measured, or an
 attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
 
-A gate with ``expect = "leak"`` documents what an attack is known to reach, and why. Where the
-figure reaches it, the gate and the audit leak as documented, which is no pass; where it does not,
-the documentation or the audit is wrong, and nothing is decided.
+A gate that no leak could make fall is refused where it is written: a bound at the end of the
+figure's range, or one that asks an attack to succeed.
+
+A gate with ``expect = "leak"`` documents in which range a figure of an attack lies, and why. Where
+all of its interval does, gate and audit leak as documented, which is not a pass. Where it leaks
+more, the gate falls; where it leaks less, the documentation or the audit is wrong, and nothing is
+decided.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
+from attacks.scoring.measures import COUNTED, Behind
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
@@ -48,6 +54,9 @@ RATING_VALUES = frozenset(
 
 _BOUNDS = ("max", "min", "equals", "least")
 
+_NEARLY_ALL = 0.9
+"""From this share of a figure's range on, a documented leak may be one of everything."""
+
 
 class Outcome(StrEnum):
     """Outcome of a gate or of an audit."""
@@ -76,11 +85,13 @@ class GateConfig(Settings, section="gates"):
             the "sums", the "reports" of rated sets, or the "bags".
         expect: "leak" documents what an attack reaches, instead of bounding it.
         least: what the attack's figure must reach, by the lower end of its interval.
+        most: what it must not exceed, by the upper end; without it, the end of its range, which
+            takes a `least` of nine tenths of it.
         reason: why it does, in a sentence for the reader of a report.
 
     Raises:
-        ConfigError: no bound, more than one, a metric without its attack and adversary, or a
-            documented leak without what it says.
+        ConfigError: no bound, more than one, a bound that cannot fall, a metric without its attack
+            and adversary, or a documented leak without what it says.
     """
 
     metric: Annotated[str, OneOf(METRICS, "unknown metric")]
@@ -92,6 +103,7 @@ class GateConfig(Settings, section="gates"):
     covers: Annotated[str, OneOf(COVERED, "is not sent")] = EVERYTHING
     expect: Annotated[str, OneOf(("leak",), "is not expected")] | None = None
     least: float | None = None
+    most: float | None = None
     reason: str | None = None
 
     def _agree(self) -> None:
@@ -111,11 +123,26 @@ class GateConfig(Settings, section="gates"):
             raise self.refusal("metric", "needs an attack and an adversary")
         if self.metric not in MEASURES and names:
             raise self.refusal("metric", "belongs to no attack")
+        if names:
+            self._require_can_fall()
+
+    def _require_can_fall(self) -> None:
+        """Check that an attack could succeed so well that the gate falls."""
+        if self.expect is not None or falls(self.metric, self.bound, getattr(self, self.bound)):
+            return
+        unit, low = MEASURES[self.metric].scale.unit, MEASURES[self.metric].scale.lower_is_worse
+        right, end = ("min", unit.low) if low else ("max", unit.high)
+        if self.bound != right:
+            worse = "lower" if low else "higher"
+            problem = f"asks for a leak, the {worse} the worse: bound the figure by '{right}'"
+            raise self.refusal(self.bound, problem + ("" if low else ", or document it: 'expect'"))
+        beyond = "above" if low else "below"
+        raise self.refusal(right, f"can never fall: the figure ends there, say {beyond} {end:g}")
 
     def _require_whole_leak(self) -> None:
         """Check that the keys of a documented leak come together, and without a bound."""
         if self.expect is None:
-            for name in ("least", "reason"):
+            for name in ("least", "most", "reason"):
                 if getattr(self, name) is not None:
                     problem = "belongs to a documented leak, expect = 'leak'"
                     raise self.refusal(name, problem)
@@ -128,11 +155,27 @@ class GateConfig(Settings, section="gates"):
         if not whole or self.metric not in MEASURES or MEASURES[self.metric].scale.lower_is_worse:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
             raise self.refusal("metric", problem)
-        if self.least is None or not self.least > 0:
-            problem = "a documented leak says what its figure reaches at least, more than 0"
-            raise self.refusal("least", problem)
+        self._require_range()
         if self.reason is None or not self.reason.strip():
             raise self.refusal("reason", "a documented leak says why")
+
+    def _require_range(self) -> None:
+        """Check that a documented leak is one, and says how far it goes."""
+        measure = MEASURES[self.metric]
+        unit, rule = measure.scale.unit, measure.severity
+        end = math.inf if unit.high is None else unit.high
+        if self.least is None:
+            problem = "a documented leak says what its figure reaches at least"
+            raise self.refusal("least", problem)
+        if not could_tell(self.metric, self.least) or self.least > end:
+            chance = f"it has to be above chance and {unit.nothing:g}, and at most {end:g}"
+            problem = f"does not document a leak: {chance}; severity is {rule}"
+            raise self.refusal("least", problem)
+        if self.most is None and self.least < _NEARLY_ALL * end:
+            problem = "a documented leak says what its figure does not exceed, from"
+            raise self.refusal("most", f"{problem} {self.least:g} to {end:g}")
+        if self.most is not None and not self.least <= self.most <= end:
+            raise self.refusal("most", f"lies between 'least' and the end: {self.least:g}, {end:g}")
 
     def _require_one_adversary(self) -> None:
         if self.adversary is None or self.attack is not None:
@@ -168,7 +211,7 @@ class GateConfig(Settings, section="gates"):
     @property
     def documents_leak(self) -> bool:
         """Whether the gate holds where something leaks."""
-        return documents_leak({"bound": self.bound, "attack": self.attack, "metric": self.metric})
+        return self.expect is not None
 
     @property
     def name(self) -> str:
@@ -178,22 +221,41 @@ class GateConfig(Settings, section="gates"):
         where = f"{where}: " if where else ""
         threshold = getattr(self, self.bound)
         figure = self.metric if self.covers == EVERYTHING else f"{self.metric} of {self.covers}"
+        most = "" if self.most is None else f", <= {self.most:g}"
         return (
-            f"{where}{figure} {sign} {threshold:g}"
+            f"{where}{figure} {sign} {threshold:g}{most}"
             if self.bound != "equals"
             else (f"{self.metric} {sign} {str(threshold).lower()}")
         )
 
 
 def documents_leak(gate: Mapping[str, Any]) -> bool:
-    """Whether a gate, as a report has it, holds where something leaks.
+    """Whether a gate, as a report has it, holds where something leaks."""
+    return bool(gate["bound"] == "least")
 
-    That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
+
+def falls(metric: str, bound: str, threshold: object) -> bool:
+    """Whether some value of an attack's figure lets a bound on it fall because it leaks."""
+    if metric not in MEASURES or isinstance(threshold, bool):
+        return False
+    if not isinstance(threshold, int | float):
+        return False
+    unit, low = MEASURES[metric].scale.unit, MEASURES[metric].scale.lower_is_worse
+    end = unit.low if low else unit.high
+    if bound != ("min" if low else "max"):
+        return False
+    return end is None or (threshold > end if low else threshold < end)
+
+
+def could_tell(metric: str, value: float) -> bool:
+    """Whether an attack's figure of that value can be a finding, were all of it certain.
+
+    A figure that is judged by its gains has gained what it has above a value that says nothing.
     """
-    bound, metric = gate["bound"], gate["metric"]
-    low = metric in MEASURES and MEASURES[metric].scale.lower_is_worse
-    leaking = "max" if low else "min"
-    return bound == "least" or (bound == leaking and gate["attack"] is not None)
+    measure, rule = MEASURES[metric], MEASURES[metric].severity
+    if isinstance(rule, Behind):
+        return any(could_tell(name, value - measure.scale.unit.nothing) for name in rule.gains)
+    return rule.grade(metric, {metric: value, f"{metric}_certain": value}) != "info"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +321,28 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
         return _undecided(
             gate, f"only {clients} clients behind the figure, a gate needs {FEWEST_CLIENTS}"
         )
+    counted = MEASURES[gate.metric].scale.unit.write == COUNTED
+    if counted and gate.max is not None and gate.max >= clients:
+        return _undecided(gate, f"can never fall: {clients} clients are all that there are")
     low, high = (finding.figures.get(f"{gate.metric}_{end}") for end in ("low", "high"))
     interval = None if low is None or high is None else (low, high)
     unknown = "the figure is not measurable on this data"
+    if gate.documents_leak and (why := _says_nothing(gate, finding)):
+        return _undecided(gate, why)
     return _judge_number(gate, finding.figures.get(gate.metric), unknown, interval)
+
+
+def _says_nothing(gate: GateConfig, finding: Finding) -> str | None:
+    """Why a documented leak is none on this data."""
+    measure, figures = MEASURES[gate.metric], finding.figures
+    if measure.prior is not None and not measure.prior.ceiling and gate.least is not None:
+        prior = figures.get(measure.prior.key)
+        if prior is not None and gate.least <= prior:
+            return f"'least' is no more than {measure.prior.words}, {prior:.4f}: this is not a leak"
+    mine = [each for each in MEASURES.values() if each.secret == measure.secret]
+    if all(each.severity.grade(each.key, figures) == "info" for each in mine):
+        return f"no figure of this secret, {measure.secret}, is above noise: this is not a leak"
+    return None
 
 
 def _judge_number(
@@ -280,7 +360,8 @@ def _judge_number(
     elif gate.min is not None:
         failed, passed = high < gate.min, low >= gate.min
     elif gate.least is not None:
-        failed, passed = False, low >= gate.least
+        most = _most(gate)
+        failed, passed = low > most, gate.least <= low and high <= most
     else:
         raise ValueError("a numeric gate has a numeric bound")
     held = Outcome.PASS if gate.expect is None else Outcome.LEAK
@@ -290,6 +371,12 @@ def _judge_number(
         return GateResult(gate=gate, value=value, outcome=outcome, reason=reason)
     reason += f" (95 % interval {low:.4f} to {high:.4f})"
     return GateResult(gate=gate, value=value, low=low, high=high, outcome=outcome, reason=reason)
+
+
+def _most(gate: GateConfig) -> float:
+    """What a documented leak must not exceed; the end of a range does not limit an interval."""
+    end = MEASURES[gate.metric].scale.unit.high
+    return math.inf if gate.most is None or gate.most == end else gate.most
 
 
 def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> GateResult:

@@ -1,20 +1,38 @@
-"""The verdict of an audit: from its gates, what was learned beside them, and the controls."""
+"""The verdict of an audit: what speaks against a pass, and who or what excuses it.
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+A verdict is read off a report, so that a run of hours can be judged again in a second. Nothing
+passes because it is not on a list: every attack that the system has is asked for, everything that
+it reads has to be recorded, and every figure above ``info`` needs a gate of its own that could have
+fallen. A gate does not excuse a figure that is high or critical; a documented leak of its secret
+does, or a waiver. Whatever is excused is not a pass: the audit leaks as documented.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from attacks import Finding
-from attacks.planted.controls import ControlResult
-from attacks.scoring.catalogue import severity_of
-from audits.gates.gate import FEWEST_CLIENTS, GateResult, Outcome
+from attacks.scoring.measures import SEVERITIES
+from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank, secret_of
+from audits.gates.gate import FEWEST_CLIENTS, Outcome, documents_leak, falls
 
 EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
     {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
 )
 """What the command line returns."""
+
+Report: TypeAlias = Mapping[str, Any]
+
+FAIL, OPEN, WAIVED, KNOWN = "fail", "inconclusive", "waived", "known"
+
+UNJUDGED = "no gate judges it"
+"""Of a figure that no gate speaks of; readers of reasons look for it."""
+
+UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
+"""Of a figure that is high or critical and under a gate; likewise."""
+
+_JUDGED = ("low", "medium")
+"""Severities that a gate may let pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +41,8 @@ class Verdict:
 
     Args:
         outcome: pass, fail, inconclusive, or leaks as documented.
-        reasons: fallen gates, undecided gates and failed controls, in that order; of a documented
-            leak the gates that document it.
+        reasons: what fell and what is undecided, in that order; of an audit that leaks as
+            documented the gates that document it, and what is excused.
     """
 
     outcome: Outcome
@@ -41,129 +59,280 @@ class Verdict:
         return EXIT_CODES[self.outcome]
 
 
-def decide(
-    gates: Sequence[GateResult],
-    findings: Sequence[Finding],
-    controls: Mapping[str, ControlResult],
-) -> Verdict:
-    """The verdict: a fallen gate decides, then anything undecided, then a leak, then a pass.
-
-    A failed control, an adversary nothing was measured for, or something learned that no gate
-    judges makes an audit inconclusive, but never excuses a fallen gate.
-    """
-    fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
-    open_ = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
-    open_ += undecided(findings, controls)
-    if not gates:
-        open_.append("the configuration has no gates")
-    if fallen:
-        return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
-    pairs = {(each.gate.adversary, each.gate.attack) for each in gates}
-    leaking = {each.gate.adversary for each in gates if each.gate.documents_leak}
-    open_ += [each.text for each in unjudged(_seen(findings), judged=pairs, leaking=leaking)]
-    if open_:
-        return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
-    leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]
-    if leaks:
-        return Verdict(outcome=Outcome.LEAK, reasons=tuple(leaks))
-    return Verdict(outcome=Outcome.PASS, reasons=())
-
-
-Pair: TypeAlias = tuple[str | None, str | None]
-"""An adversary and an attack."""
-
-
-class Seen(NamedTuple):
-    """A measured finding, as far as a verdict looks at it.
-
-    Attributes:
-        adversary, attack: whose.
-        severity: how bad it is.
-        clients: behind its figures.
-    """
-
-    adversary: str
-    attack: str
-    severity: str
-    clients: int
-
-
-class Unjudged(NamedTuple):
-    """Something that no gate speaks of.
-
-    Attributes:
-        adversary: who learned it, or who has too few clients left.
-        attack: by which attack; None for too few clients.
-        text: the same in words.
-    """
-
-    adversary: str
-    attack: str | None
-    text: str
-
-
-def unjudged(
-    findings: Sequence[Seen], *, judged: AbstractSet[Pair], leaking: AbstractSet[str | None]
-) -> list[Unjudged]:
-    """What adversaries learned that no gate speaks of, and who has left too few to judge by.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objection:
+    """One thing that stands between an audit and its pass.
 
     Args:
-        findings: the measured ones.
-        judged: adversaries and attacks that gates speak of.
-        leaking: adversaries whose leak is documented; nothing is asked beyond it.
+        state: "fail", "inconclusive", or excused: "waived", "known" (the baseline has it).
+        text: in words.
+        adversary, attack: whose finding it is; None where it is none.
+        metric: the figure that a gate is on, or the worst of those that none judges.
+        gate: number of that gate in the report; None where no gate is concerned.
+        waiver: number of the waiver in the configuration that excuses it, or did.
     """
-    honest = [each for each in findings if each.adversary not in leaking]
-    reasons = [
-        Unjudged(
-            each.adversary,
-            each.attack,
-            f"{each.adversary}/{each.attack}: severity {each.severity}, and no gate judges it",
+
+    state: str
+    text: str
+    adversary: str | None = None
+    attack: str | None = None
+    metric: str | None = None
+    gate: int | None = None
+    waiver: int | None = None
+
+
+class Excuse(NamedTuple):
+    """What becomes of something that stands in the way.
+
+    Attributes:
+        state: "waived" or "known"; "fail" where the waiver has expired.
+        note: who excuses it, put behind the text.
+        waiver: number of the waiver; None where it is the baseline.
+    """
+
+    state: str
+    note: str
+    waiver: int | None = None
+
+
+Excuses: TypeAlias = Callable[[str, str, str | None], Excuse | None]
+"""Of an adversary, an attack and its figure; without a figure, of what the attack left out."""
+
+
+def nothing_excused(adversary: str, attack: str, metric: str | None) -> Excuse | None:
+    """No waivers, no baseline."""
+    return None
+
+
+def decide(found: Sequence[Objection], report: Report) -> Verdict:
+    """The verdict: what fell decides, then anything undecided, then a leak, then a pass.
+
+    Args:
+        found: everything that stands in the way, see ``objections_to``.
+        report: whose gates may document leaks.
+    """
+    reasons = [each.text for state in (FAIL, OPEN) for each in found if each.state == state]
+    if reasons:
+        fell = any(each.state == FAIL for each in found)
+        return Verdict(
+            outcome=Outcome.FAIL if fell else Outcome.INCONCLUSIVE, reasons=tuple(reasons)
         )
-        for each in honest
-        if each.severity != "info" and (each.adversary, each.attack) not in judged
+    documented = [each for each in report["gates"] if documents_leak(each)]
+    reasons = [f"{each['name']}: {each['documented'] or each['reason']}" for each in documented]
+    reasons += [each.text for each in found]
+    return Verdict(outcome=Outcome.LEAK if reasons else Outcome.PASS, reasons=tuple(reasons))
+
+
+def objections_to(
+    report: Report, *, excuse: Excuses = nothing_excused, fail_on: Sequence[str] = ()
+) -> list[Objection]:
+    """Everything that speaks against a report.
+
+    Args:
+        report: of an audit; its own verdict is not read.
+        excuse: who or what excuses a figure or an attack.
+        fail_on: severities that are to fail, and with them all that are worse.
+    """
+    return [
+        *_gates(report, excuse),
+        *(Objection(state=OPEN, text=text) for text in undecided(report["findings"])),
+        *_left_out(report, excuse),
+        *_without_gates(report),
+        *_few(report),
+        *_figures(report, excuse, fail_on),
     ]
-    for adversary in dict.fromkeys(each.adversary for each in honest):
-        clients = max(each.clients for each in honest if each.adversary == adversary)
+
+
+def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why findings by themselves, as reports have them, allow no verdict."""
+    reasons = []
+    if not findings:
+        reasons.append("no attack ran: the configuration names no adversary or no attack")
+    measured = {each["adversary"] for each in findings if each["status"] == "measured"}
+    reasons += [
+        f"{adversary}: no attack applies to this adversary, nothing was measured"
+        for adversary in dict.fromkeys(each["adversary"] for each in findings)
+        if adversary not in measured
+    ]
+    reasons += [
+        f"{each['adversary']}/{each['attack']}: null control is not at chance "
+        f"({_null_figure(each['null_control'])})"
+        for each in findings
+        if each["null_control"] is not None and not each["null_control"]["passed"]
+    ]
+    failed = {
+        each["attack"]: each["positive_control"]
+        for each in findings
+        if each["positive_control"] is not None and not each["positive_control"]["passed"]
+    }
+    reasons += [
+        f"{attack}: positive control reached {control['metric']} {control['value']}, needs "
+        f"{control['floor']}"
+        for attack, control in failed.items()
+    ]
+    return reasons
+
+
+def unrecorded(finding: Mapping[str, Any]) -> str | None:
+    """Which evidence was not recorded that an attack reads; None where it had all."""
+    lacks = finding.get("lacks")
+    if not lacks:
+        return None
+    whose = f"{finding['adversary']}/{finding['attack']}"
+    steps = ", ".join(lacks)
+    return f"{whose}: payloads that it reads were not all recorded ({steps}): see [recording]"
+
+
+def documenting(report: Report, finding: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Figures of a finding above ``info`` that are documented, each with the gate that does.
+
+    A documented leak is of one secret of one adversary. It covers every figure of that secret by
+    the attack that it names. Another attack on the same secret is covered where it is no worse: the
+    figure that is documented lies no higher than documented, and its severity is no higher.
+    """
+    found = grades(finding)
+    gates = [
+        gate
+        for gate in report["gates"]
+        if documents_leak(gate)
+        and gate["outcome"] == Outcome.LEAK
+        and gate["adversary"] == finding["adversary"]
+    ]
+    covered: dict[str, Mapping[str, Any]] = {}
+    for key, grade in found.items():
+        for gate in gates:
+            if secret_of(key) != secret_of(gate["metric"]) or secret_of(key) is None:
+                continue
+            if gate["attack"] == finding["attack"] or _no_worse(report, gate, finding, grade):
+                covered.setdefault(key, gate)
+    return covered
+
+
+def _no_worse(
+    report: Report, gate: Mapping[str, Any], finding: Mapping[str, Any], grade: str
+) -> bool:
+    """Whether a figure of another attack is no worse than the leak that a gate documents."""
+    value, most = figure_of(finding, gate["metric"]), gate.get("most")
+    if value is None or (most is not None and value[0] > most):
+        return False
+    secret = secret_of(gate["metric"])
+    whose = gate["adversary"], gate["attack"]
+    told = [
+        worst
+        for each in report["findings"]
+        if (each["adversary"], each["attack"]) == whose
+        for key, worst in grades(each).items()
+        if secret_of(key) == secret
+    ]
+    return bool(told) and rank(grade) >= min(map(rank, told))
+
+
+def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
+    """Gates that fell or are undecided."""
+    for number, gate in enumerate(report["gates"]):
+        if gate["outcome"] not in (FAIL, OPEN):
+            continue
+        text = f"{gate['name']}: {gate['reason']}"
+        whose = {key: gate[key] for key in ("adversary", "attack", "metric")}
+        # What was not measured, utility, and a leak that should be there are not to be excused.
+        excusable = gate["attack"] is not None and gate["value"] is not None
+        excused = None
+        if excusable and not documents_leak(gate):
+            excused = excuse(gate["adversary"], gate["attack"], gate["metric"])
+        yield _objection(gate["outcome"], text, excused, gate=number, **whose)
+
+
+def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
+    """Attacks that were switched off, and attacks that lacked what was not recorded."""
+    tables = report["configuration"].get("adversaries", ())
+    for table in tables if isinstance(tables, list) else ():
+        name = str(table.get("name")) if isinstance(table, dict) else str(table)
+        for attack in report.get("switched_off", ()):
+            text = f"{name}/{attack}: it reads messages of this algorithm, and was switched off"
+            excused = excuse(name, attack, None)
+            yield _objection(OPEN, text, excused, adversary=name, attack=attack)
+    for finding in report["findings"]:
+        if (lacking := unrecorded(finding)) is not None:
+            name, attack = finding["adversary"], finding["attack"]
+            excused = excuse(name, attack, None)
+            yield _objection(OPEN, lacking, excused, adversary=name, attack=attack)
+
+
+def _without_gates(report: Report) -> Iterator[Objection]:
+    if not report["gates"]:
+        yield Objection(state=OPEN, text="the configuration has no gates")
+
+
+def _few(report: Report) -> Iterator[Objection]:
+    """Adversaries who leave too few clients to judge by."""
+    most: dict[str, int] = {}
+    for each in report["findings"]:
+        if each["status"] == "measured":
+            name = each["adversary"]
+            most[name] = max(most.get(name, 0), each["units"]["clients"])
+    for adversary, clients in most.items():
         if clients < FEWEST_CLIENTS:
             text = (
                 f"{adversary}: {clients} clients are left to judge by, a statement about a "
                 f"federation needs {FEWEST_CLIENTS}"
             )
-            reasons.append(Unjudged(adversary, None, text))
-    return reasons
+            yield Objection(state=OPEN, text=text)
 
 
-def _seen(findings: Sequence[Finding]) -> list[Seen]:
-    return [
-        Seen(each.adversary, each.attack, severity_of(each.figures), each.units.get("clients", 0))
-        for each in findings
-        if each.measured
-    ]
+def _figures(report: Report, excuse: Excuses, fail_on: Sequence[str]) -> Iterator[Objection]:
+    """Figures above ``info`` that neither a gate judges nor a leak documents."""
+    asked = [rank(level) for level in fail_on if level in SEVERITIES]
+    for finding in report["findings"]:
+        found, covered = grades(finding), documenting(report, finding)
+        whose = finding["adversary"], finding["attack"]
+        mine = [each for each in report["gates"] if (each["adversary"], each["attack"]) == whose]
+        against: dict[tuple[str, str, Excuse | None], list[str]] = {}
+        for key, grade in found.items():
+            why = _why(key, grade, mine, found)
+            state = OPEN
+            if asked and rank(grade) <= max(asked):
+                state, why = FAIL, f"and {SEVERITIES[max(asked)]} is asked to fail"
+            if why is not None and key not in covered:
+                excused = excuse(*whose, key)
+                against.setdefault((state, why, excused), []).append(key)
+        for (state, why, excused), keys in against.items():
+            names = ", ".join(key for key in keys if key != WHOLE)
+            text = f"{'/'.join(whose)}: severity {found[keys[0]]}"
+            text += f" ({names}), {why}" if names else f", {why}"
+            yield _objection(
+                state, text, excused, adversary=whose[0], attack=whose[1], metric=keys[0] or None
+            )
 
 
-def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]) -> list[str]:
-    """Reasons why the findings by themselves allow no verdict."""
-    reasons = []
-    if not findings:
-        reasons.append("no attack ran: the configuration names no adversary or no attack")
-    measured = {finding.adversary for finding in findings if finding.measured}
-    reasons += [
-        f"{adversary}: no attack applies to this adversary, nothing was measured"
-        for adversary in dict.fromkeys(finding.adversary for finding in findings)
-        if adversary not in measured
-    ]
-    reasons += [
-        f"{finding.adversary}/{finding.attack}: null control is not at chance "
-        f"({_null_figure(finding.null_control)})"
-        for finding in findings
-        if finding.null_control is not None and not finding.null_control["passed"]
-    ]
-    reasons += [
-        f"{name}: positive control reached {control.metric} {control.value}, needs {control.floor}"
-        for name, control in controls.items()
-        if not control.passed
-    ]
-    return reasons
+def _why(
+    key: str, grade: str, gates: Sequence[Mapping[str, Any]], found: Mapping[str, str]
+) -> str | None:
+    """Why a figure stands in the way; None where its gate has said all there is to say."""
+    if any(each["metric"] == key and each["outcome"] in (FAIL, OPEN) for each in gates):
+        return None
+    if not _spoken_for(key, gates, found):
+        return UNJUDGED
+    return None if grade in _JUDGED else UNEXCUSED
+
+
+def _spoken_for(key: str, gates: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> bool:
+    """Whether a gate that could fall is on a figure, or on all gains that it is judged by."""
+    if any(each["metric"] == key and _could_fall(each) for each in gates):
+        return True
+    gains = gains_behind(key, found)
+    return bool(gains) and all(_spoken_for(name, gates, found) for name in gains)
+
+
+def _could_fall(gate: Mapping[str, Any]) -> bool:
+    return falls(gate["metric"], gate["bound"], gate["threshold"])
+
+
+def _objection(state: str, text: str, excused: Excuse | None, **about: Any) -> Objection:
+    """An objection, or what an excuse makes of it."""
+    if excused is None:
+        return Objection(state=state, text=text, **about)
+    told = f"{text} ({excused.note})"
+    return Objection(state=excused.state, text=told, waiver=excused.waiver, **about)
 
 
 def _null_figure(control: Mapping[str, Any]) -> str:

@@ -1,9 +1,10 @@
 """Waivers: findings that somebody answers for, for a reason, until a day.
 
 A waiver excuses what one attack by one adversary reaches: whatever gates say of it and whatever no
-gate judges, or, with a ``metric``, the gates on that figure. It excuses what was measured and
-nothing else: an attack that did not run, a failed control and figures of utility are not to be
-waived. From the day after ``expires`` on, what it excused fails the audit.
+gate judges, or, with a ``metric``, that figure alone and what is judged by it. One without a
+``metric`` also excuses that the attack was switched off, or that what it reads was not recorded. A
+gate whose figure was not measured, a failed control and figures of utility are not to be waived.
+From the day after ``expires`` on, what it excused fails the audit.
 """
 
 from datetime import date
@@ -33,7 +34,8 @@ class WaiverConfig(Settings, section="waivers"):
     Args:
         adversary: whose findings.
         attack: by which attack.
-        metric: the figure whose gates are excused; without one, the whole finding.
+        metric: the figure that is excused; without one, the whole finding, and that the attack did
+            not run or lacked what was not recorded.
         reason: why this is accepted for now.
         owner: who answers for it.
         expires: the last day on which it holds (UTC), as "2027-03-31".

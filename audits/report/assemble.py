@@ -18,7 +18,7 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
 from audits.gates.gate import GateResult, Outcome
-from audits.gates.verdict import Verdict
+from audits.gates.verdict import Objection, decide, objections_to
 from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
@@ -70,16 +70,14 @@ class Measured:
 
 def assemble(
     measured: Measured,
-    verdict: Verdict,
     *,
     command: Sequence[str],
     started: float,
 ) -> dict[str, Any]:
-    """The content of ``report.json``.
+    """The content of ``report.json``, with the verdict that follows from it.
 
     Args:
         measured: what was found.
-        verdict: what follows from it.
         command: the command line.
         started: when, in seconds since 1970.
     """
@@ -89,17 +87,12 @@ def assemble(
     protection = protection_json(
         config.protection, statements=measured.privacy, claim=config.claim, bags=bags
     )
-    return {
+    report = {
         "schema_version": SCHEMA_VERSION,
         "title": config.title,
         "configuration": _without_paths(config.as_json()),
-        "verdict": {
-            "outcome": str(verdict.outcome),
-            "exit_code": verdict.exit_code,
-            "summary": _summary(measured, verdict.outcome),
-            "reasons": list(verdict.reasons),
-        },
-        "gates": [_gate(result) for result in measured.gates],
+        "verdict": {},
+        "gates": [gate_json(result) for result in measured.gates],
         "findings": findings_json(
             config, measured.findings, measured.controls, adversaries=config.adversaries
         ),
@@ -116,19 +109,29 @@ def assemble(
         "data": _data(measured),
         "capped_clients": _capped(measured),
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
+        "switched_off": list(config.switched_off),
         "not_tested": _not_tested(measured),
         "manifest": _manifest(measured, command, started, seconds),
     }
+    found = objections_to(report)
+    verdict = decide(found, report)
+    report["verdict"] = {
+        "outcome": str(verdict.outcome),
+        "exit_code": verdict.exit_code,
+        "summary": _summary(measured, verdict.outcome, found),
+        "reasons": list(verdict.reasons),
+    }
+    return report
 
 
-def _summary(measured: Measured, outcome: Outcome) -> str:
+def _summary(measured: Measured, outcome: Outcome, found: Sequence[Objection]) -> str:
     claims = [measured.config.claim, measured.config.bag_claim]
     system = "; ".join(claim.system for claim in claims if claim is not None)
     gates = measured.gates
     fallen = sum(result.outcome is Outcome.FAIL for result in gates)
     undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
     held = len(gates) - fallen - undecided
-    leaks = sum(r.gate.documents_leak and r.outcome in (Outcome.PASS, Outcome.LEAK) for r in gates)
+    leaks = sum(result.outcome is Outcome.LEAK for result in gates)
     text = f"{system}: {f'{outcome}; ' if outcome is Outcome.LEAK else ''}"
     text += f"{held - leaks} of {len(gates)} gates hold"
     if leaks:
@@ -139,14 +142,15 @@ def _summary(measured: Measured, outcome: Outcome) -> str:
         text += f", {undecided} could not be decided"
     if outcome is Outcome.LEAK:
         text += "; this is no privacy claim"
-    if outcome is Outcome.INCONCLUSIVE and not undecided:
-        text += ", but a control failed or there was nothing to judge"
+    if beside := sum(each.gate is None for each in found):
+        text += f", {beside} {'thing is' if beside == 1 else 'things are'} open beside them"
     if worthless := measured.utility.standing and measured.utility.standing.verdict:
         text += f"; {worthless}"
     return text + "."
 
 
-def _gate(result: GateResult) -> dict[str, Any]:
+def gate_json(result: GateResult) -> dict[str, Any]:
+    """A judged gate as ``report.json`` keeps it."""
     gate = result.gate
     return {
         "name": gate.name,
@@ -155,6 +159,7 @@ def _gate(result: GateResult) -> dict[str, Any]:
         "metric": gate.metric,
         "bound": gate.bound,
         "threshold": getattr(gate, gate.bound),
+        "most": gate.most,
         "value": result.value,
         "low": result.low,
         "high": result.high,
@@ -253,9 +258,7 @@ def _capped(measured: Measured) -> dict[str, Any]:
 
 
 def _not_tested(measured: Measured) -> list[str]:
-    asked = measured.config.attacks
-    skipped = [name for name in measured.config.audited.attacks if name not in asked]
-    notes = [f"the attack {name} was not asked for" for name in skipped]
+    notes = [f"the attack {name} was switched off" for name in measured.config.switched_off]
     notes += _inapplicable(measured.findings)
     others = "membership in the released model and traffic analysis"
     if not any(finding.figures.get("attribute_auc") for finding in measured.findings):

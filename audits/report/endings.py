@@ -5,10 +5,11 @@ that is broken and from an attack that learned nothing.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from audits.gates.gate import documents_leak
+from audits.gates.figures import grades
+from audits.gates.verdict import documenting
 from audits.report.text import byte_size, capital
 from audits.report.view import by_severity, control_failed, finding_card, headline, telling
 
@@ -41,15 +42,15 @@ def leaks(finding: Mapping[str, Any]) -> bool:
     return finding["status"] == "measured" and finding.get("severity") not in (None, "info")
 
 
-def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> Ending:
+def ending(finding: Mapping[str, Any], report: Mapping[str, Any]) -> Ending:
     """How an attack ended for one adversary.
 
     Args:
         finding: what it found.
-        gates: of the whole audit.
+        report: with the gates of the whole audit.
     """
-    about = [gate for gate in gates if gate["attack"] == finding["attack"]]
-    mine = [gate for gate in about if gate["adversary"] == finding["adversary"]]
+    whose = finding["adversary"], finding["attack"]
+    mine = [gate for gate in report["gates"] if (gate["adversary"], gate["attack"]) == whose]
     outcomes = {gate["outcome"] for gate in mine}
     if leaks(finding) and finding.get("claimed"):
         return BROKEN
@@ -57,12 +58,8 @@ def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> En
         return FELL
     if "inconclusive" in outcomes or control_failed(finding):
         return UNDECIDED
-    # A leak that is documented for one adversary surprises nobody in the hands of another.
-    elsewhere = leaks(finding) and not mine and any(map(documents_leak, about))
-    if elsewhere or any(map(documents_leak, mine)):
-        return DOCUMENTED
     if leaks(finding):
-        return OPEN
+        return DOCUMENTED if grades(finding).keys() <= documenting(report, finding).keys() else OPEN
     return HELD if mine else NOTHING
 
 
@@ -82,7 +79,7 @@ def _row(
     report: Mapping[str, Any], name: str, findings: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     views: dict[str, dict[str, Any]] = {}
-    endings = [ending(finding, report["gates"]) for finding in findings]
+    endings = [ending(finding, report) for finding in findings]
     for finding, ended in zip(findings, endings, strict=True):
         words = headline(finding)  # adversaries that learn the same share a bar
         fresh: dict[str, Any] = {

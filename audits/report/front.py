@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
+from audits.gates.verdict import UNEXCUSED, UNJUDGED
 from audits.report.endings import answers, as_toml, attack_rows, leaks, price, replaced
 from audits.report.text import capital
 from audits.report.view import gate_rows
@@ -95,7 +96,14 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
             f"{len(straddling)} undecided: an interval straddles its bound. More clients narrow "
             "it; where the bound does not matter that much, move it."
         )
-    if any("no gate judges it" in reason for reason in report["verdict"]["reasons"]):
-        yield Action("Set a gate for every attack that learned something, or document the leak.")
+    reasons = report["verdict"]["reasons"]
+    if any(UNJUDGED in reason for reason in reasons):
+        yield Action("Set a gate for every figure above info, or document the leak.")
+    if any(UNEXCUSED in reason for reason in reasons):
+        yield Action("Document what is high or critical, or waive it for a while: no gate does.")
+    if report.get("switched_off"):
+        yield Action("Run every attack of the algorithm: take out the key 'attacks'.")
+    if any(each.get("lacks") for each in report["findings"]):
+        yield Action("Record what attacks read: see [recording].")
     if not report["gates"]:
         yield Action("Set gates: without them an audit measures and does not judge.")

@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, objections
+from audits.gates.policy import objections
+from audits.gates.verdict import FAIL, KNOWN, OPEN, WAIVED, Objection, Report
 from audits.report.text import spoken
 
 _KINDS = {FAIL: "failure", OPEN: "error", WAIVED: "skipped", KNOWN: "skipped"}
@@ -55,10 +56,17 @@ def _attacks(report: Report, found: Sequence[Objection]) -> list[_Case]:
         kind, why = (
             ("", finding["sentence"]) if worst is None else (_KINDS[worst.state], worst.text)
         )
-        if finding["status"] != "measured":
+        if finding["status"] != "measured" and worst is None:
             kind, why = "skipped", str(finding["reason"])
         cases.append((f"attacks.{pair[0]}", pair[1], kind, why))
-    return cases
+    ran = {(each["adversary"], each["attack"]) for each in report["findings"]}
+    return cases + [
+        (f"attacks.{each.adversary}", str(each.attack), _KINDS[each.state], each.text)
+        for each in found
+        if each.gate is None
+        and each.attack is not None
+        and (each.adversary, each.attack) not in ran
+    ]
 
 
 def _suite(report: Report, number: int, name: str, cases: Sequence[_Case]) -> ET.Element:

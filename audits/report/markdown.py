@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.policy import Report, excuses, gate_states
+from audits.gates.policy import excuses, gate_states
+from audits.gates.verdict import Report
 from audits.report.endings import SMALLEST_CHANGES, changes, ending
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
 from audits.report.text import gate_value, interval, spoken
@@ -88,7 +89,7 @@ def _held(report: Report) -> Table:
     """Attacks that ran and learned nothing that counts, so that a pass says what it rests on."""
     rows = [
         (
-            ending(each, report["gates"]).words,
+            ending(each, report).words,
             _plain(f"{each['adversary']}/{each['attack']}"),
             _plain(each["sentence"]),
         )

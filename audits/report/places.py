@@ -15,7 +15,8 @@ from attacks.scoring import drafts, rated_sets, virtual_rows
 from attacks.scoring.measures import SEVERITIES
 from attacks.suite import MEASURES
 from audits.config.lines import line_of
-from audits.gates.policy import Objection, Report, figures_of
+from audits.gates.figures import figures_of
+from audits.gates.verdict import Objection, Report
 from audits.report.claims import record_of
 from secure_fedrec.protection import BAG_RECORDS, RECORDS
 
@@ -42,7 +43,10 @@ def key_of_objection(report: Report, objection: Objection) -> str:
     if objection.attack is not None:
         for finding in report["findings"]:
             if (finding["adversary"], finding["attack"]) == (objection.adversary, objection.attack):
+                if objection.metric is None and finding.get("lacks"):
+                    return "recording"
                 return key_of_finding(report, finding, objection.metric)
+        return "attacks"  # it was switched off
     return "gates" if objection.gate is None else key_of_gate(report, objection.gate)
 
 

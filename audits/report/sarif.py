@@ -13,7 +13,8 @@ from typing import Any
 
 from attacks import SUITE
 from attacks.suite import MEASURES
-from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, documented, objections
+from audits.gates.policy import objections
+from audits.gates.verdict import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, documenting
 from audits.report.places import (
     config_line,
     config_path,
@@ -143,18 +144,16 @@ def _standing(
         told["baselineState"] = "unchanged" if KNOWN in states else "new"
     if states & {FAIL, OPEN}:
         return told
-    pair = finding["adversary"], finding["attack"]
     why = [
         {"kind": "external", "status": "accepted", "justification": each.text}
         for each in against
         if each.state in (WAIVED, KNOWN)
     ]
+    gates = {gate["name"]: gate for gate in documenting(report, finding).values()}
     why += [
         {"kind": "inSource", "status": "accepted", "justification": gate["documented"]}
-        for gate in report["gates"]
-        if pair in documented(report)
-        and (gate["adversary"], gate["attack"]) == pair
-        and gate.get("documented")
+        for gate in gates.values()
+        if gate.get("documented")
     ]
     return {**told, "suppressions": why} if why else told
 
@@ -239,7 +238,7 @@ _GATES = {
 }
 _NOTICES = {
     "attack-not-applicable": "An attack found nothing in the view that it could read.",
-    "attack-not-asked-for": "An attack on such messages was left out of the configuration.",
+    "attack-switched-off": "An attack on such messages was switched off in the configuration.",
     "control-failed": "A control of an attack failed: what it says, or its silence, means nothing.",
     "undecided": "Something else keeps the audit from a verdict.",
     "waiver-unused": "A waiver excuses nothing.",
@@ -290,10 +289,17 @@ def _executed(report: Report) -> list[dict[str, Any]]:
 
 
 def _configured(report: Report) -> list[dict[str, Any]]:
+    ran = {(each["adversary"], each["attack"]) for each in report["findings"]}
     notices = [
-        _notice(report, "attack-not-asked-for", "note", text, "attacks")
-        for text in report["not_tested"]
-        if text.startswith("the attack ")
+        _notice(
+            report,
+            "attack-switched-off",
+            "error" if each.state in (FAIL, OPEN) else "note",
+            each.text,
+            "attacks",
+        )
+        for each in objections(report)
+        if each.attack is not None and (each.adversary, each.attack) not in ran
     ]
     for number, waiver in enumerate(report.get("policy", {}).get("waivers", ())):
         if waiver["state"] == "unused":

@@ -5,12 +5,15 @@ which number stands beside a verdict) lives here, in plain functions; the templa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from attacks.scoring.catalogue import leading, measures_of
 from attacks.scoring.measures import SEVERITIES, Behind, Measure
 from attacks.suite import MEASURES
 from audits.gates.gate import documents_leak
+from audits.gates.policy import objections
+from audits.gates.verdict import FAIL, KNOWN, OPEN, WAIVED
 from audits.report import text
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
@@ -110,35 +113,40 @@ def control_failed(finding: Mapping[str, Any]) -> bool:
 def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """Builds the outcome for each adversary.
 
-    An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
-    attack was not applicable is "not tested", and a failed control turns a pass into
-    "inconclusive". Where a gate documents a leak and holds, the adversary "leaks as documented",
-    which no reader shall take for a pass.
+    An adversary passes only if a gate says so, and nothing stands in its way: one without a gate is
+    "no gate", one whose every attack was not applicable is "not tested", and a failed control turns
+    a pass into "inconclusive". Where a gate documents a leak and holds, or what was found is
+    excused, the adversary "leaks as documented", which no reader shall take for a pass.
     """
-    findings, gates = report["findings"], report["gates"]
+    findings, gates, found = report["findings"], report["gates"], objections(report)
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
     rows = []
     for adversary in dict.fromkeys(named):
         mine = [each for each in findings if each["adversary"] == adversary]
         measured = [finding for finding in mine if finding["status"] == "measured"]
         bounds = [gate for gate in gates if gate["adversary"] == adversary]
-        rows.append({"adversary": adversary, "outcome": _adversary_outcome(measured, bounds)})
+        states = {each.state for each in found if each.adversary == adversary}
+        outcome = _adversary_outcome(measured, bounds, states)
+        rows.append({"adversary": adversary, "outcome": outcome})
     return rows
 
 
 def _adversary_outcome(
-    measured: Sequence[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]
+    measured: Sequence[Mapping[str, Any]],
+    gates: Sequence[Mapping[str, Any]],
+    states: AbstractSet[str],
 ) -> str:
-    outcomes = {gate["outcome"] for gate in gates}
-    if "fail" in outcomes:
+    if FAIL in states:
         return "fail"
-    if "inconclusive" in outcomes or any(control_failed(finding) for finding in measured):
+    if any(control_failed(finding) for finding in measured):
         return "inconclusive"
     if not measured:
         return "not tested"
-    if any(map(documents_leak, gates)):
+    if OPEN in states:
+        return "inconclusive" if gates else "no gate"
+    if states & {WAIVED, KNOWN} or any(map(documents_leak, gates)):
         return _LEAK
-    return "pass" if outcomes else "no gate"
+    return "pass" if gates else "no gate"
 
 
 def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.planted.controls import positive_controls
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
-from audits.gates.policy import Policy, applied
-from audits.gates.verdict import Verdict, decide
+from audits.gates.policy import Policy, applied, require_same_federation
+from audits.gates.verdict import Verdict
 from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
@@ -86,6 +86,10 @@ def audit(
     started = time.time()
     dataset = load_dataset(config, data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
+    if policy is not None and policy.baseline is not None:
+        known = {"fingerprint": federation.task.facts.fingerprint}
+        now = {"configuration": config.as_json(), "data": known}
+        require_same_federation(policy.baseline, now)
     projected = projection(federation)
     require_memory(config, memory_parts(federation, len(dataset.folds)))
     with one_writer(out, resume=resume):
@@ -109,8 +113,7 @@ def audit(
         require_complete(out, config.algorithm.rounds)
         parts = (federation, run, utility, lossless, out)
         measured = _measured(*parts, progress=progress, workers=attackers.workers)
-        verdict = decide(measured.gates, measured.findings, measured.controls)
-        report = assemble(measured, verdict, command=command, started=started)
+        report = assemble(measured, command=command, started=started)
         if source is not None:
             report["source"] = dict(source)
         report = applied(report, policy or Policy(today=datetime.now(UTC).date()))

@@ -133,9 +133,10 @@ class View:
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
         block: which rows it holds, of a view of one block; None of all.
+        asked: steps whose payloads were asked for, here or in a view of a part of this one.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "block", "codec", "own", "public")
+    __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public")
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class View:
         own: OwnUploads | None = None,
     ) -> None:
         self._store = store
+        self.asked: set[Step] = set()
         self.block: Within | None = None
         self.own = own
         self._only = only
@@ -160,7 +162,7 @@ class View:
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
         view = View(self._store, self.public, self.adversary, only=round_, own=self.own)
-        view.block, view.codec = self.block, self.codec
+        view.block, view.codec, view.asked = self.block, self.codec, self.asked
         return view
 
     def of_block(self, kind: str) -> "View | None":
@@ -177,7 +179,7 @@ class View:
             return None
         own = None if self.own is None else self.own.within(within)
         view = View(self._store, self.public, self.adversary, only=self._only, own=own)
-        view.block, view.codec = within, within.codec
+        view.block, view.codec, view.asked = within, within.codec, self.asked
         return view
 
     def sees(self, step: Step) -> bool:
@@ -200,6 +202,25 @@ class View:
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
         self._require(step)
+        self.asked.add(step)
+        return self._kept(step)
+
+    def unrecorded(self) -> tuple[Step, ...]:
+        """Steps whose payloads were asked for, and of whose messages some or all were not kept.
+
+        Of messages to which the recording policy applied, in the rounds that it names: those of
+        other rounds are not missed as long as there is one round.
+        """
+        return tuple(step for step in Step if step in self.asked and self._lacks(step))
+
+    def _lacks(self, step: Step) -> bool:
+        kept = self._kept(step)
+        if not kept:  # of the table nothing else is recorded, and everybody was sent one
+            return step is Step.MODEL or bool(self.rounds(step))
+        parts = [names for round_ in kept for names in self._names(step, round_)]
+        return step is not Step.MODEL and any("values" not in names for names in parts)
+
+    def _kept(self, step: Step) -> tuple[int, ...]:
         column = "table" if step is Step.MODEL else "values"
         return tuple(
             r for r in self._rounds() if any(column in names for names in self._names(step, r))
@@ -265,6 +286,8 @@ class View:
         """
         self._require(step)
         self._require_round(round_)
+        if payload:
+            self.asked.add(step)
         if step in (Step.MODEL, Step.PART):
             raise TranscriptError("the model is one table for all; ask for table or extras(round)")
         if (step is Step.BAG) != (bag is not None):

@@ -4,10 +4,23 @@
 fewer clients cannot resolve), and nothing else.
 """
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import audits
+
 __all__ = ["STAND_INS"]
+
+CONFIGS = Path(audits.__file__).with_name("configs")
+
+
+def gates_without(preset: str, name: str) -> Iterator[dict[str, Any]]:
+    """The gates of a preset, those of one attack or on one figure left out."""
+    raw = tomllib.loads((CONFIGS / f"{preset}.toml").read_text(encoding="utf-8"))
+    yield from (gate for gate in raw["gates"] if name not in (gate.get("attack"), gate["metric"]))
+
 
 RATINGS = {"name": "synthetic", "clients": 160, "items": 120, "mean_ratings": 15.0}
 CLICKS = {"name": "synthetic", "clients": 60, "items": 120, "mean_ratings": 15.0}
@@ -29,13 +42,21 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
     "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},
     "skellam-ml100k": {**PMF, "protection.min_survivors": 150},
-    "furl-20newsgroups": {"data": {**TEXTS, "users": 80}, "gates.least": 0.9},
+    "furl-20newsgroups": {
+        "data": {**TEXTS, "users": 80, "base_rate": 0.5},  # no label is nearly everybody's
+        "gates": [*gates_without("furl-20newsgroups", "set_exact_share")],  # of two classes
+        "gates.least": 0.9,
+    },
     "furl-20newsgroups-masking": {
         "data": TEXTS,
         "protection.min_survivors": 30,
         "gates.max": 0.2,
     },
-    "furl-ncf-ml100k": {"data": CLICKS, "gates.least": 0.4},  # whose attributes nothing tells
+    "furl-ncf-ml100k": {
+        "data": CLICKS,  # whose attributes nothing tells
+        "gates": [*gates_without("furl-ncf-ml100k", "attribute-inference")],
+        "gates.least": 0.9,
+    },
     "furl-ncf-ml100k-masking": {
         "data": CLICKS,
         "protection.min_survivors": 50,
@@ -46,12 +67,12 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
         "data": {**RATINGS, "protocol": "published"},
         "protection.min_survivors": 150,
     },
-    "fed3cr-ml100k": {"data": CLICKS, "gates.least": 0.7},
+    "fed3cr-ml100k": {"data": CLICKS},
     "feddmf-ml100k": {"data": SALES, "algorithm.training.learning_rate": 5e-3},
     "hpfl-ml100k": {
         "data": RECORDS,
         "algorithm.rounds": 3,
-        "algorithm.user_drafts": 0.5,
+        "gates.least": 0.2,
         "recording.payload_rounds": [1, 2, 3],
     },
     "hpfl-ml100k-protected": {"data": MANY_RECORDS},

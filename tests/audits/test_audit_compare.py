@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from attacks.scoring.measures import COUNTED, Measure, Observed, Scale, Unit, records
+from attacks.suite import MEASURES
+from audits import comparison
 from audits.comparison import ERROR_RATE, FEWEST_PAIRS, Comparison, compare
 from audits.config.audit import parse_config
 from audits.run.audit import audit
@@ -294,3 +297,49 @@ def test_a_deliberate_change_is_accepted_by_name_and_nothing_else_is() -> None:
     worse["protection"] = {"privacy": [{"adversary": "server", "epsilon": 3.0}]}
     before["protection"] = {"privacy": [{"adversary": "server", "epsilon": 2.0}]}
     assert compare({1: before}, {1: worse}, accept=["lossless", "attack:stub"]).exit_code == 1
+
+
+def test_a_raised_severity_is_never_no_worse() -> None:
+    """However few pairs there are, and in however few of them it is raised."""
+
+    def graded(seed: int, certain: float) -> dict[str, Any]:
+        told = {"precision_gain": 0.3, "precision_gain_low": 0.0, "precision_gain_high": 0.6}
+        return stated(seed, {**told, "precision_gain_certain": certain})
+
+    calm, loud = graded(1, 0.01), graded(1, 0.25)
+    raised = compare({1: calm}, {1: loud})
+    assert raised.exit_code == 3
+    [each] = [each for each in raised.differences if each.key.metric == "severity"]
+    assert (each.outcome, each.reason) == ("undecided", "low to high")
+    assert compare({1: loud}, {1: calm}).exit_code == 0
+    assert compare({1: loud}, {1: loud}).exit_code == 0
+    assert compare({1: bare(1, [])}, {1: loud}).exit_code == 3  # it was nothing, and is something
+    once = [graded(seed, 0.25 if seed == 4 else 0.01) for seed in range(5)]
+    steady = [graded(seed, 0.01) for seed in range(5)]
+    assert compare(dict(enumerate(steady)), dict(enumerate(once))).exit_code == 3
+
+
+@pytest.mark.parametrize("pairs", [1, 5])
+def test_a_client_newly_exposed_is_never_no_worse(
+    monkeypatch: pytest.MonkeyPatch, pairs: int
+) -> None:
+    counted = records(
+        "rated set",
+        exposed=Measure(
+            "Clients exposed",
+            "Clients of whom something is certain.",
+            Scale(Unit(COUNTED, 0.0, None), "0", "nobody"),
+            Observed(1.0, floor=1.0),
+        ),
+    )
+    monkeypatch.setattr(comparison, "MEASURES", {**MEASURES, **counted})
+
+    def exposing(*clients: int) -> dict[int, dict[str, Any]]:
+        return {seed: stated(seed, {"exposed": each}) for seed, each in enumerate(clients)}
+
+    some, more = [3] * pairs, [4, *[2] * (pairs - 1)]
+    name = "server/stub: exposed"
+    assert outcomes(compare(exposing(*some), exposing(*more)))[name] == "undecided"
+    assert compare(exposing(*some), exposing(*more), tolerance=10).exit_code == 3
+    assert outcomes(compare(exposing(*some), exposing(*some)))[name] == "same"
+    assert compare(exposing(*some), exposing(*[2] * pairs)).exit_code == 0

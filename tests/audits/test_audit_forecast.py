@@ -296,8 +296,8 @@ def test_what_a_gate_sees_it_decides_in_four_of_five_runs(
     lows = {number: share_interval(number, clients).low for number in np.unique(hits).tolist()}
     decided = np.mean([lows[number] > 0.5 for number in hits.tolist()])
     assert 0.75 < decided < 0.9
-    lower = GateConfig(metric=metric, attack="lattice", adversary="server", min=0.5)
-    mirrored = gate_power(lower, federation).least
+    error = GateConfig(metric="histogram_error", attack="lattice", adversary="server", min=0.5)
+    mirrored = gate_power(error, federation).least
     assert mirrored is not None
     assert math.isclose(mirrored, 1.0 - least, abs_tol=1e-9)
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attacks.suite import FAMILIES
 from audits.config.audit import parse_config
 from audits.report import report_schema
 from audits.run.build import build_federation, load_dataset
@@ -31,7 +32,7 @@ SERVER = {"name": "server", "corrupt": ["server"]}
 NCF: dict[str, Any] = {
     "title": "FURL in small",
     "seed": 3,
-    "attacks": ["dense-layer", "signed-rows"],
+    "attacks": list(FAMILIES["split"]),
     "data": {"name": "synthetic", "clients": 24, "items": 60, "mean_ratings": 8.0},
     "algorithm": {
         "name": "furl",
@@ -52,6 +53,7 @@ NCF: dict[str, Any] = {
             "adversary": "server",
             "expect": "leak",
             "least": 0.8,
+            "most": 1.0,
             "reason": "A layer's change is a multiple of the user vector.",
         },
         {
@@ -116,7 +118,8 @@ def test_one_upload_gives_away_what_stayed_home(
     report = report_of(run)
     assert report["verdict"]["outcome"] == "leaks as documented"
     assert "2 document a leak" in report["verdict"]["summary"]
-    dense, signed = report["findings"]
+    found = {each["attack"]: each for each in report["findings"]}
+    dense, signed = found["dense-layer"], found["signed-rows"]
     assert dense["reidentified_share"] > 0.9
     assert dense["severity"] == "critical"
     assert "private vectors" in dense["sentence"]
@@ -156,7 +159,8 @@ def test_under_masks_the_same_attacks_find_nothing(
     report = report_of(tmp_path / "run")
     assert report["gates"][0]["outcome"] == "pass"
     assert report["protection"]["system"].startswith("FURL under secure aggregation")
-    dense, signed = report["findings"]
+    found = {each["attack"]: each for each in report["findings"]}
+    dense, signed = found["dense-layer"], found["signed-rows"]
     assert dense["reidentified_share_low"] <= dense["reidentified_chance"]
     assert dense["severity"] in {"info", "low"}
     assert signed["auc"] is None or signed["auc_low"] < 0.6
@@ -240,7 +244,7 @@ def test_a_round_of_everybody_after_rounds_of_cohorts(
 ) -> None:
     """What is told in that round is of all clients; the plain twin follows the same schedule."""
     raw = copy.deepcopy(TEXTS) | {
-        "attacks": ["touched-rows"],
+        "attacks": list(FAMILIES["split"]),
         "adversaries": [SERVER],
         "gates": [{"metric": "lossless", "equals": True}],
     }
@@ -248,7 +252,8 @@ def test_a_round_of_everybody_after_rounds_of_cohorts(
     raw["recording"]["payload_rounds"] = [2]
     code, *_ = command("audit", write_config(raw), "--out", tmp_path / "run", "--quiet")
     assert code == (0 if everybody else 3)  # twelve clients are too few to judge by
-    (rows,) = report_of(tmp_path / "run")["findings"]
+    found = {each["attack"]: each for each in report_of(tmp_path / "run")["findings"]}
+    rows = found["touched-rows"]
     assert rows["units"]["clients"] == (24 if everybody else 12)
 
 

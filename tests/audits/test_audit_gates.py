@@ -1,6 +1,6 @@
 """Gates: pass, fail, or an honest "could not tell"; and the verdict they add up to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +8,14 @@ import pytest
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
+from attacks.scoring.measures import COUNTED, Measure, Observed, Scale, Unit, records
+from attacks.suite import MEASURES
+from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
-from audits.gates.verdict import decide
+from audits.gates.verdict import Verdict, objections_to
+from audits.gates.verdict import decide as verdict_of
+from audits.report.assemble import gate_json
+from audits.report.findings import finding_json
 from secure_fedrec.errors import ConfigError
 
 PASS, FAIL, UNDECIDED = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
@@ -39,8 +45,32 @@ def bounded(bound: str, threshold: float) -> GateConfig:
     return GateConfig(metric="auc", attack="lattice", adversary="server", **bounds)  # type: ignore[arg-type]
 
 
+def error_bounded(threshold: float) -> GateConfig:
+    """Of a figure that is the worse the lower it is."""
+    return GateConfig(metric="histogram_error", attack="lattice", adversary="server", min=threshold)
+
+
 def judged(gate: GateConfig, *found: Finding) -> GateResult:
     return judge(gate, findings=found, utility={"mae": 0.7, "rmse": 0.9}, lossless=None)
+
+
+def told(
+    gates: Sequence[GateResult], found: Sequence[Finding], controls: Mapping[str, ControlResult]
+) -> dict[str, Any]:
+    """As much of a report as a verdict reads."""
+    return {
+        "configuration": {"adversaries": [{"name": name} for name in {f.adversary for f in found}]},
+        "gates": [gate_json(each) for each in gates],
+        "findings": [finding_json(each, controls.get(each.attack)) for each in found],
+    }
+
+
+def decide(
+    gates: Sequence[GateResult], found: Sequence[Finding], controls: Mapping[str, ControlResult]
+) -> Verdict:
+    """The verdict without a policy."""
+    report = told(gates, found, controls)
+    return verdict_of(objections_to(report), report)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +93,11 @@ def test_a_bound_is_judged_by_the_interval(
     found = finding({"auc": (low + high) / 2, "auc_low": low, "auc_high": high})
     result = judged(bounded("max", 0.6), found)
     assert (result.outcome, result.low, result.high) == (at_most, low, high)
-    assert judged(bounded("min", 0.6), found).outcome is at_least
+    ends = {
+        f"histogram_error{end}": value
+        for end, value in zip(("", "_low", "_high"), (0.5, low, high), strict=True)
+    }
+    assert judged(error_bounded(0.6), finding(ends)).outcome is at_least
     assert f"auc is {(low + high) / 2:.4f}" in result.reason
     assert f"interval {low:.4f} to {high:.4f}" in result.reason
 
@@ -75,7 +109,7 @@ def test_a_figure_without_an_interval_is_judged_by_itself(value: float, at_most:
     assert "interval" not in result.reason
 
 
-@pytest.mark.parametrize("bound", ["max", "min"])
+@pytest.mark.parametrize("gate", [bounded("max", 0.6), error_bounded(0.6)])
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
@@ -86,9 +120,9 @@ def test_a_figure_without_an_interval_is_judged_by_itself(value: float, at_most:
     ],
 )
 def test_what_was_not_measured_never_looks_like_a_pass(
-    bound: str, found: list[Finding], reason: str
+    gate: GateConfig, found: list[Finding], reason: str
 ) -> None:
-    result = judged(bounded(bound, 0.6), *found)
+    result = judged(gate, *found)
     assert result.outcome is UNDECIDED
     assert reason in result.reason
     assert result.value is None
@@ -127,8 +161,8 @@ def test_utility_is_judged_without_an_interval() -> None:
         ({"metric": "lossless", "equals": True}, "lossless == true"),
         ({"metric": "mae", "max": 0.75}, "mae <= 0.75"),
         (
-            {"metric": "auc", "attack": "lattice", "adversary": "server", "min": 0.9},
-            "server/lattice: auc >= 0.9",
+            {"metric": "auc", "attack": "lattice", "adversary": "server", "max": 0.9},
+            "server/lattice: auc <= 0.9",
         ),
     ],
 )
@@ -147,6 +181,16 @@ def test_a_gate_has_a_name(settings: dict[str, Any], name: str) -> None:
         ({"metric": "auc", "max": 1.0, "attack": "lattice"}, "needs an attack and an adversary"),
         ({"metric": "auc", "max": 1.0, "adversary": "server"}, "needs an attack and an adversary"),
         ({"metric": "f1", "max": 1.0}, "unknown metric"),
+        *(
+            ({"metric": metric, "attack": "lattice", "adversary": "server", **bound}, problem)
+            for metric, bound, problem in (
+                ("rating_accuracy", {"max": 1.0}, r"max = 1.0: can never fall: .* say below 1"),
+                ("headroom_lift", {"max": 1.5}, r"max = 1.5: can never fall: .* say below 1"),
+                ("rating_accuracy", {"min": 0.5}, r"min = 0.5: asks for a leak, .* 'max', or"),
+                ("histogram_error", {"max": 0.5}, r"max = 0.5: asks for a leak, .* by 'min'"),
+                ("histogram_error", {"min": 0.0}, r"min = 0.0: can never fall: .* say above 0"),
+            )
+        ),
     ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(settings: dict[str, Any], problem: str) -> None:
@@ -193,7 +237,7 @@ def test_the_verdict_is_the_worst_of_gates_and_controls(
 
 def test_a_control_that_did_not_run_has_not_passed() -> None:
     control = ControlResult(metric="auc", value=None, floor=0.9)
-    decided = decide([result(PASS)], [], {"lattice": control})
+    decided = decide([result(PASS)], [finding({"auc": 0.5})], {"lattice": control})
     assert decided.exit_code == 3
 
 
@@ -221,25 +265,85 @@ def test_an_adversary_nothing_was_measured_for_is_inconclusive() -> None:
     assert decided.reasons == ("client: no attack applies to this adversary, nothing was measured",)
 
 
-LEARNED = {"precision_gain": 0.3, "precision_gain_certain": 0.25}
+LEARNED = {"precision_gain": 0.1, "precision_gain_certain": 0.08}
+SEVERE = {"precision_gain": 0.3, "precision_gain_certain": 0.25}
 
 
-def judging(attack: str) -> GateResult:
-    gate = GateConfig(metric="precision_gain", attack=attack, adversary="server", max=0.5)
-    return GateResult(gate=gate, value=0.3, low=0.2, high=0.4, outcome=PASS, reason="a reason")
+def judging(attack: str, metric: str = "precision_gain", most: float = 0.5) -> GateResult:
+    gate = GateConfig(metric=metric, attack=attack, adversary="server", max=most)
+    return GateResult(gate=gate, value=0.1, low=0.05, high=0.4, outcome=PASS, reason="a reason")
 
 
 def test_nothing_passes_beside_what_was_learned_and_no_gate_judges() -> None:
     learned = finding(LEARNED)
     decided = decide([result(PASS)], [learned], {})
-    reason = "server/lattice: severity high, and no gate judges it"
+    reason = "server/lattice: severity medium (precision_gain), no gate judges it"
     assert (decided.outcome, decided.reasons) == (UNDECIDED, (reason,))
     assert decide([judging("direct")], [learned], {}).reasons == (reason,)
     assert decide([judging("lattice")], [learned], {}).outcome is PASS
-    assert decide([result(FAIL)], [learned], {}).reasons == ("mae <= 1: a reason",)
+    assert decide([result(FAIL)], [learned], {}).outcome is FAIL
     # What is neither certain nor large is no finding.
     little = finding(LEARNED | {"precision_gain_certain": -0.1})
     assert decide([result(PASS)], [little], {}).outcome is PASS
+
+
+def test_a_gate_silences_its_own_figure_and_no_other() -> None:
+    both = finding({**LEARNED, "rating_lift": 0.1, "rating_lift_certain": 0.06})
+    reason = "server/lattice: severity medium (rating_lift), no gate judges it"
+    assert decide([judging("lattice")], [both], {}).reasons == (reason,)
+    gates = [judging("lattice"), judging("lattice", "rating_lift")]
+    assert decide(gates, [both], {}).outcome is PASS
+    # A figure that is judged by its gains is not what they are: its gate says nothing of them.
+    behind = judging("lattice", "rating_accuracy")
+    assert decide([judging("lattice"), behind], [both], {}).reasons == (reason,)
+
+
+def test_no_gate_excuses_what_is_high_or_critical() -> None:
+    decided = decide([judging("lattice")], [finding(SEVERE)], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == (
+        "server/lattice: severity high (precision_gain), no gate excuses it, a waiver or a "
+        "documented leak would",
+    )
+    critical = finding({**SEVERE, "precision_at_k": 0.95})
+    decided = decide([judging("lattice")], [critical], {})
+    assert decided.reasons[0].startswith("server/lattice: severity critical (precision_at_k, ")
+    fallen = replace(judging("lattice"), outcome=FAIL)
+    assert decide([fallen], [finding(SEVERE)], {}).reasons == (
+        "server/lattice: precision_gain <= 0.5: a reason",
+    )
+
+
+def test_a_report_is_as_bad_as_it_says_where_its_figures_say_less() -> None:
+    report = told([judging("lattice")], [finding({"auc": 0.5})], {})
+    report["findings"][0]["severity"] = "high"
+    [reason] = verdict_of(objections_to(report), report).reasons
+    assert reason == "server/lattice: severity high, no gate judges it"
+
+
+def test_a_gate_of_a_report_that_cannot_fall_judges_nothing() -> None:
+    report = told([judging("lattice")], [finding(LEARNED)], {})
+    assert objections_to(report) == []
+    report["gates"][0]["threshold"] = 1.0
+    assert len(objections_to(report)) == 1
+
+
+def test_an_attack_that_was_switched_off_leaves_an_audit_undecided() -> None:
+    report = told([result(PASS)], [finding({"auc": 0.5})], {})
+    report["switched_off"] = ["direct"]
+    decided = verdict_of(objections_to(report), report)
+    assert (decided.outcome, len(decided.reasons)) == (UNDECIDED, 1)
+    assert decided.reasons[0].startswith("server/direct: it reads messages of this algorithm")
+
+
+@pytest.mark.parametrize("reason", [None, "no round has payloads"])
+def test_an_attack_without_its_evidence_leaves_an_audit_undecided(reason: str | None) -> None:
+    lacking = replace(finding({"auc": 0.5}, reason=reason), lacks=("aggregate",))
+    sound = replace(finding({"auc": 0.5}), attack="direct")
+    decided = decide([result(PASS)], [lacking, sound], {})
+    assert decided.outcome is UNDECIDED
+    [why] = decided.reasons
+    assert "server/lattice: payloads that it reads were not all recorded (aggregate)" in why
 
 
 def test_nothing_passes_where_too_few_are_left_to_judge_by() -> None:
@@ -262,24 +366,41 @@ DOCUMENTED: dict[str, Any] = {
 }
 
 
+FOUND = {"lift_over_prior": 0.3, "lift_over_prior_certain": 0.25}
+
+
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
         (0.90, 0.95, LEAK),
         (0.89, 0.95, UNDECIDED),
         (0.40, 0.50, UNDECIDED),  # the documentation is wrong, or the audit: no fall, and no pass
+        (0.95, 0.97, UNDECIDED),
+        (0.97, 0.99, FAIL),  # more than is documented
     ],
 )
 def test_a_documented_leak_reaches_what_is_documented_or_decides_nothing(
     low: float, high: float, outcome: Outcome
 ) -> None:
-    gate = GateConfig(**DOCUMENTED)
-    found = finding({"auc": (low + high) / 2, "auc_low": low, "auc_high": high})
+    gate = GateConfig(**DOCUMENTED, most=0.96)
+    found = finding({"auc": (low + high) / 2, "auc_low": low, "auc_high": high, **FOUND})
     judgement = judged(gate, found)
     assert (judgement.outcome, judgement.low) == (outcome, low)
-    assert gate.name == "server/lattice: auc >= 0.9"
-    assert judged(gate, finding({"auc": None})).outcome is UNDECIDED
+    assert gate.name == "server/lattice: auc >= 0.9, <= 0.96"
+    assert judged(gate, finding({"auc": None, **FOUND})).outcome is UNDECIDED
     assert judged(gate).outcome is UNDECIDED
+
+
+def test_what_is_within_noise_or_chance_is_not_a_leak() -> None:
+    """However it is documented: nobody has learned anything."""
+    gate, reached = GateConfig(**DOCUMENTED), {"auc": 0.95, "auc_low": 0.93, "auc_high": 0.97}
+    assert judged(gate, finding({**reached, **FOUND})).outcome is LEAK
+    noise = judged(gate, finding(reached))
+    assert noise.outcome is UNDECIDED
+    assert "no figure of this secret, rated set, is above noise" in noise.reason
+    popular = judged(gate, finding({**reached, **FOUND, "prior_auc": 0.91}))
+    assert popular.outcome is UNDECIDED
+    assert "'least' is no more than" in popular.reason
 
 
 @pytest.mark.parametrize(
@@ -291,8 +412,15 @@ def test_a_documented_leak_reaches_what_is_documented_or_decides_nothing(
         ({"expect": "pass"}, r"gates.expect = 'pass': is not expected \(choices: leak\)"),
         ({"least": None}, "gates.least: a documented leak says what"),
         ({"least": float("nan")}, "gates.least = nan"),
-        ({"least": 0.0}, "gates.least = 0.0: .* more than 0"),
-        ({"least": -1.0}, "gates.least = -1.0: .* more than 0"),
+        ({"least": 0.0}, "gates.least = 0.0: does not document a leak: .* above chance and 0.5"),
+        ({"least": 0.51}, "gates.least = 0.51: does not document a leak"),
+        ({"metric": "rating_accuracy", "least": 1e-6}, "gates.least = 1e-06: does not document"),
+        ({"metric": "coverage"}, "gates.least = 0.9: does not document .* severity is none"),
+        ({"least": 1.01}, "gates.least = 1.01: .* at most 1"),
+        ({"least": 0.8}, "gates.most: .* does not exceed, from 0.8 to 1"),
+        ({"most": 1.01}, "gates.most = 1.01: lies between 'least' and the end: 0.9, 1"),
+        ({"most": 0.85}, "gates.most = 0.85: lies between 'least' and the end: 0.9, 1"),
+        ({"expect": None, "least": None, "most": 0.9}, "gates.most = 0.9: belongs to a documented"),
         ({"reason": None}, "gates.reason: a documented leak says why"),
         ({"reason": " "}, "gates.reason = ' ': a documented leak says why"),
         ({"attack": None}, "is a figure of an attack"),
@@ -337,28 +465,57 @@ def test_a_broken_control_leaves_a_documented_leak_undecided() -> None:
     assert decide([leak], [finding({"auc": 0.9}, null=BROKEN)], {}).outcome is UNDECIDED
 
 
-def test_a_minimum_of_an_attack_is_no_pass_either() -> None:
-    """The key that came before: an audit whose gate asks for a leak is not green."""
-    held = replace(result(PASS), gate=bounded("min", 0.5))
-    assert decide([held], [finding({"auc": 0.9})], {}).outcome is LEAK
-    error = replace(held, gate=replace(bounded("min", 0.5), metric="histogram_error"))
-    assert decide([error], [finding({"auc": 0.9})], {}).outcome is PASS
-    error = replace(held, gate=replace(bounded("max", 0.5), metric="histogram_error"))
-    assert decide([error], [finding({"auc": 0.9})], {}).outcome is LEAK
-    utility = replace(held, gate=GateConfig(metric="hit_rate_at_10", min=0.1))
-    assert decide([utility], [finding({"auc": 0.9})], {}).outcome is PASS
-
-
 def test_few_clients_decide_no_gate() -> None:
     few = replace(finding({"auc": 0.1}), units={"clients": 19})
     assert judged(bounded("max", 0.6), few).outcome is UNDECIDED
     assert judged(bounded("max", 0.6), replace(few, units={"clients": 20})).outcome is PASS
 
 
-def test_of_a_documented_leak_nothing_more_is_asked() -> None:
-    reached = finding({"auc": 0.95})
+REACHED = {"auc": 0.95, "auc_low": 0.93, "auc_high": 0.97}
+
+
+def test_a_documented_leak_is_of_one_secret() -> None:
+    reached = finding({**REACHED, **SEVERE, "precision_at_k": 0.99})
     gates = [judged(GateConfig(**DOCUMENTED), reached)]
-    beside = replace(finding(LEARNED), attack="direct")
-    assert decide(gates, [reached, beside], {}).outcome is LEAK
-    other = replace(beside, adversary="denoisers")
-    assert decide(gates, [reached, other], {}).outcome is UNDECIDED
+    assert decide(gates, [reached], {}).outcome is LEAK
+    more = {"reidentified_share": 1.0, "reidentified_lift": 0.9, "reidentified_lift_certain": 0.9}
+    decided = decide(gates, [replace(reached, figures={**reached.figures, **more})], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == (
+        "server/lattice: severity critical (reidentified_share, reidentified_lift), no gate "
+        "judges it",
+    )
+
+
+def test_a_documented_leak_is_of_one_adversary_and_covers_what_is_no_worse() -> None:
+    reached = finding({**REACHED, **SEVERE})
+    gates = [judged(GateConfig(**DOCUMENTED, most=0.98), reached)]
+
+    def beside(figures: Mapping[str, float], **changes: Any) -> Outcome:
+        other = replace(finding(figures), attack="direct", **changes)
+        return decide(gates, [reached, other], {}).outcome
+
+    assert beside({"auc": 0.9, **SEVERE}) is LEAK
+    assert beside({"auc": 0.9, **SEVERE}, adversary="denoisers") is UNDECIDED
+    assert beside(SEVERE) is UNDECIDED  # nothing says that it is no worse
+    assert beside({"auc": 0.99, **SEVERE}) is UNDECIDED  # beyond the range
+    assert beside({"auc": 0.9, **SEVERE, "precision_at_k": 0.99}) is UNDECIDED  # more severe
+
+
+def test_a_gate_on_a_count_is_below_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = records(
+        "rated set",
+        exposed=Measure(
+            "Clients exposed",
+            "Clients of whom something is certain.",
+            Scale(Unit(COUNTED, 0.0, None), "0", "nobody"),
+            Observed(1.0, floor=1.0),
+        ),
+    )
+    monkeypatch.setattr(module, "MEASURES", {**MEASURES, **counted})
+    found = finding({"exposed": 100.0})
+    gate = bounded("max", 0.6)
+    for most, outcome in ((0.0, FAIL), (99.0, FAIL), (100.0, UNDECIDED), (1e9, UNDECIDED)):
+        object.__setattr__(gate, "metric", "exposed")
+        object.__setattr__(gate, "max", most)
+        assert judged(gate, found).outcome is outcome, most

@@ -237,15 +237,23 @@ def test_no_rule_goes_without_a_floor(rule: Any) -> None:
 
 
 def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
-    alone = records(hair_accuracy=Measure(**GOOD))
+    alone = records("hair", hair_accuracy=Measure(**GOOD))
     with pytest.raises(ValueError, match="hair_lift, which is no gain"):
         catalogue([alone])
     with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
         catalogue([alone, alone])
-    assert list(catalogue([alone, records(hair_lift=gain(0.5, "Hair."))])) == [
+    assert list(catalogue([alone, records("hair", hair_lift=gain(0.5, "Hair."))])) == [
         "hair_accuracy",
         "hair_lift",
     ]
+    with pytest.raises(ValueError, match="judged by hair_lift, which tells another secret"):
+        catalogue([alone, records("wig", hair_lift=gain(0.5, "Hair."))])
+
+
+def test_every_figure_says_which_secret_it_tells() -> None:
+    with pytest.raises(ValueError, match="say which secret"):
+        records(" ", hair_lift=gain(0.5, "Hair."))
+    assert all(each.secret.strip() for each in MEASURES.values())
 
 
 def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
@@ -265,8 +273,9 @@ def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
 
 @pytest.mark.parametrize("key", MEASURES)
 def test_gates_take_every_figure_and_no_prior(key: str) -> None:
-    gate = GateConfig(metric=key, attack="direct", adversary="server", max=0.5)
-    assert gate.documents_leak == MEASURES[key].scale.lower_is_worse
+    bound = {"min" if MEASURES[key].scale.lower_is_worse else "max": 0.5}
+    gate = GateConfig(metric=key, attack="direct", adversary="server", **bound)
+    assert not gate.documents_leak
     prior = MEASURES[key].prior
     if prior is not None:
         with pytest.raises(ConfigError, match="unknown metric"):

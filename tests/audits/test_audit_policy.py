@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from attacks.suite import FAMILIES
 from audits.comparison import compare
+from audits.gates.figures import grades
 from audits.gates.policy import Policy, applied
 from audits.report import WRITERS
 from audits.report.html import render_summary
 from audits.report.reading import read_report
 from secure_fedrec.errors import ConfigError, DataError
 from tests.audits.folders import snapshot
+from tests.audits.silenced import silence
 
 TODAY = date(2027, 1, 15)
 Command = Callable[..., tuple[int, str, str]]
@@ -49,15 +52,18 @@ def outcome(report: dict[str, Any], **asked: Any) -> tuple[str, int, str]:
     return verdict["outcome"], verdict["exit_code"], "\n".join(verdict["reasons"])
 
 
+def of(report: dict[str, Any], adversary: str = "server", attack: str = "lattice") -> Any:
+    """A finding of a report."""
+    pair = adversary, attack
+    return next(e for e in report["findings"] if (e["adversary"], e["attack"]) == pair)
+
+
 def quiet(report: dict[str, Any]) -> dict[str, Any]:
     """The report without findings that no gate judges."""
     found = copy.deepcopy(report)
     for finding in found["findings"]:
-        if finding["severity"] and (finding["adversary"], finding["attack"]) != (
-            "server",
-            "lattice",
-        ):
-            finding["severity"] = "info"
+        if finding is not of(found):
+            silence(finding)
     return found
 
 
@@ -86,9 +92,9 @@ def test_an_expired_waiver_fails_what_would_else_be_undecided(red: dict[str, Any
     found = quiet(red)
     [gate] = [each for each in found["gates"] if each["attack"] == "lattice"]
     gate["outcome"] = "inconclusive"
-    found["verdict"] |= {"outcome": "inconclusive", "exit_code": 3}
-    found["verdict"]["reasons"] = [f"{gate['name']}: {gate['reason']}"]
-    assert outcome(found)[1] == 3
+    assert outcome(found, fail_on=("inconclusive",))[0] == "fail"
+    silence(of(found))
+    assert outcome(found, baseline=None, fail_on=("low",))[1] == 3
     assert outcome(waived(found, "lattice"))[1] == 0
     assert outcome(waived(found, "lattice", expires="2027-01-14"))[1] == 1
 
@@ -99,7 +105,10 @@ def test_a_waiver_covers_its_finding_and_nothing_else(red: dict[str, Any]) -> No
     assert outcome(waived(quiet(red), "intersection"))[1] == 1
     assert outcome(waived(quiet(red), "lattice", adversary="server+denoisers"))[1] == 1
     assert outcome(waived(quiet(red), "lattice", metric="rating_accuracy"))[1] == 1
-    assert outcome(waived(quiet(red), "lattice", metric="auc"))[1] == 0
+    assert outcome(waived(quiet(red), "lattice", metric="auc"))[1] == 3  # of one figure
+    calm = waived(quiet(red), "lattice", metric="auc")
+    silence(of(calm))
+    assert outcome(calm)[1] == 0
     names = {each["attack"] for each in red["findings"]}
     both = waived(red, *names)
     both["configuration"]["waivers"] += waived(red, *names, adversary="server+denoisers")[
@@ -108,16 +117,69 @@ def test_a_waiver_covers_its_finding_and_nothing_else(red: dict[str, Any]) -> No
     assert outcome(both)[:2] == ("leaks as documented", 0)
 
 
-@pytest.mark.parametrize("reason", ["a control failed", "the configuration has no gates"])
-def test_nothing_excuses_an_audit_that_measured_nothing(red: dict[str, Any], reason: str) -> None:
+def test_nothing_excuses_an_audit_that_measured_nothing(red: dict[str, Any]) -> None:
     found = waived(quiet(red), "lattice")
-    found["verdict"]["reasons"].append(reason)
-    assert outcome(found, baseline=red) == ("inconclusive", 3, reason)
+    of(found)["null_control"]["passed"] = False
+    kind, code, reason = outcome(found, baseline=red)
+    assert (kind, code) == ("inconclusive", 3)
+    assert reason.startswith("server/lattice: null control is not at chance")
+    found = waived(quiet(red), "lattice")
+    found["gates"] = []
+    assert outcome(found, baseline=red) == ("inconclusive", 3, "the configuration has no gates")
     absent = waived(quiet(red), "lattice")
     [gate] = [each for each in absent["gates"] if each["attack"] == "lattice"]
     gate |= {"outcome": "inconclusive", "value": None, "low": None, "high": None}
-    absent["verdict"] |= {"outcome": "inconclusive", "exit_code": 3, "reasons": []}
     assert outcome(absent, baseline=red)[1] == 3
+
+
+def test_a_waiver_by_name_answers_for_an_attack_that_was_left_out(red: dict[str, Any]) -> None:
+    """Switched off, or without what it reads; a baseline does not, nor a waiver of one figure."""
+    off = quiet(red)
+    silence(of(off))
+    for gate in off["gates"]:
+        gate["outcome"] = "pass"
+    del off["configuration"]["adversaries"][1]
+    off["findings"] = [each for each in off["findings"] if each["adversary"] == "server"]
+    assert outcome(off, fail_on=("low",)) == ("pass", 0, "")
+    lacking = copy.deepcopy(off)
+    off["switched_off"] = ["direct"]
+    off["findings"].remove(of(off, attack="direct"))
+    of(lacking, attack="direct")["lacks"] = ["upload"]
+    for found in (off, lacking):
+        assert outcome(found, baseline=red)[:2] == ("inconclusive", 3)
+        assert outcome(waived(found, "lattice"))[:2] == ("inconclusive", 3)
+        assert outcome(waived(found, "direct", metric="auc"))[1] == 3
+        kind, code, reasons = outcome(waived(found, "direct"))
+        assert (kind, code) == ("leaks as documented", 0)
+        assert "waiver of ann until 2027-01-15" in reasons
+        assert outcome(waived(found, "direct", expires="2020-01-01"))[1] == 1
+        for write in WRITERS.values():
+            write(applied(found, Policy(today=TODAY, fail_on=("low",))))
+        junit = WRITERS["junit"](applied(found, Policy(today=TODAY, fail_on=("low",))))
+        assert junit.count("<error ") == 1
+        sarif = json.loads(WRITERS["sarif"](found))["runs"][0]
+        places = json.dumps(sarif["results"] or sarif["invocations"])
+        assert ("attack-switched-off" in places) or ('"recording"' in places)
+
+
+def test_a_waiver_of_a_gain_covers_what_is_judged_by_it(red: dict[str, Any]) -> None:
+    found = quiet(red)
+    for gate in found["gates"]:
+        gate["outcome"] = "pass"
+    silence(of(found))
+    of(found)["details"] |= {
+        **{"rating_accuracy": 0.99, "rating_lift": 0.5, "rating_lift_certain": 0.4},
+        **{"rating_headroom_lift": 0.5, "rating_headroom_lift_certain": 0.4},
+    }
+    for key in [key for key in of(found) if key in of(found)["details"]]:
+        of(found)[key] = of(found)["details"][key]
+    assert outcome(found, fail_on=("inconclusive",))[1] == 1
+    one = waived(found, "lattice", metric="rating_lift")
+    assert outcome(one)[1] == 3
+    one["configuration"]["waivers"] += waived(found, "lattice", metric="rating_headroom_lift")[
+        "configuration"
+    ]["waivers"]
+    assert outcome(one)[:2] == ("leaks as documented", 0)
 
 
 def test_utility_and_losslessness_are_not_to_be_excused(red: dict[str, Any]) -> None:
@@ -149,41 +211,82 @@ def test_of_two_waivers_the_longer_holds(red: dict[str, Any]) -> None:
 def test_only_new_findings_fail_against_a_baseline(red: dict[str, Any]) -> None:
     assert outcome(red, baseline=red)[:2] == ("leaks as documented", 0)
     before = copy.deepcopy(red)
-    for finding in before["findings"]:
-        if finding["attack"] == "lattice":
-            finding["severity"] = "medium"
-    assert outcome(red, baseline=before)[1] == 1  # it has got worse
+    silence(of(before))
+    assert outcome(red, baseline=before)[1] == 3  # it has got worse, and no gate judges it
     before = copy.deepcopy(red)
     for finding in before["findings"]:
         if finding["attack"] == "lattice":
             finding |= {"auc": 0.8, "auc_low": 0.75, "auc_high": 0.85}
     assert outcome(red, baseline=before)[1] == 1  # beyond its interval
     assert outcome(before, baseline=red)[1] == 0
+    wide = copy.deepcopy(before)
+    for finding in wide["findings"]:
+        silence(finding)
+        finding["lift_over_prior"] = finding["details"]["lift_over_prior"] = None
+    assert outcome(red, baseline=wide)[1] == 1
     before["findings"] = [each for each in red["findings"] if each["attack"] != "lattice"]
     assert outcome(red, baseline=before)[1] == 1
     lines = outcome(red, baseline=before)[2].split("\n")
     assert [line.partition(":")[0] for line in lines] == [
-        "server/lattice",
+        "server/lattice",  # the gate
+        "server/lattice",  # what no gate judges
         "server+denoisers/lattice",
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("data", "fingerprint"), "fingerprint of the data"),
+        (("configuration", "data", "fold"), "data.fold"),
+        (("configuration", "data", "split"), "data.split"),
+        (("configuration", "algorithm", "name"), "algorithm.name"),
+        (("configuration", "seed"), "seed"),
+    ],
+)
+def test_a_baseline_of_another_federation_is_refused(
+    recorded: Path,
+    refusal: Callable[..., str],
+    tmp_path: Path,
+    change: tuple[str, ...],
+    told: str,
+) -> None:
+    """By the report, and by an audit before it trains anything."""
+    other = json.loads((recorded / "report.json").read_text())
+    inner: Any = other
+    for step in change[:-1]:
+        inner = inner[step]
+    inner[change[-1]] = "another"
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(other))
+    for words in (
+        ("report", recorded, "--out", tmp_path / "out"),
+        ("audit", recorded.parent / "config.toml", "--out", tmp_path / "never"),
+    ):
+        problem = refusal(*words, "--baseline", path)
+        assert f"--baseline: is not of this federation: {told} is 'another', here " in problem
+    assert not (tmp_path / "never").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_asked_to_fail_only_adds(red: dict[str, Any]) -> None:
     calm = quiet(red)
     for gate in calm["gates"]:
         gate["outcome"] = "pass"
-    for finding in calm["findings"]:
-        if (finding["adversary"], finding["attack"]) == ("server", "lattice"):
-            finding["severity"] = "low"
+    silence(of(calm))
     calm["verdict"] |= {"outcome": "pass", "exit_code": 0, "reasons": []}
     assert outcome(calm) == ("pass", 0, "")
+    of(calm)["lift_over_prior"], of(calm)["details"]["lift_over_prior_certain"] = 0.03, 0.01
+    judge = {**next(each for each in calm["gates"] if each["attack"]), "metric": "lift_over_prior"}
+    calm["gates"].append({**judge, "outcome": "pass"})
+    assert list(grades(of(calm)).values()) == ["low"]
     assert outcome(calm, fail_on=("medium",))[1] == 0
     kind, code, reasons = outcome(calm, fail_on=("low",))
     assert (kind, code) == ("fail", 1)
-    assert "severity low, and low is asked to fail" in reasons
+    assert "severity low (lift_over_prior), and low is asked to fail" in reasons
     assert outcome(waived(calm, "lattice"), fail_on=("low",))[1] == 0
     # A documented leak is no finding to fail on; another figure of the same adversary is.
-    gate = next(each for each in calm["gates"] if each["attack"] == "lattice")
+    gate = calm["gates"][-1]
     gate |= {"bound": "least", "outcome": "leaks as documented", "documented": "so it is"}
     assert outcome(calm, fail_on=("low",)) == (
         "leaks as documented",
@@ -210,8 +313,7 @@ def test_an_audit_writes_what_it_is_asked_for_and_keeps_its_exit_code(
     command: Command,
     tmp_path: Path,
 ) -> None:
-    names = ("direct", "intersection", "lattice", "tail-items", "subset-regression")
-    small["attacks"] = list(names)
+    names = FAMILIES["ratings"]
     del small["adversaries"][1]
     told = {"adversary": "server", "reason": "r", "owner": "o", "expires": "2020-01-01"}
     small["waivers"] = [{**told, "attack": name} for name in names]

@@ -124,9 +124,12 @@ def test_every_part_of_the_schema_is_described_and_resolves() -> None:
     for reference in re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema)):
         assert reference in schema["$defs"]
     later = {"source", "policy"}
-    assert set(schema["properties"]) == set(sample()) | later
+    assert set(schema["properties"]) == set(sample()) | {"switched_off"} | later
     # Version 1 may gain optional keys: a report without them stays a report.
-    assert set(schema["properties"]) - set(schema["required"]) == {"protection", "remedies"} | later
+    assert (
+        set(schema["properties"]) - set(schema["required"])
+        == {"protection", "remedies", "switched_off"} | later
+    )
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:

@@ -19,8 +19,10 @@ import xmlschema
 
 from audits.config.lines import key_lines, line_of
 from audits.gates.policy import Policy, applied, objections
+from audits.gates.verdict import decide, objections_to
 from audits.report import WRITERS, report_schema, write_report
 from audits.report.reading import read_report
+from tests.audits.silenced import silence
 from tests.audits.test_report import sample
 
 OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
@@ -107,11 +109,12 @@ def test_attacks_left_out_and_broken_controls_are_told(
     report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
 ) -> None:
     changed = copy.deepcopy(report)
-    changed["not_tested"].insert(0, "the attack drafts was not asked for")
+    changed["switched_off"] = ["drafts"]
+    changed["findings"] = [each for each in changed["findings"] if each["attack"] != "drafts"]
     measured = next(each for each in changed["findings"] if each["status"] == "measured")
     measured["positive_control"]["passed"] = False
     notes = sarif(changed, sarif_schema)["invocations"][0]
-    assert notes["toolConfigurationNotifications"][0]["descriptor"]["id"] == "attack-not-asked-for"
+    assert notes["toolConfigurationNotifications"][0]["descriptor"]["id"] == "attack-switched-off"
     failed = [
         each
         for each in notes["toolExecutionNotifications"]
@@ -193,20 +196,24 @@ def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         gate["reason"] = rng.choice(WORDS)
         if gate["outcome"] == "inconclusive" and rng.random() < 0.3:
             gate["value"] = gate["low"] = gate["high"] = None
-    calm = rng.random() < 0.5
+    calm = rng.random() < 0.6
     for finding in found["findings"]:
         finding["sentence"] += rng.choice(WORDS)
-        if finding["status"] == "measured":
-            finding["severity"] = "info" if calm else rng.choice(("info", "low", "critical"))
-    states = {gate["outcome"] for gate in found["gates"]}
-    worst = "fail" if "fail" in states else "inconclusive"
-    reasons = ["a control failed"] if rng.random() < 0.2 else []
-    plain = worst == "inconclusive" and worst not in states and not reasons
-    outcome = "pass" if plain and calm else worst
+        if finding["status"] == "measured" and (calm or rng.random() < 0.3):
+            silence(finding)
+        if finding["status"] == "measured" and not calm:
+            finding["severity"] = rng.choice(("info", "low", "critical"))
+    measured = [each for each in found["findings"] if each["status"] == "measured"]
+    if rng.random() < 0.2:
+        rng.choice(measured)["null_control"]["passed"] = False
+    if rng.random() < 0.2:
+        rng.choice(found["findings"])["lacks"] = ["upload"]
+    found["switched_off"] = ["drafts"] if rng.random() < 0.2 else []
+    decided = decide(objections_to(found), found)
     found["verdict"] |= {
-        "outcome": outcome,
-        "exit_code": {"pass": 0, "fail": 1, "inconclusive": 3}[outcome],
-        "reasons": reasons,
+        "outcome": str(decided.outcome),
+        "exit_code": decided.exit_code,
+        "reasons": list(decided.reasons),
     }
     found["configuration"]["waivers"] = [
         {

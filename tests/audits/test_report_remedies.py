@@ -136,8 +136,10 @@ def test_options_are_settings_of_their_layer_and_hide_what_some_attack_reads(lay
     assert {stand.hides for stand in layer.stands} <= hidden
 
 
-def gate(bound: str, outcome: str, adversary: str = "server") -> dict[str, Any]:
-    told = {"attack": "lattice", "metric": "auc", "bound": bound, "outcome": outcome}
+def gate(
+    bound: str, outcome: str, adversary: str = "server", metric: str = "auc"
+) -> dict[str, Any]:
+    told = {"attack": "lattice", "metric": metric, "bound": bound, "outcome": outcome}
     return {**told, "adversary": adversary}
 
 
@@ -149,7 +151,8 @@ def gate(bound: str, outcome: str, adversary: str = "server") -> dict[str, Any]:
         ("high", False, [gate("max", "fail")], FELL),
         ("high", False, [gate("max", "inconclusive")], UNDECIDED),
         ("high", False, [gate("least", "leaks as documented")], DOCUMENTED),
-        ("high", False, [gate("least", "leaks as documented", "others")], DOCUMENTED),
+        ("high", False, [gate("least", "leaks as documented", "others")], OPEN),
+        ("high", False, [gate("least", "leaks as documented", metric="rating_lift")], OPEN),
         ("high", False, [gate("max", "pass", "others")], OPEN),
         ("high", False, [], OPEN),
         ("info", True, [gate("max", "pass")], HELD),
@@ -162,9 +165,11 @@ def test_a_leak_that_is_documented_is_no_pass_and_no_broken_claim(
 ) -> None:
     finding = {
         **{"attack": "lattice", "adversary": "server", "status": "measured"},
-        **{"severity": severity, "claimed": claimed},
+        **{"severity": severity, "claimed": claimed, "details": {}},
+        "precision_gain": 0.3,
+        "precision_gain_certain": 0.25 if severity == "high" else 0.0,
     }
-    assert ending(finding, gates) is expected
+    assert ending(finding, {"gates": gates, "findings": [finding]}) is expected
 
 
 @pytest.mark.parametrize("name", SAVED)

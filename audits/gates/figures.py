@@ -1,0 +1,59 @@
+"""Figures of a finding as a report has it: their values, and how bad each is by its own record."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from attacks.scoring.measures import SEVERITIES, Behind
+from attacks.suite import MEASURES
+
+WHOLE = ""
+"""Stands for the figure where a report states a severity that none of its figures has."""
+
+
+def figures_of(finding: Mapping[str, Any]) -> dict[str, float]:
+    """All figures of a finding by key, those of its details among them."""
+    every = {**finding["details"], **finding}
+    numbers = {key: each for key, each in every.items() if isinstance(each, int | float)}
+    return {key: float(each) for key, each in numbers.items() if abs(each) < sys.maxsize}
+
+
+def figure_of(finding: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
+    """Value and ends of a figure; without an interval both are the value; None without a value."""
+    figures = figures_of(finding)
+    if key not in figures:
+        return None
+    value = figures[key]
+    return value, figures.get(f"{key}_low", value), figures.get(f"{key}_high", value)
+
+
+def grades(finding: Mapping[str, Any]) -> dict[str, str]:
+    """Severity of every figure of a finding that is above ``info``, worst first.
+
+    Where the finding is said to be worse than its figures, ``WHOLE`` is as bad as it is said to be.
+    """
+    if finding["status"] != "measured":
+        return {}
+    figures = figures_of(finding)
+    every = {key: each.severity.grade(key, figures) for key, each in MEASURES.items()}
+    found = {key: grade for key, grade in every.items() if grade != "info"}
+    stated = finding.get("severity") or "info"
+    if rank(stated) < min(map(rank, (*found.values(), "info"))):
+        found[WHOLE] = stated
+    return dict(sorted(found.items(), key=lambda each: rank(each[1])))
+
+
+def rank(severity: str) -> int:
+    """0 for the worst."""
+    return SEVERITIES.index(severity)
+
+
+def gains_behind(key: str, found: Mapping[str, str]) -> list[str]:
+    """Gains that a figure is judged by, of those that are found; of one judged by itself, none."""
+    rule = MEASURES[key].severity if key in MEASURES else None
+    return [name for name in rule.gains if name in found] if isinstance(rule, Behind) else []
+
+
+def secret_of(key: str) -> str | None:
+    """The secret that a figure tells; None of what is no figure of an attack."""
+    return MEASURES[key].secret if key in MEASURES else None

@@ -1,0 +1,78 @@
+"""Attacks that lack what was not recorded: they say so, and nothing passes for it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audits.config.audit import parse_config
+from audits.run.audit import audit
+
+MASKS = [{"layer": "masking"}]
+
+
+def audited(small: Mapping[str, Any], folder: Path, **recording: Any) -> dict[str, Any]:
+    """The report of a small federation whose server looks."""
+    raw = {**small, "recording": recording, "adversaries": [small["adversaries"][0]]}
+    result = audit(
+        parse_config(raw),
+        out=folder,
+        data_dir=None,
+        resume=False,
+        command=["secure-fedrec"],
+        progress=False,
+    )
+    return dict(result.report)
+
+
+def lacking(report: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {each["attack"]: each["lacks"] for each in report["findings"] if each["lacks"]}
+
+
+@pytest.mark.parametrize(
+    ("layers", "recording", "lacks"),
+    [
+        ([], {"payload_rounds": [1, 4]}, set()),
+        (MASKS, {"payload_rounds": [1, 4]}, set()),
+        ([], {"payload_rounds": []}, {"lattice", "tail-items", "subset-regression"}),
+        ([], {"payload_rounds": [50]}, {"lattice", "tail-items", "subset-regression"}),
+        (MASKS, {"payload_rounds": []}, {"tail-items", "lattice"}),
+        (
+            [],
+            {"payload_rounds": [1], "payload_senders": list(range(25))},
+            {"lattice", "tail-items", "subset-regression"},
+        ),
+        ([], {"payload_rounds": [1], "payload_senders": []}, {"lattice", "tail-items"}),
+    ],
+)
+def test_an_attack_says_which_payloads_it_lacked(
+    small: dict[str, Any],
+    tmp_path: Path,
+    layers: list[dict[str, Any]],
+    recording: dict[str, Any],
+    lacks: set[str],
+) -> None:
+    """Also one that measured something from what was left."""
+    small |= {"protection": layers, "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = audited(small, tmp_path / "run", **recording)
+    found = lacking(report)
+    assert found.keys() >= lacks if lacks else not found
+    assert not {"direct", "intersection"} & found.keys()  # rows are always recorded
+    texts = [text for text in report["verdict"]["reasons"] if "were not all recorded" in text]
+    assert len(texts) == len(found)
+    assert not lacks or report["verdict"]["exit_code"] == 3
+
+
+def test_missing_evidence_is_waived_by_name_and_is_no_pass(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    small |= {"protection": MASKS, "gates": [{"metric": "rmse", "max": 5.0}]}
+    names = lacking(audited(small, tmp_path / "first", payload_rounds=[]))
+    told = {"adversary": "server", "reason": "no room", "owner": "ann", "expires": "2999-12-31"}
+    waivers = [{**told, "attack": name} for name in names]
+    ended = audited({**small, "waivers": waivers}, tmp_path / "second", payload_rounds=[])
+    assert ended["verdict"]["outcome"] == "leaks as documented"
+    assert ended["policy"]["measured"]["outcome"] == "inconclusive"
+    some = audited({**small, "waivers": waivers[1:]}, tmp_path / "third", payload_rounds=[])
+    assert some["verdict"]["outcome"] == "inconclusive"
