@@ -16,6 +16,7 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.recording import OWN, rows_in
 
 MEASURES = records(
+    "upload",
     clear_clients=persons(
         "Clients whose upload is in the clear",
         "Number of clients of whom a message that the stack says is hidden is told to be in the "
