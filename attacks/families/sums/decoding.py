@@ -1,0 +1,668 @@
+"""Sums over few clients, solved as equations: whose vectors stand behind them, and who is in which.
+
+A row of the aggregate less ``lambda n V`` is ``sum of e U`` over the item's n raters, with
+``e = r - U.V``. A row of one rater gives the direction of its vector, and the rating scale a few
+possible lengths. Two items of the same two raters give both vectors; a known vector taken off a
+row of two leaves the row of the other. Known vectors add up to further rows: subsets are searched
+by halves, ordered along one direction (Horowitz and Sahni 1974).
+
+What fits is not believed for that. Every tolerance is a bound on what rounding explains, carried
+through to what is derived, and a fit within it holds so many bits (``Spread.bits``). It is certain
+if it holds 20 more than the search had to choose among: all false ones together are then expected
+less than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
+member by member, since one may be right and the next a stranger's.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from math import comb, log2
+from typing import TypeAlias
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+SURE_BITS = 20.0
+"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
+
+BUDGET = 2**26
+"""Sums that are formed or looked up in a round."""
+
+_MOST_RATERS = 6
+_MOST_PAIRS, _MOST_HITS = 2**22, 2**20  # held at once
+_FLOAT_ERROR = 1e-14
+_SLACK = 1.001
+_PASSES = 20
+_LOOSEST = 0.01
+"""Relative error of a vector beyond which nothing is derived from it."""
+
+_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundSums:
+    """Rows of one round's aggregate, as equations.
+
+    Args:
+        items: int64[N].
+        counts: int64[N], raters of each; 1 at least.
+        rows: float64[N, d], ``sum of e U``.
+        vectors: float64[N, d], the public V.
+        levels: float64[L], the rating scale.
+        resolution: of the ring.
+        bound: largest magnitude of a value of a private vector, where it is known.
+    """
+
+    items: IntArray
+    counts: IntArray
+    rows: FloatArray
+    vectors: FloatArray
+    levels: FloatArray
+    resolution: float
+    bound: float = np.inf
+
+    @property
+    def errors(self) -> FloatArray:
+        """How far rounding can push each row, Euclidean: float64[N]."""
+        units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
+        return np.asarray(
+            self.counts * units + _FLOAT_ERROR * (1.0 + np.linalg.norm(self.rows, axis=1))
+        )
+
+
+class Spread:
+    """How far apart points lie along each of their axes, around their mean.
+
+    Args:
+        points: float64[N, d].
+        scale: what the deviations are divided by.
+    """
+
+    def __init__(self, points: FloatArray, scale: float = 1.0) -> None:
+        around = points - points.mean(axis=0)
+        values = np.linalg.eigvalsh(around.T @ around / max(1, len(points) - 1))
+        self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
+
+    def bits(self, tolerance: float, size: float = 1.0) -> float:
+        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
+        cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
+        return float(np.log2(np.maximum(cells, 1.0)).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A possible vector of somebody.
+
+    Args:
+        who: number of the pseudonym.
+        vector: float64[d].
+        error: bound of its error, Euclidean.
+    """
+
+    who: int
+    vector: FloatArray
+    error: float
+
+
+Interaction: TypeAlias = tuple[int, int]
+"""A pseudonym and the place of a row that it is among the raters of."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Decoded:
+    """What was found in a round.
+
+    Args:
+        entries: possible vectors by pseudonym.
+        sure: pseudonyms that stand for one client for certain.
+        solved: those whose one remaining vector is certain as well.
+        ties: rating of each interaction, NaN where several fit; and whether it is certain.
+        explained: places of rows whose raters are all found.
+        most: raters of the largest sum that was explained for certain.
+        tried: candidates that were chosen among.
+        spent: sums that were formed or looked up.
+        beyond: rows that the budget left out.
+        false: how many certain fits are expected to be false.
+        stages: searches so far.
+    """
+
+    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    sure: set[int] = field(default_factory=set)
+    solved: set[int] = field(default_factory=set)
+    ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
+    explained: set[int] = field(default_factory=set)
+    most: int = 0
+    tried: float = 0.0
+    spent: float = 0.0
+    beyond: int = 0
+    false: float = 0.0
+    stages: int = 0
+
+    def stage(self, tried: float) -> float:
+        """Begin a search among so many candidates; the bits that its fits need to be certain.
+
+        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
+        """
+        self.stages += 1
+        self.tried += tried
+        share = log2(self.stages * (self.stages + 1))
+        return log2(max(1.0, tried)) + SURE_BITS + share
+
+    def add(self, found: Sequence[tuple[FloatArray, float]], *, sure: bool) -> int:
+        """A new pseudonym with its possible vectors."""
+        who = len(self.entries)
+        self.entries[who] = [Entry(who, vector, error) for vector, error in found]
+        if sure:
+            self.sure.add(who)
+        return who
+
+    def settle(self, who: int, entry: Entry | None = None) -> None:
+        """A pseudonym is certain, and an entry of it is the one."""
+        self.sure.add(who)
+        if entry is not None:
+            self.entries[who] = [entry]
+        if len(self.entries[who]) == 1:
+            self.solved.add(who)
+
+    def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
+        """An interaction; what is certain stays so."""
+        before = self.ties.get((who, row))
+        if before is None or certain >= before[1]:
+            self.ties[who, row] = (rating, certain)
+
+
+def decode(sums: RoundSums, known: Sequence[tuple[FloatArray, float]] = (), stages: int = 0) -> Decoded:
+    """Solve a round.
+
+    Args:
+        sums: the round.
+        known: private vectors that are known beforehand, each with a bound of its error; they are
+            the first pseudonyms.
+        stages: searches before it, over which the odds of a false match are dealt out as well.
+    """
+    found = Decoded(stages=stages)
+    for each in known:
+        found.settle(found.add([each], sure=True))
+    if not len(sums.items):
+        return found
+    solver = _Solver(sums, found)
+    solver.lone_rows()
+    solver.look_up(2)
+    solver.pairs()
+    for _ in range(_PASSES):
+        before = len(found.entries), len(found.explained)
+        solver.look_up(2)
+        solver.propagate()
+        if before == (len(found.entries), len(found.explained)):
+            break
+    for raters in range(3, _MOST_RATERS + 1):
+        solver.look_up(raters)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """What each possible vector would add to an item's row, for each rating.
+
+    Args:
+        values: float64[M, d].
+        errors: float64[M].
+        sizes: float64[M], magnitude of the rating's error e.
+        entries: int64[M], whose it is, among all entries.
+        who: int64[M], its pseudonym.
+        levels: float64[M].
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    sizes: FloatArray
+    entries: IntArray
+    who: IntArray
+    levels: FloatArray
+
+
+class _Solver:
+    """One round's equations and what is known of them so far."""
+
+    def __init__(self, sums: RoundSums, found: Decoded) -> None:
+        self.sums, self.found = sums, found
+        self.errors = sums.errors
+        self.lengths = np.linalg.norm(sums.rows, axis=1)
+        # Sums over n spread by sqrt(n), and by ratings: less is taken for the vectors' own.
+        widest = float(np.abs(sums.levels).max())
+        shown = self.lengths > self.errors
+        self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
+        self.directions = Spread(_aligned(sums.rows[shown])[0])
+        self.hash = np.random.default_rng(0).standard_normal(sums.rows.shape[1])
+        self.hash /= np.linalg.norm(self.hash)
+
+    def unexplained(self, raters: int) -> IntArray:
+        """Places of rows of so many raters that are not explained."""
+        places = np.flatnonzero((self.sums.counts == raters) & (self.lengths > self.errors))
+        done = np.fromiter(self.found.explained, dtype=np.int64)
+        return places[~np.isin(places, done)]
+
+    # --- one unknown rater ------------------------------------------------------------------------
+
+    def lone_rows(self) -> None:
+        """Group the rows of one rater by their directions, and decode each group."""
+        places = self.unexplained(1)
+        if not len(places):
+            return
+        needed = self.found.stage(len(places) * (len(places) - 1) / 2)
+        rows, errors = self.sums.rows[places], self.errors[places]
+        groups = self._grouped(rows, errors, needed)
+        for group in groups:
+            self._decode_group(places[group], rows[group], errors[group], sure=len(group) > 1)
+
+    def _grouped(self, rows: FloatArray, errors: FloatArray, needed: float) -> list[IntArray]:
+        """Rows along one direction, as far as that is certain: places, in groups."""
+        units, blur = _aligned(rows)[0], errors / np.linalg.norm(rows, axis=1)
+        one, other = self._alike(units, blur, needed)
+        return _components(len(rows), one, other)
+
+    def _alike(
+        self, units: FloatArray, blur: FloatArray, needed: float
+    ) -> tuple[IntArray, IntArray]:
+        """Pairs of directions that are equal for certain."""
+        widest = _widest(self.directions, needed)
+        sharp = np.flatnonzero(2 * blur <= widest)
+        one, other = _near(units[sharp] @ self.hash, blur[sharp])
+        one, other = sharp[one], sharp[other]
+        tolerance = _SLACK * (blur[one] + blur[other])
+        apart = units[one] - units[other]
+        fits = ((apart**2).sum(axis=1) <= tolerance**2) & (tolerance <= widest)
+        if fits.any():
+            self._expect(needed, self.directions.bits(float(tolerance[fits].max())))
+        return one[fits], other[fits]
+
+    def _expect(self, needed: float, bits: float) -> None:
+        """Account for the false ones among fits of so many bits at least."""
+        share = 2.0 ** -(SURE_BITS + log2(self.found.stages * (self.found.stages + 1)))
+        self.found.false += share * 2.0 ** -max(0.0, bits - needed)
+
+    def _decode_group(
+        self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
+    ) -> int | None:
+        """A pseudonym from rows along its vector; None where no length fits."""
+        possible = list(self._lengths(places, rows, errors))
+        if not possible:
+            return None
+        found = self.found
+        vectors = [(vector, error) for vector, error, _ in possible]
+        who = self._same(vectors) if sure else None
+        if who is None:
+            who = found.add(vectors, sure=sure)
+        if sure:
+            found.settle(who)
+        for place, options in zip(places.tolist(), zip(*(r for *_, r in possible)), strict=True):
+            rating = options[0] if len(set(options)) == 1 else np.nan
+            found.tie(who, place, rating, certain=sure)
+            if self.sums.counts[place] == 1:
+                found.explained.add(place)
+        return who
+
+    def _same(self, vectors: Sequence[tuple[FloatArray, float]]) -> int | None:
+        """The pseudonym whose one vector this is already."""
+        if len(vectors) != 1:
+            return None
+        vector, error = vectors[0]
+        for who, entries in self.found.entries.items():
+            for each in entries:
+                if np.linalg.norm(each.vector - vector) <= each.error + error:
+                    return who
+        return None
+
+    def _lengths(
+        self, places: IntArray, rows: FloatArray, errors: FloatArray
+    ) -> Iterator[tuple[FloatArray, float, list[float]]]:
+        """Vectors along a direction that all rows allow: each with its error and the ratings."""
+        sums, base = self.sums, int(np.argmax(np.linalg.norm(rows, axis=1) / errors))
+        length = float(np.linalg.norm(rows[base]))
+        unit, public = rows[base] / length, sums.vectors[places]
+        tilt = float(public[base] @ unit)
+        for level in sums.levels.tolist():
+            for scale in _roots(length, tilt, level):
+                vector = scale * unit
+                error = _vector_error(vector, public[base], level, float(errors[base]))
+                if error > _LOOSEST * abs(scale) or np.abs(vector).max() > sums.bound + error:
+                    continue
+                ratings = [
+                    self._rating(row, v, each, vector, error)
+                    for row, v, each in zip(rows, public, errors.tolist(), strict=True)
+                ]
+                if None not in ratings:
+                    yield vector, error, [float(r) for r in ratings if r is not None]
+
+    def _rating(
+        self, row: FloatArray, public: FloatArray, error: float, vector: FloatArray, loose: float
+    ) -> float | None:
+        """The rating with which a vector gives a row; NaN if several do, None if none does."""
+        levels, dot = self.sums.levels, float(vector @ public)
+        off = np.linalg.norm(row - (levels[:, None] - dot) * vector, axis=1)
+        reach = np.linalg.norm(vector) * np.linalg.norm(public)
+        fits = off <= _SLACK * (error + (np.abs(levels - dot) + reach) * loose)
+        if not fits.any():
+            return None
+        return float(levels[fits][0]) if fits.sum() == 1 else float("nan")
+
+    # --- two raters -------------------------------------------------------------------------------
+
+    def pairs(self) -> None:
+        """Items of the same two raters: both vectors, to be confirmed by further rows."""
+        places = self.unexplained(2)
+        if len(places) < 2:
+            return
+        needed = self.found.stage(len(places) * (len(places) - 1) / 2)
+        units = _aligned(self.sums.rows[places])[0]
+        widest = min(0.1, _widest(self.directions, needed))
+        one, other = _near(units @ self.hash, np.full(len(units), widest / 2))
+        close = ((units[one] - units[other]) ** 2).sum(axis=1) <= widest**2
+        for group in _components(len(places), one[close], other[close]):
+            if 1 < len(group) <= 8:
+                self._two(places[group])
+
+    def _two(self, places: IntArray) -> None:
+        """Both vectors behind rows of the same two raters, each rating the same."""
+        levels = [level for level in self.sums.levels.tolist() if level]
+        possible: list[tuple[FloatArray, FloatArray, float]] = []
+        for one, other in combinations_with_replacement(levels, 2):
+            for start in self._starts(places, one, other):
+                solved = self._refine(places, one, other, start)
+                if solved is not None:
+                    possible.append(solved)
+        if not possible:
+            return
+        vectors: list[tuple[FloatArray, float]] = []
+        for first, second, error in possible:
+            for vector in (first, second):
+                if all(np.linalg.norm(vector - v) > error + e for v, e in vectors):
+                    vectors.append((vector, error))
+        # Each solution is the other with its two swapped: as many pseudonyms as there are vectors.
+        for each in vectors:
+            self.found.add([each], sure=False)
+
+    def _starts(self, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
+        """First guesses of the first vector: the sum, and how it moved from one V to the other."""
+        rows, public = self.sums.rows[places], self.sums.vectors[places]
+        far = int(np.argmax(np.linalg.norm(public - public[0], axis=1)))
+        total, moved, step = rows[0], rows[0] - rows[far], public[far] - public[0]
+        tau, size = float(total @ step), 1.0 / other**2
+        quadratic = (1.0 + one**2 * size, -2.0 * one * tau * size, tau**2 * size - moved @ step)
+        root = quadratic[1] ** 2 - 4 * quadratic[0] * quadratic[2]
+        for sign in (1.0, -1.0) if root > 0 else ():
+            along = (-quadratic[1] + sign * np.sqrt(root)) / (2 * quadratic[0])
+            rest = tau - one * along
+            lever = along - one * rest * size
+            if lever:
+                yield np.asarray((moved - rest * size * total) / lever)
+
+    def _refine(
+        self, places: IntArray, one: float, other: float, start: FloatArray
+    ) -> tuple[FloatArray, FloatArray, float] | None:
+        """Newton's method on the exact equations: both vectors and their error."""
+        rows, public = self.sums.rows[places], self.sums.vectors[places]
+        width, eye = rows.shape[1], np.eye(rows.shape[1])
+        first, second = start, (rows[0] - one * start) / other
+        for _ in range(8):
+            blocks, left = [], []
+            for row, v in zip(rows, public, strict=True):
+                a, b = one - first @ v, other - second @ v
+                left.append(row - a * first - b * second)
+                blocks.append(np.hstack([a * eye - np.outer(first, v), b * eye - np.outer(second, v)]))
+            jacobian, missing = np.vstack(blocks), np.concatenate(left)
+            if not np.isfinite(jacobian).all():
+                return None
+            step, _, _, singular = np.linalg.lstsq(jacobian, missing, rcond=None)
+            first, second = first + step[:width], second + step[width:]
+            if np.linalg.norm(step) <= 1e-12 * np.linalg.norm(first):
+                break
+        noise = float(np.linalg.norm(self.errors[places]))
+        if not singular[-1] > 0 or not np.linalg.norm(missing) <= 2 * noise:
+            return None
+        error = 2 * noise / float(singular[-1])
+        both = np.stack([first, second])
+        loose = error > _LOOSEST * np.linalg.norm(both, axis=1).min()
+        if loose or np.abs(both).max() > self.sums.bound + error:
+            return None
+        return first, second, error
+
+    def propagate(self) -> None:
+        """Rows of two less a known rater: where two of them agree, that is the row of another."""
+        places = self.unexplained(2)
+        parts = [(place, self._columns(place)) for place in places.tolist()]
+        total = sum(len(columns.who) for _, columns in parts)
+        if not total:
+            return
+        if total > _MOST_PAIRS // 4:
+            self.found.beyond += len(places)
+            return
+        needed = self.found.stage(total * (total - 1) / 2)
+        self.found.spent += total
+        rest = np.concatenate([self.sums.rows[p] - c.values for p, c in parts])
+        errors = np.concatenate([self.errors[p] + c.errors for p, c in parts])
+        place = np.concatenate([np.full(len(c.who), p) for p, c in parts])
+        column = np.concatenate([np.arange(len(c.who)) for _, c in parts])
+        who = np.concatenate([c.who for _, c in parts])
+        kept = np.flatnonzero(np.linalg.norm(rest, axis=1) > errors)
+        units = _aligned(rest[kept])[0]
+        blur = errors[kept] / np.linalg.norm(rest[kept], axis=1)
+        one, other = (kept[each] for each in self._alike(units, blur, needed))
+        # Of two rows of the same raters any third client can be taken off, with like remainders.
+        apart = (place[one] != place[other]) & (who[one] != who[other])
+        by_row = dict(parts)
+        for group in _components(len(rest), one[apart], other[apart]):
+            if len(group) < 2 or len(np.unique(place[group])) < len(group):
+                continue
+            fresh = [int(p) for p in place[group] if int(p) not in self.found.explained]
+            if len(fresh) < len(group):
+                continue
+            new = self._decode_group(place[group], rest[group], errors[group], sure=True)
+            if new is None:
+                continue
+            for each in group.tolist():
+                columns, at = by_row[int(place[each])], int(column[each])
+                if columns.who[at] == new:
+                    continue
+                entry = self._entries()[int(columns.entries[at])]
+                self.found.settle(entry.who, entry)
+                rating = self._rating(
+                    columns.values[at], self.sums.vectors[place[each]], entry.error, entry.vector, 0
+                )
+                told = np.nan if rating is None else rating
+                self.found.tie(entry.who, int(place[each]), told, certain=True)
+                self.found.explained.add(int(place[each]))
+                self.found.most = max(self.found.most, 2)
+
+    # --- known raters -----------------------------------------------------------------------------
+
+    def _entries(self) -> list[Entry]:
+        return [each for entries in self.found.entries.values() for each in entries]
+
+    def _columns(self, place: int) -> _Columns:
+        entries, sums = self._entries(), self.sums
+        width, levels = sums.rows.shape[1], sums.levels
+        vectors = np.array([each.vector for each in entries]).reshape(-1, width)
+        loose = np.array([each.error for each in entries])
+        public = sums.vectors[place]
+        off = levels[None, :] - (vectors @ public)[:, None]
+        reach = np.linalg.norm(vectors, axis=1) * np.linalg.norm(public)
+        columns = len(entries) * len(levels)
+        return _Columns(
+            (off[:, :, None] * vectors[:, None, :]).reshape(columns, width),
+            ((np.abs(off) + reach[:, None]) * loose[:, None]).reshape(-1),
+            np.abs(off).reshape(-1),
+            np.repeat(np.arange(len(entries)), len(levels)),
+            np.repeat([each.who for each in entries], len(levels)).astype(np.int64),
+            np.tile(levels, len(entries)),
+        )
+
+    def look_up(self, raters: int) -> None:
+        """Explain rows of so many raters by known vectors, as far as the budget goes."""
+        places, entries = self.unexplained(raters), self._entries()
+        size = len(entries) * len(self.sums.levels)
+        if not len(places) or size < raters:
+            return
+        cost = _cost(size, raters)
+        affordable = int((BUDGET - self.found.spent) // cost)
+        self.found.beyond += max(0, len(places) - affordable)
+        if affordable <= 0 or _held(size, raters) > _MOST_PAIRS:
+            return
+        places = places[:affordable]
+        self.found.spent += cost * len(places)
+        needed = self.found.stage(len(places) * float(comb(size, raters)))
+        for place in places.tolist():
+            columns = self._columns(place)
+            fits = _subsets(
+                columns, self.sums.rows[place], float(self.errors[place]), raters, self.hash
+            )
+            if len(fits):
+                self._explain(place, columns, fits, entries, needed)
+
+    def _explain(
+        self,
+        place: int,
+        columns: _Columns,
+        fits: IntArray,
+        entries: Sequence[Entry],
+        needed: float,
+    ) -> None:
+        """Take over what all fits (int64[F, n], columns) agree on."""
+        sets = [frozenset(columns.who[fit].tolist()) for fit in fits]
+        agreed = frozenset.intersection(*sets)
+        tolerance = self.errors[place] + columns.errors[fits].sum(axis=1).max()
+        sure = {}
+        for who in agreed:
+            mine = fits[columns.who[fits] == who]
+            bits = self.vectors.bits(float(tolerance), float(columns.sizes[mine].min()))
+            sure[who] = bits >= needed
+            if sure[who]:
+                self._expect(needed, bits)
+                which = np.unique(columns.entries[mine])
+                self.found.settle(who, entries[int(which[0])] if len(which) == 1 else None)
+            levels = np.unique(columns.levels[mine])
+            rating = float(levels[0]) if len(levels) == 1 else float("nan")
+            self.found.tie(who, place, rating, certain=sure[who])
+        if len(agreed) == fits.shape[1] and all(sure.values()):
+            self.found.explained.add(place)
+            self.found.most = max(self.found.most, fits.shape[1])
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def _aligned(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Directions of rows, turned to the side of their main axis; and that axis."""
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    main = np.linalg.eigh(units.T @ units)[1][:, -1]
+    return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None]), main
+
+
+def _widest(spread: Spread, needed: float) -> float:
+    """The widest tolerance within which a fit holds so many bits; 0 if none does."""
+    low, high = -60.0, 4.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if spread.bits(2.0**middle) >= needed else (low, middle)
+    return 2.0**low if spread.bits(2.0**low) >= needed else 0.0
+
+
+def _near(values: FloatArray, reach: FloatArray) -> tuple[IntArray, IntArray]:
+    """Pairs of numbers no further apart than their reaches together; the first few of too many."""
+    order = np.argsort(values, kind="stable")
+    ordered, widest = values[order], float(reach.max(initial=0.0))
+    last = np.searchsorted(ordered, ordered + reach[order] + widest, side="right")
+    sizes = last - np.arange(len(order)) - 1
+    sizes = np.where(np.cumsum(sizes) <= 16 * _MOST_HITS, sizes, 0)
+    one = np.repeat(np.arange(len(order)), sizes)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    other = one + 1 + np.arange(len(one)) - starts
+    close = ordered[other] - ordered[one] <= reach[order[one]] + reach[order[other]]
+    return order[one[close]], order[other[close]]
+
+
+def _components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
+    """Places that pairs connect, in groups; each of the others by itself."""
+    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    marks = np.ones(len(one), dtype=bool)
+    pairs = sparse.csr_array((marks, (one, other)), shape=(size, size))
+    labels = np.asarray(connected_components(pairs, directed=False)[1])
+    order = np.argsort(labels, kind="stable")
+    return [g for g in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(g)]
+
+
+def _roots(length: float, tilt: float, level: float) -> list[float]:
+    """Scales x with ``(level - x tilt) x = length``."""
+    inside = level**2 - 4 * tilt * length
+    if inside < 0:
+        return []
+    side = level + np.copysign(np.sqrt(inside), level)
+    found = [2 * length / side] if side else []
+    return found + ([side / (2 * tilt)] if tilt else [])
+
+
+def _vector_error(vector: FloatArray, public: FloatArray, level: float, error: float) -> float:
+    """How far U can be off where ``(level - U.V) U`` is off by ``error``."""
+    off = level - float(vector @ public)
+    lever = off - float(vector @ public)
+    if not off or not lever:
+        return float("inf")
+    reach = float(np.linalg.norm(vector) * np.linalg.norm(public))
+    return error / abs(off) * (1.0 + reach / abs(lever)) * _SLACK
+
+
+def _held(size: int, raters: int) -> int:
+    """Sums of the half that is ordered."""
+    return comb(size, raters // 2)
+
+
+def _cost(size: int, raters: int) -> float:
+    """Sums that a search forms or looks up."""
+    return float(comb(size, raters // 2) + comb(size, raters - raters // 2))
+
+
+def _tuples(columns: _Columns, count: int) -> IntArray:
+    """Subsets of different pseudonyms: int64[T, count]."""
+    found = np.arange(len(columns.who))[:, None]
+    for _ in range(count - 1):
+        rest = len(columns.who) - 1 - found[:, -1]
+        base = np.repeat(np.arange(len(found)), rest)
+        starts = np.repeat(np.cumsum(rest) - rest, rest)
+        last = found[base, -1] + 1 + np.arange(len(base)) - starts
+        found = np.concatenate([found[base], last[:, None]], axis=1)
+        apart = (columns.who[found[:, :-1]] != columns.who[last][:, None]).all(axis=1)
+        found = found[apart]
+    return found
+
+
+def _subsets(
+    columns: _Columns, target: FloatArray, error: float, raters: int, line: FloatArray
+) -> IntArray:
+    """Subsets of columns, of different pseudonyms, that add up to a row: int64[F, raters]."""
+    along = columns.values @ line
+    slack = error + float(np.sort(columns.errors)[-raters:].sum())
+    left = _tuples(columns, raters // 2)
+    right = left if raters % 2 == 0 else _tuples(columns, raters - raters // 2)
+    sums = along[left].sum(axis=1)
+    order = np.argsort(sums, kind="stable")
+    sums = sums[order]
+    wanted = float(target @ line) - along[right].sum(axis=1)
+    first = np.searchsorted(sums, wanted - slack, side="left")
+    sizes = np.searchsorted(sums, wanted + slack, side="right") - first
+    if sizes.sum() > 16 * _MOST_HITS:
+        return np.zeros((0, raters), dtype=np.int64)
+    base = np.repeat(np.arange(len(right)), sizes)
+    place = np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]
+    chosen = np.concatenate([left[order[place]], right[base]], axis=1)
+    whose = np.sort(columns.who[chosen], axis=1)
+    chosen = chosen[(whose[:, 1:] != whose[:, :-1]).all(axis=1)]
+    kept: list[IntArray] = []
+    for part in np.array_split(chosen, 1 + len(chosen) // _MOST_HITS * raters):
+        off = target - columns.values[part].sum(axis=1)
+        within = _SLACK * (error + columns.errors[part].sum(axis=1))
+        kept.append(part[(off**2).sum(axis=1) <= within**2])
+    fits = np.sort(np.concatenate(kept), axis=1)
+    return np.unique(fits, axis=0) if len(fits) else fits
