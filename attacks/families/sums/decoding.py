@@ -34,8 +34,14 @@ _MOST_PAIRS, _MOST_HITS = 2**22, 2**20  # held at once
 _FLOAT_ERROR = 1e-14
 _SLACK = 1.001
 _PASSES = 20
-_LOOSEST = 0.01
+_LOOSEST = 0.05
 """Relative error of a vector beyond which nothing is derived from it."""
+
+_SHARP = 1e-4
+_LIGHT = 0.05
+
+_DEVIATIONS = 5.0
+"""Of the sum of many roundings: more than they will be off."""
 
 _WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
 
@@ -194,10 +200,12 @@ def decode(sums: RoundSums, known: Sequence[tuple[FloatArray, float]] = (), stag
         before = len(found.entries), len(found.explained)
         solver.look_up(2)
         solver.propagate()
+        solver.refine()
         if before == (len(found.entries), len(found.explained)):
             break
     for raters in range(3, _MOST_RATERS + 1):
         solver.look_up(raters)
+        solver.refine()
     return found
 
 
@@ -220,6 +228,11 @@ class _Columns:
     entries: IntArray
     who: IntArray
     levels: FloatArray
+
+    @property
+    def weighty(self) -> BoolArray:
+        """Those that change a row by much: taking off next to nothing leaves it as it was."""
+        return np.asarray(self.sizes > _LIGHT * np.abs(self.levels).max(initial=0.0))
 
 
 class _Solver:
@@ -268,7 +281,9 @@ class _Solver:
         """Pairs of directions that are equal for certain."""
         widest = _widest(self.directions, needed)
         sharp = np.flatnonzero(2 * blur <= widest)
-        one, other = _near(units[sharp] @ self.hash, blur[sharp])
+        if len(sharp) < 2:
+            return sharp[:0], sharp[:0]
+        one, other = _near(units[sharp], _SLACK * 2 * float(blur[sharp].max()))
         one, other = sharp[one], sharp[other]
         tolerance = _SLACK * (blur[one] + blur[other])
         apart = units[one] - units[other]
@@ -357,9 +372,7 @@ class _Solver:
         needed = self.found.stage(len(places) * (len(places) - 1) / 2)
         units = _aligned(self.sums.rows[places])[0]
         widest = min(0.1, _widest(self.directions, needed))
-        one, other = _near(units @ self.hash, np.full(len(units), widest / 2))
-        close = ((units[one] - units[other]) ** 2).sum(axis=1) <= widest**2
-        for group in _components(len(places), one[close], other[close]):
+        for group in _components(len(places), *_near(units, widest)):
             if 1 < len(group) <= 8:
                 self._two(places[group])
 
@@ -421,7 +434,9 @@ class _Solver:
         noise = float(np.linalg.norm(self.errors[places]))
         if not singular[-1] > 0 or not np.linalg.norm(missing) <= 2 * noise:
             return None
-        error = 2 * noise / float(singular[-1])
+        # Independent roundings do not all push along the one direction that is solved worst.
+        each = self.sums.resolution * np.sqrt(2 / 12)
+        error = _DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
         both = np.stack([first, second])
         loose = error > _LOOSEST * np.linalg.norm(both, axis=1).min()
         if loose or np.abs(both).max() > self.sums.bound + error:
@@ -429,7 +444,16 @@ class _Solver:
         return first, second, error
 
     def propagate(self) -> None:
-        """Rows of two less a known rater: where two of them agree, that is the row of another."""
+        """Rows of two less a known rater: where two of them agree, that is the row of another.
+
+        First by the vectors that are known best: a wide tolerance takes long to search.
+        """
+        before = len(self.found.entries)
+        for sharpest in (True, False):
+            if len(self.found.entries) == before:
+                self._propagate(sharpest=sharpest)
+
+    def _propagate(self, *, sharpest: bool) -> None:
         places = self.unexplained(2)
         parts = [(place, self._columns(place)) for place in places.tolist()]
         total = sum(len(columns.who) for _, columns in parts)
@@ -445,9 +469,10 @@ class _Solver:
         place = np.concatenate([np.full(len(c.who), p) for p, c in parts])
         column = np.concatenate([np.arange(len(c.who)) for _, c in parts])
         who = np.concatenate([c.who for _, c in parts])
-        kept = np.flatnonzero(np.linalg.norm(rest, axis=1) > errors)
-        units = _aligned(rest[kept])[0]
-        blur = errors[kept] / np.linalg.norm(rest[kept], axis=1)
+        blur = errors / np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
+        most = _SHARP if sharpest else 1.0
+        kept = np.flatnonzero((blur < most) & np.concatenate([c.weighty for _, c in parts]))
+        units, blur = _aligned(rest[kept])[0], blur[kept]
         one, other = (kept[each] for each in self._alike(units, blur, needed))
         # Of two rows of the same raters any third client can be taken off, with like remainders.
         apart = (place[one] != place[other]) & (who[one] != who[other])
@@ -474,6 +499,46 @@ class _Solver:
                 self.found.tie(entry.who, int(place[each]), told, certain=True)
                 self.found.explained.add(int(place[each]))
                 self.found.most = max(self.found.most, 2)
+
+    def refine(self) -> None:
+        """Sharpen vectors by all rows that they explain: with the e known, the U are linear."""
+        found, sums = self.found, self.sums
+        members: dict[int, list[tuple[int, float]]] = {row: [] for row in found.explained}
+        for (who, row), (rating, certain) in found.ties.items():
+            if row in members:
+                good = certain and who in found.solved and rating == rating  # noqa: PLR0124
+                members[row].append((who, rating if good else np.nan))
+        kept = [
+            row
+            for row, raters in members.items()
+            if len(raters) == sums.counts[row] and not np.isnan([r for _, r in raters]).any()
+        ]
+        whose = sorted({who for row in kept for who, _ in members[row]})
+        if len(kept) < len(whose) or not whose:
+            return
+        place = {who: number for number, who in enumerate(whose)}
+        at = np.array([[n, place[w]] for n, row in enumerate(kept) for w, _ in members[row]])
+        ratings = np.array([r for row in kept for _, r in members[row]])
+        public, rows = sums.vectors[kept], sums.rows[kept]
+        reach = np.linalg.norm(public, axis=1)
+        for _ in range(3):
+            vectors = np.array([found.entries[who][0].vector for who in whose])
+            loose = np.array([found.entries[who][0].error for who in whose])
+            system = np.zeros((len(kept), len(whose)))
+            dots = (vectors[at[:, 1]] * public[at[:, 0]]).sum(axis=1)
+            system[at[:, 0], at[:, 1]] = ratings - dots
+            inverse = np.linalg.pinv(system)
+            solved = inverse @ rows
+            # What the old vectors' errors do to the e, and these to the new ones.
+            sizes = np.linalg.norm(vectors, axis=1) + loose
+            off = self.errors[kept].copy()
+            np.add.at(off, at[:, 0], reach[at[:, 0]] * (loose * sizes)[at[:, 1]])
+            errors = np.abs(inverse) @ off * _SLACK
+            whole = np.abs(inverse @ system - np.eye(len(whose))).sum(axis=1) < 1e-6
+            for number in np.flatnonzero(whole & (errors < loose)).tolist():
+                found.entries[whose[number]] = [
+                    Entry(whose[number], solved[number], float(errors[number]))
+                ]
 
     # --- known raters -----------------------------------------------------------------------------
 
@@ -568,18 +633,13 @@ def _widest(spread: Spread, needed: float) -> float:
     return 2.0**low if spread.bits(2.0**low) >= needed else 0.0
 
 
-def _near(values: FloatArray, reach: FloatArray) -> tuple[IntArray, IntArray]:
-    """Pairs of numbers no further apart than their reaches together; the first few of too many."""
-    order = np.argsort(values, kind="stable")
-    ordered, widest = values[order], float(reach.max(initial=0.0))
-    last = np.searchsorted(ordered, ordered + reach[order] + widest, side="right")
-    sizes = last - np.arange(len(order)) - 1
-    sizes = np.where(np.cumsum(sizes) <= 16 * _MOST_HITS, sizes, 0)
-    one = np.repeat(np.arange(len(order)), sizes)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    other = one + 1 + np.arange(len(one)) - starts
-    close = ordered[other] - ordered[one] <= reach[order[one]] + reach[order[other]]
-    return order[one[close]], order[other[close]]
+def _near(points: FloatArray, reach: float) -> tuple[IntArray, IntArray]:
+    """Pairs of points no further apart than that."""
+    from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
+
+    pairs = KDTree(points).query_pairs(reach, output_type="ndarray").astype(np.int64)
+    pairs = pairs[np.lexsort(pairs.T)]
+    return pairs[:, 0], pairs[:, 1]
 
 
 def _components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
