@@ -26,10 +26,12 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 SURE_BITS = 20.0
 """Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
 
-BUDGET = 2**26
-"""Sums that are formed or looked up in a round."""
+BUDGET = 2.0**26
+"""Sums that are formed or looked up, over all rounds."""
 
-_MOST_RATERS = 6
+MOST_RATERS = 6
+"""Of a sum that is searched."""
+
 _MOST_PAIRS, _MOST_HITS = 2**22, 2**20  # held at once
 _FLOAT_ERROR = 1e-14
 _SLACK = 1.001
@@ -55,9 +57,11 @@ class RoundSums:
         counts: int64[N], raters of each; 1 at least.
         rows: float64[N, d], ``sum of e U``.
         vectors: float64[N, d], the public V.
-        levels: float64[L], the rating scale.
+        levels: float64[L], the rating scale; of none, e is unknown and directions alone are told.
         resolution: of the ring.
         bound: largest magnitude of a value of a private vector, where it is known.
+        counted: whether the counts are told; else they were found as those that give ring words,
+            each value of which comes out so by chance with odds of a half at most.
     """
 
     items: IntArray
@@ -67,6 +71,7 @@ class RoundSums:
     levels: FloatArray
     resolution: float
     bound: float = np.inf
+    counted: bool = True
 
     @property
     def errors(self) -> FloatArray:
@@ -121,25 +126,28 @@ class Decoded:
 
     Args:
         entries: possible vectors by pseudonym.
+        directions: of a pseudonym without them, float64[d].
         sure: pseudonyms that stand for one client for certain.
         solved: those whose one remaining vector is certain as well.
         ties: rating of each interaction, NaN where several fit; and whether it is certain.
         explained: places of rows whose raters are all found.
         most: raters of the largest sum that was explained for certain.
         tried: candidates that were chosen among.
-        spent: sums that were formed or looked up.
+        budget, spent: sums that may be formed or looked up, and those that were.
         beyond: rows that the budget left out.
         false: how many certain fits are expected to be false.
         stages: searches so far.
     """
 
     entries: dict[int, list[Entry]] = field(default_factory=dict)
+    directions: dict[int, FloatArray] = field(default_factory=dict)
     sure: set[int] = field(default_factory=set)
     solved: set[int] = field(default_factory=set)
     ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
     explained: set[int] = field(default_factory=set)
     most: int = 0
     tried: float = 0.0
+    budget: float = BUDGET
     spent: float = 0.0
     beyond: int = 0
     false: float = 0.0
@@ -178,7 +186,13 @@ class Decoded:
             self.ties[who, row] = (rating, certain)
 
 
-def decode(sums: RoundSums, known: Sequence[tuple[FloatArray, float]] = (), stages: int = 0) -> Decoded:
+def decode(
+    sums: RoundSums,
+    known: Sequence[tuple[FloatArray, float]] = (),
+    *,
+    stages: int = 0,
+    budget: float = BUDGET,
+) -> Decoded:
     """Solve a round.
 
     Args:
@@ -186,14 +200,17 @@ def decode(sums: RoundSums, known: Sequence[tuple[FloatArray, float]] = (), stag
         known: private vectors that are known beforehand, each with a bound of its error; they are
             the first pseudonyms.
         stages: searches before it, over which the odds of a false match are dealt out as well.
+        budget: sums that may be formed or looked up.
     """
-    found = Decoded(stages=stages)
+    found = Decoded(stages=stages, budget=budget)
     for each in known:
         found.settle(found.add([each], sure=True))
-    if not len(sums.items):
+    if len(sums.items) < 2:
         return found
     solver = _Solver(sums, found)
     solver.lone_rows()
+    if not len(sums.levels):
+        return found
     solver.look_up(2)
     solver.pairs()
     for _ in range(_PASSES):
@@ -203,7 +220,7 @@ def decode(sums: RoundSums, known: Sequence[tuple[FloatArray, float]] = (), stag
         solver.refine()
         if before == (len(found.entries), len(found.explained)):
             break
-    for raters in range(3, _MOST_RATERS + 1):
+    for raters in range(3, MOST_RATERS + 1):
         solver.look_up(raters)
         solver.refine()
     return found
@@ -243,8 +260,10 @@ class _Solver:
         self.errors = sums.errors
         self.lengths = np.linalg.norm(sums.rows, axis=1)
         # Sums over n spread by sqrt(n), and by ratings: less is taken for the vectors' own.
-        widest = float(np.abs(sums.levels).max())
+        widest = float(np.abs(sums.levels).max(initial=0.0)) or 1.0
         shown = self.lengths > self.errors
+        if not shown.any():
+            shown[:] = True
         self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
         self.directions = Spread(_aligned(sums.rows[shown])[0])
         self.hash = np.random.default_rng(0).standard_normal(sums.rows.shape[1])
@@ -265,9 +284,10 @@ class _Solver:
             return
         needed = self.found.stage(len(places) * (len(places) - 1) / 2)
         rows, errors = self.sums.rows[places], self.errors[places]
-        groups = self._grouped(rows, errors, needed)
-        for group in groups:
-            self._decode_group(places[group], rows[group], errors[group], sure=len(group) > 1)
+        for group in self._grouped(rows, errors, needed):
+            odds = len(group) * rows.shape[1]
+            sure = len(group) > 1 and (self.sums.counted or odds >= needed)
+            self._decode_group(places[group], rows[group], errors[group], sure=sure)
 
     def _grouped(self, rows: FloatArray, errors: FloatArray, needed: float) -> list[IntArray]:
         """Rows along one direction, as far as that is certain: places, in groups."""
@@ -301,10 +321,12 @@ class _Solver:
         self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
     ) -> int | None:
         """A pseudonym from rows along its vector; None where no length fits."""
+        found = self.found
+        if not len(self.sums.levels):
+            return self._direction(places, rows, errors) if sure else None
         possible = list(self._lengths(places, rows, errors))
         if not possible:
             return None
-        found = self.found
         vectors = [(vector, error) for vector, error, _ in possible]
         who = self._same(vectors) if sure else None
         if who is None:
@@ -316,6 +338,16 @@ class _Solver:
             found.tie(who, place, rating, certain=sure)
             if self.sums.counts[place] == 1:
                 found.explained.add(place)
+        return who
+
+    def _direction(self, places: IntArray, rows: FloatArray, errors: FloatArray) -> int:
+        """A pseudonym of whom no length can be told."""
+        best = rows[int(np.argmax(np.linalg.norm(rows, axis=1) / errors))]
+        who = self.found.add([], sure=True)
+        self.found.directions[who] = best / np.linalg.norm(best)
+        for place in places.tolist():
+            self.found.tie(who, place, np.nan, certain=True)
+            self.found.explained.add(place)
         return who
 
     def _same(self, vectors: Sequence[tuple[FloatArray, float]]) -> int | None:
@@ -545,8 +577,8 @@ class _Solver:
     def _entries(self) -> list[Entry]:
         return [each for entries in self.found.entries.values() for each in entries]
 
-    def _columns(self, place: int) -> _Columns:
-        entries, sums = self._entries(), self.sums
+    def _columns(self, place: int, entries: Sequence[Entry] | None = None) -> _Columns:
+        entries, sums = self._entries() if entries is None else entries, self.sums
         width, levels = sums.rows.shape[1], sums.levels
         vectors = np.array([each.vector for each in entries]).reshape(-1, width)
         loose = np.array([each.error for each in entries])
@@ -566,19 +598,22 @@ class _Solver:
     def look_up(self, raters: int) -> None:
         """Explain rows of so many raters by known vectors, as far as the budget goes."""
         places, entries = self.unexplained(raters), self._entries()
+        if raters > 2:  # what is known loosely fits too much
+            entries = [e for e in entries if e.error <= _SHARP * np.linalg.norm(e.vector)]
         size = len(entries) * len(self.sums.levels)
         if not len(places) or size < raters:
             return
-        cost = _cost(size, raters)
-        affordable = int((BUDGET - self.found.spent) // cost)
+        each = cost(size, raters)
+        affordable = int((self.found.budget - self.found.spent) // each)
         self.found.beyond += max(0, len(places) - affordable)
-        if affordable <= 0 or _held(size, raters) > _MOST_PAIRS:
+        if affordable <= 0 or comb(size, raters - raters // 2) > 2 * _MOST_PAIRS:
+            self.found.beyond += len(places[:max(0, affordable)])
             return
         places = places[:affordable]
-        self.found.spent += cost * len(places)
+        self.found.spent += each * len(places)
         needed = self.found.stage(len(places) * float(comb(size, raters)))
         for place in places.tolist():
-            columns = self._columns(place)
+            columns = self._columns(place, entries)
             fits = _subsets(
                 columns, self.sums.rows[place], float(self.errors[place]), raters, self.hash
             )
@@ -619,7 +654,7 @@ class _Solver:
 
 def _aligned(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Directions of rows, turned to the side of their main axis; and that axis."""
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     main = np.linalg.eigh(units.T @ units)[1][:, -1]
     return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None]), main
 
@@ -674,12 +709,7 @@ def _vector_error(vector: FloatArray, public: FloatArray, level: float, error: f
     return error / abs(off) * (1.0 + reach / abs(lever)) * _SLACK
 
 
-def _held(size: int, raters: int) -> int:
-    """Sums of the half that is ordered."""
-    return comb(size, raters // 2)
-
-
-def _cost(size: int, raters: int) -> float:
+def cost(size: int, raters: int) -> float:
     """Sums that a search forms or looks up."""
     return float(comb(size, raters // 2) + comb(size, raters - raters // 2))
 
