@@ -215,6 +215,7 @@ def decode(
     solver.pairs()
     for _ in range(_PASSES):
         before = len(found.entries), len(found.explained)
+        solver.merge()
         solver.look_up(2)
         solver.propagate()
         solver.refine()
@@ -571,6 +572,35 @@ class _Solver:
                 found.entries[whose[number]] = [
                     Entry(whose[number], solved[number], float(errors[number]))
                 ]
+
+    def merge(self) -> None:
+        """Take pseudonyms for one client whose vectors are equal, as far as that is certain."""
+        found = self.found
+        one = [(e[0].error, who) for who, e in found.entries.items() if len(e) == 1]
+        order = [who for _, who in sorted(one)]
+        needed = found.stage(len(order) * (len(order) - 1) / 2)
+        for place, who in enumerate(order):
+            for other in order[place + 1 :]:
+                if not found.entries[who] or not found.entries[other]:
+                    continue
+                this, that = found.entries[who][0], found.entries[other][0]
+                reach = this.error + that.error
+                if np.linalg.norm(this.vector - that.vector) > reach:
+                    continue
+                if self.vectors.bits(reach) >= needed:
+                    self._one_person(who, other)
+
+    def _one_person(self, who: int, other: int) -> None:
+        """All that is of another pseudonym is of this one."""
+        found = self.found
+        found.entries[other] = []
+        for kind in (found.sure, found.solved):
+            if other in kind:
+                kind.add(who)
+                kind.discard(other)
+        for of, row in [tie for tie in found.ties if tie[0] == other]:
+            rating, certain = found.ties.pop((of, row))
+            found.tie(who, row, rating, certain=certain)
 
     # --- known raters -----------------------------------------------------------------------------
 
