@@ -487,8 +487,8 @@ class _Solver:
                 self._propagate(sharpest=sharpest)
 
     def _propagate(self, *, sharpest: bool) -> None:
-        places = self.unexplained(2)
-        parts = [(place, self._columns(place)) for place in places.tolist()]
+        places, entries = self.unexplained(2), self._entries()
+        parts = [(place, self._columns(place, entries)) for place in places.tolist()]
         total = sum(len(columns.who) for _, columns in parts)
         if not total:
             return
@@ -523,7 +523,7 @@ class _Solver:
                 columns, at = by_row[int(place[each])], int(column[each])
                 if columns.who[at] == new:
                     continue
-                entry = self._entries()[int(columns.entries[at])]
+                entry = entries[int(columns.entries[at])]
                 self.found.settle(entry.who, entry)
                 rating = self._rating(
                     columns.values[at], self.sums.vectors[place[each]], entry.error, entry.vector, 0
@@ -640,8 +640,11 @@ class _Solver:
             self.found.beyond += len(places[:max(0, affordable)])
             return
         places = places[:affordable]
-        self.found.spent += each * len(places)
         needed = self.found.stage(len(places) * float(comb(size, raters)))
+        most = float(np.abs(self.sums.levels).max())
+        if self.vectors.bits(float(self.errors[places].min()), most) < needed:
+            return  # whatever fits, fits by chance
+        self.found.spent += each * len(places)
         for place in places.tolist():
             columns = self._columns(place, entries)
             fits = _subsets(
