@@ -215,8 +215,8 @@ def test_pairs_are_found(planted: int) -> None:
     rows = []
     for number in range(planted):
         one, two, three, four = (4 * number + k for k in range(4))
-        rows += [[one, two], [one, two], [three, four], [three, four], [one, three], [two, four]]
-    federation = Federation([*rows, *CROWD], clients=200, width=12, seed=planted)
+        rows += 4 * [[one, two]] + 4 * [[three, four]] + [[one, three], [two, four]]
+    federation = Federation([*rows, *CROWD], clients=200, width=20, seed=planted)
     assert exposed(federation, decode(federation.sums)) == set(range(4 * planted))
 
 
