@@ -26,7 +26,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 SURE_BITS = 20.0
 """Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
 
-BUDGET = 2.0**26
+BUDGET = 2.0**25
 """Sums that are formed or looked up, over all rounds."""
 
 MOST_RATERS = 6
@@ -426,8 +426,8 @@ class _Solver:
                 if all(np.linalg.norm(vector - v) > error + e for v, e in vectors):
                     vectors.append((vector, error))
         # Each solution is the other with its two swapped: as many pseudonyms as there are vectors.
-        for each in vectors:
-            self.found.add([each], sure=False)
+        for found in vectors:
+            self.found.add([found], sure=False)
 
     def _starts(self, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
         """First guesses of the first vector: the sum, and how it moved from one V to the other."""
@@ -488,7 +488,7 @@ class _Solver:
 
     def _propagate(self, *, sharpest: bool) -> None:
         places, entries = self.unexplained(2), self._entries()
-        parts = [(place, self._columns(place, entries)) for place in places.tolist()]
+        parts = [(place, self._columns(place, entries, self.sums.levels)) for place in places.tolist()]
         total = sum(len(columns.who) for _, columns in parts)
         if not total:
             return
@@ -607,9 +607,8 @@ class _Solver:
     def _entries(self) -> list[Entry]:
         return [each for entries in self.found.entries.values() for each in entries]
 
-    def _columns(self, place: int, entries: Sequence[Entry] | None = None) -> _Columns:
-        entries, sums = self._entries() if entries is None else entries, self.sums
-        width, levels = sums.rows.shape[1], sums.levels
+    def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> _Columns:
+        sums, width = self.sums, self.sums.rows.shape[1]
         vectors = np.array([each.vector for each in entries]).reshape(-1, width)
         loose = np.array([each.error for each in entries])
         public = sums.vectors[place]
@@ -628,9 +627,11 @@ class _Solver:
     def look_up(self, raters: int) -> None:
         """Explain rows of so many raters by known vectors, as far as the budget goes."""
         places, entries = self.unexplained(raters), self._entries()
-        if raters > 2:  # what is known loosely fits too much
+        levels = self.sums.levels
+        if raters > 2:  # what is known loosely, and what adds next to nothing, fits too much
             entries = [e for e in entries if e.error <= _SHARP * np.linalg.norm(e.vector)]
-        size = len(entries) * len(self.sums.levels)
+            levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+        size = len(entries) * len(levels)
         if not len(places) or size < raters:
             return
         each = cost(size, raters)
@@ -641,15 +642,16 @@ class _Solver:
             return
         places = places[:affordable]
         needed = self.found.stage(len(places) * float(comb(size, raters)))
-        most = float(np.abs(self.sums.levels).max())
+        most = float(np.abs(levels).max())
         if self.vectors.bits(float(self.errors[places].min()), most) < needed:
             return  # whatever fits, fits by chance
         self.found.spent += each * len(places)
+        who = np.repeat([each.who for each in entries], len(levels))
+        halves = _tuples(who, raters // 2), _tuples(who, raters - raters // 2)
         for place in places.tolist():
-            columns = self._columns(place, entries)
-            fits = _subsets(
-                columns, self.sums.rows[place], float(self.errors[place]), raters, self.hash
-            )
+            columns = self._columns(place, entries, levels)
+            error = float(self.errors[place])
+            fits = _subsets(columns, self.sums.rows[place], error, halves, self.hash)
             if len(fits):
                 self._explain(place, columns, fits, entries, needed)
 
@@ -747,28 +749,31 @@ def cost(size: int, raters: int) -> float:
     return float(comb(size, raters // 2) + comb(size, raters - raters // 2))
 
 
-def _tuples(columns: _Columns, count: int) -> IntArray:
-    """Subsets of different pseudonyms: int64[T, count]."""
-    found = np.arange(len(columns.who))[:, None]
+def _tuples(who: IntArray, count: int) -> IntArray:
+    """Subsets of so many columns of different pseudonyms: int64[T, count]."""
+    found = np.arange(len(who))[:, None]
     for _ in range(count - 1):
-        rest = len(columns.who) - 1 - found[:, -1]
+        rest = len(who) - 1 - found[:, -1]
         base = np.repeat(np.arange(len(found)), rest)
         starts = np.repeat(np.cumsum(rest) - rest, rest)
         last = found[base, -1] + 1 + np.arange(len(base)) - starts
         found = np.concatenate([found[base], last[:, None]], axis=1)
-        apart = (columns.who[found[:, :-1]] != columns.who[last][:, None]).all(axis=1)
+        apart = (who[found[:, :-1]] != who[last][:, None]).all(axis=1)
         found = found[apart]
     return found
 
 
 def _subsets(
-    columns: _Columns, target: FloatArray, error: float, raters: int, line: FloatArray
+    columns: _Columns,
+    target: FloatArray,
+    error: float,
+    halves: tuple[IntArray, IntArray],
+    line: FloatArray,
 ) -> IntArray:
     """Subsets of columns, of different pseudonyms, that add up to a row: int64[F, raters]."""
-    along = columns.values @ line
+    left, right = halves
+    raters, along = left.shape[1] + right.shape[1], columns.values @ line
     slack = error + float(np.sort(columns.errors)[-raters:].sum())
-    left = _tuples(columns, raters // 2)
-    right = left if raters % 2 == 0 else _tuples(columns, raters - raters // 2)
     sums = along[left].sum(axis=1)
     order = np.argsort(sums, kind="stable")
     sums = sums[order]
