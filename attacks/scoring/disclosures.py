@@ -1,4 +1,4 @@
-"""What an attack knows to be right: whom it exposes, counted in persons, and how the truth judges it.
+"""What an attack knows to be right: whom it exposes, counted in persons, and who judges it.
 
 A proof is not an average: one client whose vector is read off a sum is exposed, whatever a mean
 over all pairs says. A client without a name is one all the same: what is tied to the right
@@ -151,7 +151,7 @@ def score_disclosures(
         recorded: private vectors by round.
         corrupted: the adversary's own clients; they are not exposed to it.
     """
-    rated = _pairs(train, train.clients, train.items)
+    rated = train.clients.astype(np.int64) * train.n_items + train.items
     rating_of = dict(zip(rated.tolist(), train.ratings.tolist(), strict=True))
     known: set[int] = set()
     by_vector: set[int] = set()

@@ -71,7 +71,7 @@ class Federation:
                 continue
             client, own = self.client_of(found, who), self.raters[row]
             true = client in own
-            if true and rating == rating:  # noqa: PLR0124
+            if true and rating == rating:
                 true = bool(self.ratings[row][own.index(client)] == rating)
             right |= {(client, row)} if true else set()
             wrong += not true
@@ -112,7 +112,7 @@ def test_nothing_certain_is_false(
     least: int,
     bound: bool,
 ) -> None:
-    """Coarse rings, few dimensions, vectors around a common mean, floors: all sums of real raters."""
+    """Coarse rings, few dimensions, vectors around a common mean, floors: all sums are real."""
     rng = np.random.default_rng([seed, 1])
     bits = 64 if fraction > 20 else 32
     federation = Federation(
@@ -143,7 +143,7 @@ def test_nothing_certain_is_false(
 def test_decoys_explain_nothing_for_certain(
     seed: int, width: int, fraction: int, levels: FloatArray, close: float
 ) -> None:
-    """Vectors of strangers, or next to a rater's: in a coarse ring they explain most sums by chance."""
+    """Vectors of strangers, or next to a rater's: in a coarse ring they explain most sums."""
     rng = np.random.default_rng([seed, 1])
     codec = FixedPoint(bits=32, fraction_bits=fraction, clip=16.0)
     federation = Federation(
@@ -188,7 +188,10 @@ def test_rank_two_and_eight_digits_name_nobody() -> None:
 # --- what is planted is found ---------------------------------------------------------------------
 
 
-CROWD = [[int(c) for c in np.random.default_rng([i, 1]).choice(200, 30, replace=False)] for i in range(80)]
+CROWD = [
+    [int(c) for c in np.random.default_rng([i, 1]).choice(200, 30, replace=False)]
+    for i in range(80)
+]
 
 
 def exposed(federation: Federation, found: Decoded) -> set[int]:

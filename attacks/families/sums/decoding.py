@@ -267,8 +267,8 @@ class _Solver:
             shown[:] = True
         self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
         self.directions = Spread(_aligned(sums.rows[shown])[0])
-        self.hash = np.random.default_rng(0).standard_normal(sums.rows.shape[1])
-        self.hash /= np.linalg.norm(self.hash)
+        line = np.random.default_rng(0).standard_normal(sums.rows.shape[1])
+        self.line: FloatArray = line / np.linalg.norm(line)
 
     def unexplained(self, raters: int) -> IntArray:
         """Places of rows of so many raters that are not explained."""
@@ -334,7 +334,8 @@ class _Solver:
             who = found.add(vectors, sure=sure)
         if sure:
             found.settle(who)
-        for place, options in zip(places.tolist(), zip(*(r for *_, r in possible)), strict=True):
+        ratings = zip(*(told for *_, told in possible), strict=True)
+        for place, options in zip(places.tolist(), ratings, strict=True):
             rating = options[0] if len(set(options)) == 1 else np.nan
             found.tie(who, place, rating, certain=sure)
             if self.sums.counts[place] == 1:
@@ -456,7 +457,9 @@ class _Solver:
             for row, v in zip(rows, public, strict=True):
                 a, b = one - first @ v, other - second @ v
                 left.append(row - a * first - b * second)
-                blocks.append(np.hstack([a * eye - np.outer(first, v), b * eye - np.outer(second, v)]))
+                blocks.append(
+                    np.hstack([a * eye - np.outer(first, v), b * eye - np.outer(second, v)])
+                )
             jacobian, missing = np.vstack(blocks), np.concatenate(left)
             if not np.isfinite(jacobian).all():
                 return None
@@ -487,8 +490,10 @@ class _Solver:
                 self._propagate(sharpest=sharpest)
 
     def _propagate(self, *, sharpest: bool) -> None:
-        places, entries = self.unexplained(2), self._entries()
-        parts = [(place, self._columns(place, entries, self.sums.levels)) for place in places.tolist()]
+        places, entries = self.unexplained(2), self._entries(alone=True)
+        parts = [
+            (place, self._columns(place, entries, self.sums.levels)) for place in places.tolist()
+        ]
         total = sum(len(columns.who) for _, columns in parts)
         if not total:
             return
@@ -604,8 +609,14 @@ class _Solver:
 
     # --- known raters -----------------------------------------------------------------------------
 
-    def _entries(self) -> list[Entry]:
-        return [each for entries in self.found.entries.values() for each in entries]
+    def _entries(self, *, alone: bool = False) -> list[Entry]:
+        """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
+        return [
+            each
+            for who, entries in self.found.entries.items()
+            if not alone or len(entries) == 1 or who in self.found.sure
+            for each in entries
+        ]
 
     def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> _Columns:
         sums, width = self.sums, self.sums.rows.shape[1]
@@ -626,7 +637,7 @@ class _Solver:
 
     def look_up(self, raters: int) -> None:
         """Explain rows of so many raters by known vectors, as far as the budget goes."""
-        places, entries = self.unexplained(raters), self._entries()
+        places, entries = self.unexplained(raters), self._entries(alone=raters > 2)
         levels = self.sums.levels
         if raters > 2:  # what is known loosely, and what adds next to nothing, fits too much
             entries = [e for e in entries if e.error <= _SHARP * np.linalg.norm(e.vector)]
@@ -638,7 +649,7 @@ class _Solver:
         affordable = int((self.found.budget - self.found.spent) // each)
         self.found.beyond += max(0, len(places) - affordable)
         if affordable <= 0 or comb(size, raters - raters // 2) > 2 * _MOST_PAIRS:
-            self.found.beyond += len(places[:max(0, affordable)])
+            self.found.beyond += len(places[: max(0, affordable)])
             return
         places = places[:affordable]
         needed = self.found.stage(len(places) * float(comb(size, raters)))
@@ -651,7 +662,7 @@ class _Solver:
         for place in places.tolist():
             columns = self._columns(place, entries, levels)
             error = float(self.errors[place])
-            fits = _subsets(columns, self.sums.rows[place], error, halves, self.hash)
+            fits = _subsets(columns, self.sums.rows[place], error, halves, self.line)
             if len(fits):
                 self._explain(place, columns, fits, entries, needed)
 
