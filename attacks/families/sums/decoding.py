@@ -21,7 +21,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attacks.families.sums.knapsack import MOST_UNKNOWNS, coefficients
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.errors import MissingExtraError
 
 SURE_BITS = 20.0
 """Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
@@ -137,6 +139,7 @@ class Decoded:
         beyond: rows that the budget left out.
         false: how many certain fits are expected to be false.
         stages: searches so far.
+        lacking: what a search that applies would need, in words.
     """
 
     entries: dict[int, list[Entry]] = field(default_factory=dict)
@@ -152,6 +155,7 @@ class Decoded:
     beyond: int = 0
     false: float = 0.0
     stages: int = 0
+    lacking: str = ""
 
     def stage(self, tried: float) -> float:
         """Begin a search among so many candidates; the bits that its fits need to be certain.
@@ -224,6 +228,10 @@ def decode(
     for raters in range(3, MOST_RATERS + 1):
         solver.look_up(raters)
         solver.refine()
+    try:
+        solver.reduce()
+    except MissingExtraError as absent:
+        found.lacking = str(absent)
     return found
 
 
@@ -267,8 +275,8 @@ class _Solver:
             shown[:] = True
         self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
         self.directions = Spread(_aligned(sums.rows[shown])[0])
-        line = np.random.default_rng(0).standard_normal(sums.rows.shape[1])
-        self.line: FloatArray = line / np.linalg.norm(line)
+        line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
+        self.line: FloatArray = (line / np.linalg.norm(line))[0]
 
     def unexplained(self, raters: int) -> IntArray:
         """Places of rows of so many raters that are not explained."""
@@ -665,6 +673,42 @@ class _Solver:
             fits = _subsets(columns, self.sums.rows[place], error, halves, self.line)
             if len(fits):
                 self._explain(place, columns, fits, entries, needed)
+
+    def reduce(self) -> None:
+        """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
+        entries, levels = self._entries(alone=True), self.sums.levels
+        levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+        parts = 1 if len(levels) == 1 else 2
+        raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
+        raters = raters[raters <= len(entries)]
+        if not len(raters) or parts * len(entries) > MOST_UNKNOWNS:
+            return
+        vectors = np.array([each.vector for each in entries])
+        for each in raters.tolist():
+            places, size = self.unexplained(each), float(comb(len(entries), each))
+            needed = self.found.stage(max(1, len(places)) * size * float(len(levels)) ** each)
+            most = float(np.abs(levels).max())
+            if (
+                not len(places)
+                or self.vectors.bits(float(self.errors[places].min()), most) < needed
+            ):
+                continue
+            for place in places.tolist():
+                columns = self._columns(place, entries, levels)
+                bases = columns.values[:: len(levels)]
+                steps = vectors * (levels[1] - levels[0]) if parts == 2 else vectors[:0]
+                unit = float(self.errors[place]) / np.sqrt(vectors.shape[1])
+                told = coefficients(np.concatenate([bases, steps]), self.sums.rows[place], unit)
+                if told is None:
+                    continue
+                chosen = np.flatnonzero(told[: len(entries)] == 1)
+                step = told[len(entries) :][chosen] if parts == 2 else np.zeros_like(chosen)
+                there = len(chosen) == each and ((step >= 0) & (step < len(levels))).all()
+                fit = chosen * len(levels) + np.where(there, step, 0)
+                off = np.linalg.norm(self.sums.rows[place] - columns.values[fit].sum(axis=0))
+                if there and off <= _SLACK * (self.errors[place] + columns.errors[fit].sum()):
+                    if len(set(columns.who[fit].tolist())) == each:
+                        self._explain(place, columns, fit[None], entries, needed)
 
     def _explain(
         self,

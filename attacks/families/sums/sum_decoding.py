@@ -225,4 +225,5 @@ def _details(parts: list[_Part]) -> dict[str, Any]:
         "sums_budget": int(BUDGET),
         "sums_beyond_budget": sum(each.beyond for each in found),
         "expected_false_matches": sum(each.false for each in found),
+        "lacking": max(each.lacking for each in found),
     }
