@@ -706,9 +706,9 @@ class _Solver:
                 there = len(chosen) == each and ((step >= 0) & (step < len(levels))).all()
                 fit = chosen * len(levels) + np.where(there, step, 0)
                 off = np.linalg.norm(self.sums.rows[place] - columns.values[fit].sum(axis=0))
-                if there and off <= _SLACK * (self.errors[place] + columns.errors[fit].sum()):
-                    if len(set(columns.who[fit].tolist())) == each:
-                        self._explain(place, columns, fit[None], entries, needed)
+                within = _SLACK * (self.errors[place] + columns.errors[fit].sum())
+                if there and off <= within and len(np.unique(columns.who[fit])) == each:
+                    self._explain(place, columns, fit[None], entries, needed)
 
     def _explain(
         self,
