@@ -12,6 +12,7 @@ import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
@@ -163,9 +164,11 @@ def _claims(view: View, steps: Sequence[TableStep]) -> Claims:
         "items_moved": int((moved > 0).sum()),
         "rows_recovered": sum(len(each.items) for each in rows),
     }
+    known = np.flatnonzero(moved) if len(others) == 1 else np.zeros(0, dtype=np.int64)
+    named = Disclosures.named(steps[0].round, np.resize(others, len(known)), known)
     return Claims(
         rounds=tuple(step.round for step in steps),
-        made=(claim, SingleRowsClaim(parts=rows)),
+        made=(claim, SingleRowsClaim(parts=rows), DisclosureClaim(parts=(named,))),
         details=details,
     )
 
