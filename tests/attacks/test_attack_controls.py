@@ -14,6 +14,7 @@ from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.subsets import MOST_ROWS
 from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
+from attacks.scoring.disclosures import DisclosureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.histograms import HistogramClaim
@@ -105,6 +106,8 @@ class Constant(Wrapped):
                 return replace(claim, features=tuple(map(np.ones_like, claim.features)))
             case VectorClaim() | DraftClaim():
                 return replace(claim, vectors=np.ones_like(claim.vectors))
+            case DisclosureClaim():
+                return replace(claim, parts=())
         assert isinstance(claim, SingleRowsClaim)
         return claim
 

@@ -103,7 +103,9 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
     }
     claim = RatedSetClaim.of_listed(clients, listed, scores, real)
     sure = real & knowledge.exact
-    told = Disclosures.named(rounds[0], clients[listed.owners[sure]], listed.items[sure])
+    told = Disclosures.named(
+        rounds[0], clients[listed.owners[sure]], listed.items[sure].astype(np.int64)
+    )
     fakes = Rows.marked(listed, fake)
     virtual = UnmaskedClaim(clients=clients, visible=claim.visible, proven=fakes)
     made = (claim, virtual, DisclosureClaim(parts=(told,)))
