@@ -18,12 +18,14 @@ from attacks.families.split.output_bias import OutputBias
 from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
+from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.families.sums.table_steps import TableSteps
 from attacks.families.sums.tail_items import TailItems
 from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
     attributes,
     clear_uploads,
+    disclosures,
     drafts,
     held_out,
     histograms,
@@ -56,6 +58,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         DenoiserExposure(),
         TableSteps(),
         _CLEAR,
+        SumDecoding(),
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
@@ -67,6 +70,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
 }
 
 _SCORERS = (
+    disclosures,
     *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
     *(labels, sets, histograms, drafts, attributes, held_out, sales, members, clear_uploads),
 )

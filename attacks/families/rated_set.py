@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claim, Claims, Control, SuiteAttack, need
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
@@ -49,7 +50,13 @@ class Direct(SuiteAttack):
             predicted=seen,
             sure=told if known.says_rated_rows else None,
         )
-        return Claims(rounds=rounds[:1], made=(claim,))
+        made: tuple[Claim, ...] = (claim,)
+        if known.says_dense and known.says_rated_rows:  # elsewhere nothing was to be hidden
+            mine = np.repeat(told, touched.listed.lengths)
+            owners, items = clients[touched.listed.owners[mine]], touched.listed.items[mine]
+            named = Disclosures.named(rounds[0], owners, items.astype(np.int64))
+            made = (claim, DisclosureClaim(parts=(named,)))
+        return Claims(rounds=rounds[:1], made=made)
 
 
 class Intersection(SuiteAttack):

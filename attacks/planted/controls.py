@@ -3,9 +3,9 @@
 An attack that silently broke looks like privacy. So each audit also runs the suite on small planted
 federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
 run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
-defeat every attack on item numbers); attacks on split and on hierarchical personalization, and on
-what is never touched or given to partners, run on federations whose algorithms are written for the
-purpose.
+defeat every attack on item numbers) or, where they read hidden sums, under masks; attacks on split
+and on hierarchical personalization, and on what is never touched or given to partners, run on
+federations whose algorithms are written for the purpose.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,6 +31,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
     {
         "ratings": lambda: plant_ratings("ratings"),
         "sticky": lambda: plant_ratings("sticky"),
+        "sums": lambda: plant_ratings("sums"),
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,

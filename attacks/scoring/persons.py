@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import Figures, Floor, Measure, Page, Scale, Unit
+from attacks.scoring.measures import COUNT, Figures, Floor, Measure, Page, Scale
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.special import bdtr
-
-PERSONS = Unit("count", 0.0, None)
 
 _HALVINGS = 80
 _MOST_LUCK = 10_000
@@ -49,7 +47,7 @@ class FromFirst(NamedTuple):
 
 def persons(name: str, about: str, words: str, *, floor: Floor, chooses: str = "") -> Measure:
     """The record of a number of clients who are exposed for certain."""
-    scale = Scale(PERSONS, "0: who could have been hit by luck is not counted", "nobody is counted")
+    scale = Scale(COUNT, "0: who could have been hit by luck is not counted", "nobody is counted")
     page = Page(chooses=chooses, listed=True)
     return Measure(name, about, scale, FromFirst(floor), page, words=words, said=(0.0, np.inf))
 

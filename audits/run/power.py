@@ -8,8 +8,7 @@ import numpy as np
 
 from attacks import SUITE, Finding
 from attacks.scoring.gains import Gain, Level
-from attacks.scoring.measures import Gained
-from attacks.scoring.persons import PERSONS
+from attacks.scoring.measures import COUNT, Gained
 from attacks.suite import MEASURES
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation
@@ -73,7 +72,7 @@ def gate_power(
     if reads_one_round(gate.attack):
         tried = max(1, len(config.recording.payload_rounds))
     measure = MEASURES[gate.metric]
-    if measure.scale.unit == PERSONS:  # of persons: there is no more and no less than was counted
+    if measure.scale.unit == COUNT:  # of persons: there is no more and no less than was counted
         step = -1.0 if gate.bound == "min" else 1.0
         return GatePower(gate=gate.name, clients=clients, least=float(bound) + step)
     gained = isinstance(measure.severity, Gained)

@@ -46,6 +46,11 @@ def test_few_in_the_clear_are_found_in_persons(name: str, share: float) -> None:
     ]
     assert max(told) <= there  # and nobody who is hidden
     assert not any(each.details.get("sure_sets_wrong") for each in found.values())
+    if name == "pmf":  # whose rows are its rated items: known for certain
+        known = found["direct"].figures
+        assert known["clients_exposed"] == there
+        assert (known["largest_profile"], known["disclosures_wrong"]) == (1.0, 0.0)
+        assert severity_of(known) == "critical"
     if share >= 0.03 or name != "pfedrec":  # whose one small set a guess could have come to
         assert max(told) >= 1, "what they hold is told as well"
 
