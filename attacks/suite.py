@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from attacks.base import Controlled
+from attacks.families.clear_uploads import ClearUploads
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
 from attacks.families.item_changes import ScoreVectors
@@ -17,11 +18,14 @@ from attacks.families.split.output_bias import OutputBias
 from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
+from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.families.sums.table_steps import TableSteps
 from attacks.families.sums.tail_items import TailItems
 from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
     attributes,
+    clear_uploads,
+    disclosures,
     drafts,
     held_out,
     histograms,
@@ -39,6 +43,9 @@ from attacks.scoring import (
 from attacks.scoring.measures import Behind, Gained, Measure
 from secure_fedrec.errors import ConfigError
 
+_CLEAR = ClearUploads()
+"""It reads uploads of whatever kind."""
+
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
         Direct(),
@@ -50,16 +57,22 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         DenoiserSums(),
         DenoiserExposure(),
         TableSteps(),
+        _CLEAR,
+        SumDecoding(),
     ),
-    "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
-    "hierarchical": (AttributeCounts(), Drafts()),
-    "item tables": (NeverTouched(), ScoreVectors()),
+    "split": (
+        *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
+        _CLEAR,
+    ),
+    "hierarchical": (AttributeCounts(), Drafts(), _CLEAR),
+    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR),
     "partners": (ItemSales(), PartnerMembers()),
 }
 
 _SCORERS = (
+    disclosures,
     *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes, held_out, sales, members),
+    *(labels, sets, histograms, drafts, attributes, held_out, sales, members, clear_uploads),
 )
 """In the order in which sentences and pages speak of figures."""
 

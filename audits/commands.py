@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -93,7 +94,11 @@ def _power_words(gate: GatePower) -> str:
     if gate.least is None:
         few = gate.clients < FEWEST_CLIENTS
         return "too few clients to decide" if few else "no figure of clients: exact, or not"
-    return f"decided in four of five runs from {gate.least:.3f} on"
+    words = f"decided in four of five runs from {gate.least:.3f} on"
+    if gate.holds is None:
+        return words
+    most = math.ceil(1000 * gate.holds) / 1000
+    return f"{words}; inconclusive even where nothing is gained: these clients can hold {most:.3f}"
 
 
 def train(arguments: argparse.Namespace) -> int:

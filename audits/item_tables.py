@@ -61,7 +61,7 @@ Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
 
 ATTACKS = (
     *("direct", "intersection", "touched-rows", "signed-rows", "score-vector", "dense-layer"),
-    *("never-touched", "attribute-inference"),
+    *("never-touched", "attribute-inference", "clear-uploads"),
 )
 """Names of the attacks that read changes of item tables."""
 

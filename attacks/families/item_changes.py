@@ -12,9 +12,10 @@ import numpy as np
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.blocks import item_view
-from attacks.view.coalition import rows_of, words_of
+from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from attacks.view.named import named_payload_rounds, sees_named_rows
+from attacks.view.readable import read_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
@@ -42,7 +43,9 @@ class ItemChanges:
         signed: float64[B, m], their projections on the client's main direction, which is turned so
             that fewer of them are positive.
         main: float64[B, d], that direction.
-        visible: bool[B, m], rows that were sent.
+        visible: bool[B, m], rows that were sent; all of a client whose upload cannot be read, of
+            which the others are 0.
+        plain: bool[B], whose can be read.
     """
 
     round: int
@@ -51,6 +54,7 @@ class ItemChanges:
     signed: FloatArray
     main: FloatArray
     visible: BoolArray
+    plain: BoolArray
 
     @classmethod
     def read(cls, view: View) -> "ItemChanges | None":
@@ -60,7 +64,7 @@ class ItemChanges:
         items = need(item_view(view), "no block of the uploads has the items as its rows")
         need(sees_named_rows(items), "the view holds no uploads")
         rounds = need(named_payload_rounds(items), "no payload of an upload was recorded")
-        uploads, block = rows_of(named_rows(items, rounds[0], payload=True))
+        uploads, block, plain = read_rows(items, rounds[0])
         changes, ends = items.codec.decode(words_of(block)), block.indptr
         table = None
         if items.sees(Step.MODEL) and rounds[0] in items.payload_rounds(Step.MODEL):
@@ -68,7 +72,8 @@ class ItemChanges:
         size = (len(block), int(items.public["n_items"]))
         sizes, signed = np.zeros(size), np.zeros(size)
         visible, main = np.zeros(size, dtype=bool), np.zeros((size[0], changes.shape[1]))
-        for place in range(len(block)):
+        visible[~plain] = True
+        for place in np.flatnonzero(plain).tolist():
             own = slice(ends[place], ends[place + 1])
             rows, moved = block.rows[own], changes[own]
             whole = len(rows) == size[1]
@@ -86,6 +91,7 @@ class ItemChanges:
             signed=signed,
             main=main,
             visible=visible,
+            plain=plain,
         )
 
 
@@ -177,6 +183,10 @@ class ScoreVectors(OneRound, SuiteAttack):
         need_outnumbered(view)
         changes = need(ItemChanges.read(view), "no rows are changes of an item table")
         claim = VectorClaim(
-            round=changes.round, clients=changes.clients, vectors=changes.main, table=SCORE_TABLE
+            round=changes.round,
+            clients=changes.clients,
+            vectors=changes.main,
+            table=SCORE_TABLE,
+            told=changes.plain,
         )
         return Claims(rounds=(changes.round,), made=(claim,))

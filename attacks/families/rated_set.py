@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claim, Claims, Control, SuiteAttack, need
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
-from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_rounds, named_rows, sees_named_rows
+from attacks.view.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
+from attacks.view.readable import seen_rows
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Step, View
 
@@ -35,13 +36,27 @@ class Direct(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
-        rounds = upload_rounds(view)
+        rounds, known = upload_rounds(view), Knowledge.of(view)
+        if known.says_dense:  # then words alone tell which rows hold anything
+            rounds = named_payload_rounds(view) or rounds
         clients, touched, _ = count_touches(view, rounds[:1])
-        seen = Rows.marked(touched.listed)
+        seen, told = Rows.marked(touched.listed), np.ones(len(clients), dtype=bool)
+        if known.says_dense:  # of an upload that cannot be read there are all rows
+            told = touched.listed.lengths < touched.listed.n_items
         claim = RatedSetClaim(
-            clients=clients, scores=touched.divided(1), visible=seen, predicted=seen
+            clients=clients,
+            scores=touched.divided(1),
+            visible=seen,
+            predicted=seen,
+            sure=told if known.says_rated_rows else None,
         )
-        return Claims(rounds=rounds[:1], made=(claim,))
+        made: tuple[Claim, ...] = (claim,)
+        if known.says_dense and known.says_rated_rows:  # elsewhere nothing was to be hidden
+            mine = np.repeat(told, touched.listed.lengths)
+            owners, items = clients[touched.listed.owners[mine]], touched.listed.items[mine]
+            named = Disclosures.named(rounds[0], owners, items.astype(np.int64))
+            made = (claim, DisclosureClaim(parts=(named,)))
+        return Claims(rounds=rounds[:1], made=made)
 
 
 class Intersection(SuiteAttack):
@@ -109,7 +124,7 @@ def count_touches(
     clients, kept = np.flatnonzero(seen), {}
 
     def uploaded(round_: int) -> ItemSets:
-        uploads, block = rows_of(named_rows(view, round_))
+        uploads, block = seen_rows(view, round_)
         return listed_rows(clients, uploads.senders.ids, block, n_items)[0]
 
     def stopped(number: int, counts: Rows) -> None:

@@ -2,9 +2,10 @@
 
 Reading order: ``ratings`` (FedRec++), ``split`` and ``organisations`` (two algorithms written for
 this), ``runs`` (their data, runs and truth), ``untouched`` and ``partners`` (one more each, with
-all of it).
+all of it), ``careless`` (masks that some leave away).
 """
 
+from attacks.planted.careless import plant_careless as plant_careless
 from attacks.planted.partners import plant_partner_users as plant_partner_users
 from attacks.planted.partners import plant_partners as plant_partners
 from attacks.planted.ratings import plant_ratings as plant_ratings

@@ -3,9 +3,9 @@
 An attack that silently broke looks like privacy. So each audit also runs the suite on small planted
 federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
 run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
-defeat every attack on item numbers); attacks on split and on hierarchical personalization, and on
-what is never touched or given to partners, run on federations whose algorithms are written for the
-purpose.
+defeat every attack on item numbers) or, where they read hidden sums, under masks; attacks on split
+and on hierarchical personalization, and on what is never touched or given to partners, run on
+federations whose algorithms are written for the purpose.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
+from attacks.planted.careless import plant_careless
 from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_ratings
 from attacks.planted.runs import plant_organisations, plant_split
@@ -30,12 +31,14 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
     {
         "ratings": lambda: plant_ratings("ratings"),
         "sticky": lambda: plant_ratings("sticky"),
+        "sums": lambda: plant_ratings("sums"),
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,
         "untouched": plant_untouched,
         "partners": plant_partners,
         "partner users": plant_partner_users,
+        "careless": plant_careless,
     }
 )
 WHO: Mapping[str, Adversary] = MappingProxyType(

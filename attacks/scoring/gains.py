@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from attacks.scoring.persons import Persons
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.special import betaincinv, ndtri, stdtrit
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
@@ -143,13 +144,19 @@ class Estimate:
         return self.value + float(ndtri(level.tail)) * self.deviation
 
 
-Gains: TypeAlias = dict[str, Gain | Estimate | None]
+Gains: TypeAlias = dict[str, Gain | Estimate | Persons | None]
 
 
 def gain_figures(gains: Gains, level: Level) -> Figures:
-    """Each gain with ``_low``, ``_high`` and ``_certain``; None where there is none to measure."""
+    """Each gain with ``_low``, ``_high`` and ``_certain``; None where there is none to measure.
+
+    Persons are counted: there is one number.
+    """
     figures: Figures = {}
     for name, gain in gains.items():
+        if isinstance(gain, Persons):
+            figures[name] = float(gain.counted(level.tail))
+            continue
         figures |= interval_figures(name, None if gain is None else gain.interval(level))
         figures[f"{name}_certain"] = None if gain is None else gain.certain(level)
     return figures

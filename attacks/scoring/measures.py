@@ -48,6 +48,7 @@ AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)
 CORRELATION = Unit("decimal", -1.0, 1.0)
 DIFFERENCE = Unit("signed", -1.0, 1.0)
 HEADROOM = Unit("signed", None, 1.0)
+COUNT = Unit("count", 0.0, None)
 
 
 class Prior(NamedTuple):
@@ -122,6 +123,7 @@ class Rule(Protocol):
 
 
 _HIGH, _MEDIUM, _LEAST = 0.20, 0.05, 0.02
+_MANY, _WHOLE = 0.1, 0.9
 
 
 class Gained(NamedTuple):
@@ -195,6 +197,32 @@ class Observed(NamedTuple):
 
     def __str__(self) -> str:
         return f"by itself: medium from {self.medium:g}"
+
+
+class Exposed(NamedTuple):
+    """Of a number of persons who are exposed for certain: one is too many.
+
+    Attributes:
+        share: key of their share of all.
+        profile: key of what the one who loses most loses of its own.
+        floor: the floor.
+    """
+
+    share: str
+    profile: str
+    floor: Floor
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """By the first of them, their share and the worst-off."""
+        if _value(figures, key) < 1.0:
+            return "info"
+        many = _value(figures, self.share) >= _MANY
+        whole = _value(figures, self.profile) >= _WHOLE
+        return "critical" if many or whole else "high"
+
+    def __str__(self) -> str:
+        limits = f"{self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
+        return f"by itself: high from one client, critical from {limits}"
 
 
 class Context(NamedTuple):

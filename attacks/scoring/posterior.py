@@ -6,22 +6,29 @@ calibration (it knows the protocol and can simulate it): on one half of the clie
 likely an item is rated given popularity and what the attack says of it, and picks the rule that
 ranks best there; the rule is applied to the other half, and the other way round. No client's truth
 is in the ranking of its own items, and a view that adds nothing is given no weight.
+
+Clients of whom a view shows something, and clients of whom it shows noise, are told apart by what
+is said of each alone (``kinds_of``), and have rules of their own: few of the former would else be
+ranked by the rule that suits the many.
 """
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from attacks.scoring.joint import CatalogueGame, Part, standing
 from attacks.scoring.ranking import PublicRanking
+from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import precision_at_size
 from attacks.scoring.tables import (
     BlockedTable,
     Rest,
     ScoreTable,
     Table,
+    count_per_client,
     distinct_scores,
     pooled_classes,
 )
@@ -37,6 +44,11 @@ _CLEARLY = 2.0
 
 _POPULARITY, _SCORE_FIRST, _FITTED = range(3)
 
+_SILENT, _MARKED, _GRADED = range(3)
+"""Of a client, all items have one score; most have the lowest; scores are many."""
+
+_KINDS = 3
+
 
 def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
     """Scores from the view and from popularity, each half of the clients by the other half's rule.
@@ -50,22 +62,53 @@ def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
     """
     rules = _Rules(game, public)
     if len(game.labels) < 2:  # nobody to learn from: the attack is taken at its word
-        return rules.tables((_SCORE_FIRST, _SCORE_FIRST), own=True)
-    best = [_best_rule(rules, half) for half in (0, 1)]
-    return rules.tables((best[1], best[0]), own=False)
+        return rules.tables(np.full((2, _KINDS), _SCORE_FIRST), own=True)
+    best = [[_best_rule(rules, half, kind) for kind in range(_KINDS)] for half in (0, 1)]
+    return rules.tables(np.array(best[::-1]), own=False)
 
 
-def _best_rule(rules: "_Rules", learn: int) -> int:
-    """The rule that names most on these clients; popularity unless another is clearly better."""
-    best, rule = rules.precision(_POPULARITY, learn), _POPULARITY
+def _best_rule(rules: "_Rules", learn: int, kind: int) -> int:
+    """The rule that names most on these clients; popularity unless another is clearly better.
+
+    Where there are none, an attack that marks items and leaves most others alike is taken at its
+    word.
+    """
+    best, rule = rules.precision(_POPULARITY, learn, kind), _POPULARITY
+    if not len(best) and kind == _MARKED:
+        return _SCORE_FIRST
     for other in (_SCORE_FIRST, _FITTED):
-        found = rules.precision(other, learn)
+        found = rules.precision(other, learn, kind)
         better = found - best
         better = better[np.isfinite(better)]
         error = better.std() / np.sqrt(max(1, len(better))) if len(better) else 0.0
         if len(better) and better.mean() > _CLEARLY * error:
             best, rule = found, other
     return rule
+
+
+def kinds_of(scores: Rows, part: Part) -> IntArray:
+    """What kind of thing is said of each client of a block: int64[b].
+
+    Nothing (all items have one score), marks (more than half of them have the lowest one), or
+    grades. Words that hide an upload leave no two items alike, and an upload that can be read
+    leaves those alike that it does not touch.
+    """
+    indptr, size = part.pairs.indptr, scores.listed.n_items
+    if isinstance(scores.rest, np.ndarray):  # the same of everybody
+        return np.full(len(indptr) - 1, _GRADED)
+    listed, values = np.diff(indptr), part.table.scores
+    others, rest = size - listed, float(scores.rest)
+    lowest, highest = (np.full(len(listed), end) for end in (np.inf, -np.inf))
+    there = np.flatnonzero(listed)
+    if len(there):
+        lowest[there] = np.minimum.reduceat(values, indptr[:-1][there])
+        highest[there] = np.maximum.reduceat(values, indptr[:-1][there])
+    lowest[others > 0] = np.minimum(lowest, rest)[others > 0]
+    highest[others > 0] = np.maximum(highest, rest)[others > 0]
+    alike = count_per_client(values == np.repeat(lowest, listed), indptr)
+    alike += np.where(lowest == rest, others, 0)
+    kinds = np.where(2 * alike > size, _MARKED, _GRADED)
+    return np.asarray(np.where(lowest == highest, _SILENT, kinds), dtype=np.int64)
 
 
 class _Level(NamedTuple):
@@ -98,34 +141,39 @@ class _Rules:
         self.most = max(float(each.values[-1]) for each in ranks if each.size)
         self._fitted: tuple[FloatArray, FloatArray] | None = None
         self._precision: dict[int, FloatArray] = {}
+        kinds = [kinds_of(game.scores, game.part(span)) for span in game.spans]
+        self.kinds: IntArray = np.concatenate(kinds)
 
-    def precision(self, rule: int, half: int) -> FloatArray:
-        """Precision of a rule on the clients of the half that it is learned from."""
+    def precision(self, rule: int, half: int, kind: int) -> FloatArray:
+        """Precision of a rule on the clients of a kind of the half that it is learned from."""
         if rule not in self._precision:
-            table = self.tables((rule, rule), own=True)
+            table = self.tables(np.full((2, _KINDS), rule), own=True)
             if rule == _POPULARITY:
                 table = self.public.table(self.game.labels)
             self._precision[rule] = precision_at_size(table)
-        return np.asarray(self._precision[rule][self.public.half == half])
+        these = (self.public.half == half) & (self.kinds == kind)
+        return np.asarray(self._precision[rule][these])
 
-    def tables(self, rules: tuple[int, int], *, own: bool) -> Table:
+    def tables(self, rules: IntArray, *, own: bool) -> Table:
         """The game of who ranks by a rule.
 
         Args:
-            rules: of each half.
+            rules: int64[2, kinds], of each half and kind of client.
             own: whether it is learned from that half itself, not from the other.
         """
         make = [partial(self._ranked, span, rules, own) for span in self.game.spans]
         return BlockedTable(make)
 
-    def _ranked(self, span: slice, rules: tuple[int, int], own: bool) -> ScoreTable:
+    def _ranked(self, span: slice, rules: IntArray, own: bool) -> ScoreTable:
         part = self.game.part(span)
         half, owners = self.public.half[span], part.pairs.owners
+        rule_of = rules[half, self.kinds[span]]
         scores, row = np.empty(len(part.pairs.items)), np.zeros(len(half), dtype=np.int64)
         rows: list[FloatArray] = []
-        for each, rule in enumerate(rules):
-            clients, pairs = half == each, half[owners] == each
+        for each, rule in product((0, 1), (_POPULARITY, _SCORE_FIRST, _FITTED)):
+            clients = (half == each) & (rule_of == rule)
             if clients.any():
+                pairs = clients[owners]
                 learned = each if own else 1 - each
                 found, rest, own_row = self._rule(rule, part, each, learned)
                 scores[pairs], row[clients] = found[pairs], len(rows) + own_row[clients]
@@ -156,7 +204,22 @@ class _Rules:
         return listed, log_odds[level.rest, self.place[half][None]], level.row
 
     def _level(self, part: Part) -> _Level:
-        """Evidence: the score itself, or its octave of many, and whether the pair is seen."""
+        """Evidence: the score itself, or its octave of many; whether the pair is seen; the kind."""
+        level, kinds = self._said(part), self.kinds[part.pairs.span]
+        found, row = np.unique(kinds * len(level.rest) + level.row, return_inverse=True)
+        kind, rest = np.divmod(found, len(level.rest))
+        return _Level(
+            level.listed + self._levels * kinds[part.pairs.owners],
+            level.rest[rest] + self._levels * kind[:, None],
+            row.reshape(-1),
+        )
+
+    @property
+    def _levels(self) -> int:
+        """How many levels a kind of client has."""
+        return 2 * max(len(self.values) if self.few else 0, _OCTAVES)
+
+    def _said(self, part: Part) -> _Level:
         scores, seen = self.game.scores, part.visible.astype(np.int64)
         shared = isinstance(scores.rest, np.ndarray)
         unseen = np.zeros(1, dtype=np.int64)
@@ -202,7 +265,7 @@ class _Rules:
 
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         """Pairs, and those of them that are hits: float64[2, levels, counts] each."""
-        levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)
+        levels = _KINDS * self._levels
         shape = (2, levels, len(self.counts))
         size = 2 * levels * len(self.counts)
         pairs, hits = np.zeros(size), np.zeros(size)

@@ -8,7 +8,7 @@ adversary has popularity as well as its view: rated sets are also scored by both
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.persons import Persons, exact_sets, persons
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
@@ -171,6 +172,14 @@ MEASURES = records(
         "Share of clients whose whole set view and popularity together rank first, minus that of "
         "popularity alone.",
     ),
+    exact_clients=persons(
+        "Clients whose whole set is told",
+        "Number of clients whose whole set is guessed outright or ranked first, where neither "
+        "popularity alone nor a guess by it could have come to the same.",
+        "tells the whole rated set of {exact_clients:.0f} clients",
+        floor=10.0,
+        chooses="rated sets",
+    ),
     precision=Measure(
         "Precision",
         "Share of the set the attack names that is right.",
@@ -199,6 +208,8 @@ class RatedSetClaim:
         predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
         history: round count -> float[B, m], scores had the adversary stopped after so many rounds;
             0 where nothing was seen.
+        sure: bool[B], whose set as guessed outright the attack knows to be right: of all of them
+            fewer than 2^-20 are expected to be wrong. None for nobody's.
 
     Raises:
         ValueError: fields list different pairs, or mark pairs that they do not list.
@@ -209,6 +220,7 @@ class RatedSetClaim:
     visible: BoolArray | Rows
     predicted: BoolArray | Rows | None = None
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
+    sure: BoolArray | None = None
 
     @classmethod
     def of_listed(
@@ -271,25 +283,44 @@ def score_rated_sets(
     if not np.isfinite(per_client_auc(game.table)).any():
         return NotApplicable(reason=NO_CONTRAST)
     popularity = truth.popularity().astype(np.float64)
-    figures, gains = _rated_figures(game, predicted, popularity, seed)
+    sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
+    about = _Sets(predicted, sure, popularity, len(truth))
+    figures, gains, wrong = _rated_figures(game, about, seed)
     curve = pooled_roc(game.table)
     by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
     return Scored(
         figures=figures,
         gains=gains,
         units=units_of(game.table),
-        details={"auc_by_rounds": by_rounds} if rated.history else {},
+        details={
+            **({"auc_by_rounds": by_rounds} if rated.history else {}),
+            **({"sure_sets": int(sure.sum()), "sure_sets_wrong": wrong} if sure.any() else {}),
+        },
         null_control=_rated_null(game.dealt(seed)),
         roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
     )
 
 
-def _rated_figures(
-    game: CatalogueGame, predicted: Rows | None, popularity: FloatArray, seed: int
-) -> tuple[Figures, Gains]:
-    """Figures of the rated-set game, and the gains over an adversary without a view."""
+class _Sets(NamedTuple):
+    """Whole sets as they are named, and what luck needs.
+
+    Attributes:
+        predicted: what is guessed outright.
+        sure: bool[B], of whom that is known to be right.
+        popularity: float64[m], how many clients' sets hold each item.
+        clients: whose sets these are counts of.
+    """
+
+    predicted: Rows | None
+    sure: BoolArray
+    popularity: FloatArray
+    clients: int
+
+
+def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures, Gains, int]:
+    """Figures of the game, gains over an adversary without a view, sure sets that are wrong."""
     aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
-    public = public_ranking(game, popularity, seed)
+    public = public_ranking(game, sets.popularity, seed)
     prior = per_client_auc(public.table(game.labels))
     inside_prior = _informed(per_client_auc(public.within(game)))
     figures: Figures = {
@@ -304,18 +335,24 @@ def _rated_figures(
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
-    together, combined = _combined_figures(game, public, prior, seed)
+    together, combined, first = _combined_figures(game, public, prior, seed)
     likely, surely = _tail_figures(game, public, seed)
     figures |= together | likely
     gains |= combined | surely
-    if predicted is not None:
-        figures |= guessed_figures(predicted, game, "exact_set_share")
-    return figures, gains
+    outright = np.zeros(len(first), dtype=bool)
+    if sets.predicted is not None:
+        guessed, outright = guessed_figures(sets.predicted, game, "exact_set_share")
+        figures |= guessed
+    first = (first | outright) & (precision_at_size(public.table(game.labels)) < 1.0)
+    by_luck = exact_sets(first, game.labels, sets.popularity, sets.clients)
+    known = sets.sure & outright
+    gains["exact_clients"] = Persons(first | known, np.where(known, -np.inf, by_luck.odds))
+    return figures, gains, int(np.count_nonzero(sets.sure & ~outright))
 
 
 def _combined_figures(
     game: CatalogueGame, public: PublicRanking, prior: FloatArray, seed: int
-) -> tuple[Figures, Gains]:
+) -> tuple[Figures, Gains, BoolArray]:
     """View and popularity together, over the catalogue.
 
     - ``combined_auc``, and ``headroom_lift``: the share of 1 - ``prior_auc`` that it gains;
@@ -323,6 +360,9 @@ def _combined_figures(
       ``prior_precision_at_k`` without the view, ``alone_precision_at_k`` without popularity;
       ``precision_gain``: over the prior;
     - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
+
+    Returns:
+        (figures, gains, bool[B] whose whole set is ranked first).
     """
     ranked = combined_scores(game, public)
     found = [(per_client_auc(part), precision_at_size(part)) for part in ranked.parts()]
@@ -336,11 +376,15 @@ def _combined_figures(
         "alone_precision_at_k": nan_mean(alone),
         "prior_precision_at_k": nan_mean(without),
     }
-    return figures, {
-        "precision_gain": Gain(at_k - without),
-        "headroom_lift": headroom(aucs - prior, 1.0 - prior),
-        "exact_set_gain": Gain(whole - whole_without),
-    }
+    return (
+        figures,
+        {
+            "precision_gain": Gain(at_k - without),
+            "headroom_lift": headroom(aucs - prior, 1.0 - prior),
+            "exact_set_gain": Gain(whole - whole_without),
+        },
+        at_k == 1.0,
+    )
 
 
 def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tuple[Figures, Gains]:

@@ -122,7 +122,7 @@ def score_sets(
         "set_prior_auc": nan_mean(prior),
     }
     if claim.predicted is not None:
-        guessed = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
+        guessed, _ = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
         figures |= {f"set_{name}": value for name, value in guessed.items()}
     return Scored(
         figures=figures,
@@ -176,7 +176,7 @@ def nan_mean(values: FloatArray) -> float | None:
     return float(finite.mean()) if len(finite) else None
 
 
-def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures:
+def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[Figures, BoolArray]:
     """Of sets guessed outright: precision and recall per client, averaged, and the exact ones.
 
     Args:
@@ -185,6 +185,9 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures
         game: the scores, against the sets.
         exact: name of the share of clients whose guessed set is exactly their true set; it is over
             clients that have pairs, as two empty sets would count as a success.
+
+    Returns:
+        (figures, bool[B] whose set is exact).
     """
     hits, named = [], []
     for span in game.spans:
@@ -198,10 +201,10 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> Figures
     found, sizes, there = np.concatenate(hits), np.concatenate(named), game.table.sizes > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         precision, recall = found / sizes, found / game.labels.lengths
-    right = (found == sizes) & (found == game.labels.lengths)
-    whole = int(np.count_nonzero(there & right))
+    right = there & (found == sizes) & (found == game.labels.lengths)
+    whole = int(np.count_nonzero(right))
     return {
         "precision": nan_mean(precision),
         "recall": nan_mean(recall),
         **interval_figures(exact, share_interval(whole, int(there.sum()))),
-    }
+    }, right

@@ -26,6 +26,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.persons import Persons, persons
 from attacks.scoring.scored import (
     NotApplicable,
     Scored,
@@ -37,7 +38,7 @@ from attacks.scoring.scored import (
     unit,
 )
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
@@ -46,6 +47,8 @@ VECTOR_ERROR = 1e-3
 
 _CELLS = 1 << 20
 """Cosines that are held at once: they stay in the cache of a processor."""
+
+_DENSE = 3
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
 
@@ -72,6 +75,14 @@ MEASURES = records(
     reidentified_lift=gain(
         0.9,
         "reidentified_share minus reidentified_chance, one over the number of clients.",
+        chooses="other secrets",
+    ),
+    reidentified_clients=persons(
+        "Clients whose vector names them",
+        "Number of clients whose private vector, and no other's, is the closest to what is "
+        "computed of it, beyond those whom chance would name.",
+        "names {reidentified_clients:.0f} clients by their vectors",
+        floor=10.0,
         chooses="other secrets",
     ),
     vector_cosine=Measure(
@@ -101,6 +112,8 @@ class VectorClaim:
         table: name of the private table whose rows begin with them.
         of_items: whether that table holds a row per item of every client instead, and the vector
             is their mean over the client's training items.
+        told: bool[B], of whom anything is known: for the others a direction is drawn, and they are
+            none of the persons. None for all.
     """
 
     round: int
@@ -108,6 +121,7 @@ class VectorClaim:
     vectors: FloatArray
     table: str = "user_vectors"
     of_items: bool = False
+    told: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the private vectors that were recorded."""
@@ -158,8 +172,14 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    shuffled = np.random.default_rng(seed).permutation(len(candidates))[own]
-    to_own, sums, odds, dealt = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(len(candidates))[own]
+    told = claimed.any(axis=1)
+    if claim.told is not None:
+        told &= claim.told[honest]
+        claimed = np.where(claim.told[honest][:, None], claimed, rng.normal(size=claimed.shape))
+    compared = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
+    to_own, sums, odds, dealt, to_next = compared
     size = len(candidates)
     direction, gains = beside_sums("vector_cosine", to_own, sums, size, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
@@ -168,10 +188,32 @@ def score_vectors(
     figures |= {**interval_figures("reidentified_share", share), "reidentified_chance": chance}
     return Scored(
         figures=figures,
-        gains={**gains, "reidentified_lift": Gain(odds - chance, guesses=True)},
+        gains={
+            **gains,
+            "reidentified_lift": Gain(odds - chance, guesses=True),
+            "reidentified_clients": _named(to_own[told], to_next[told], size, claimed.shape[1]),
+        },
         units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
         null_control=hit_null("reidentified_share", dealt, chance),
     )
+
+
+def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Persons:
+    """Clients whose vector alone is the closest to what is claimed of it.
+
+    Any of the candidates is the closest with equal odds, and near a claim they lie as densely as
+    the next one's distance says; of dimensions in which they may lie so, three are counted.
+
+    Args:
+        to_own: float64[B], cosine of each claim to its client's vector.
+        to_next: float64[B], to the closest other one.
+        size: number of candidates.
+        width: of a vector.
+    """
+    away, beside = (np.maximum(1.0 - each, _TIE) for each in (to_own, to_next))
+    nearer = np.minimum(0.5 * np.log(away / beside), 0.0)  # cosines fall with squared distances
+    odds = min(width - 1, _DENSE) * nearer * (size > 1) - np.log(size)
+    return Persons(to_own > to_next + _TIE, odds, guesses=True)
 
 
 def _means(tables: FloatArray, train: RatingTable) -> FloatArray:
@@ -202,7 +244,7 @@ def _compared(
 
     Returns:
         float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client
-        and a shuffled one.
+        and a shuffled one, cosine to the closest other vector.
     """
     # No block of a single row: that product is another loop of the library, with other last bits.
     blocks = max(1, min(len(claimed) // 2, len(claimed) * len(actual) // _CELLS))
@@ -213,7 +255,8 @@ def _compared(
         closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
         among = np.count_nonzero(closest, axis=1)
         odds = [closest[np.arange(len(among)), each[block]] / among for each in (own, shuffled)]
-        parts.append(odds)
+        cosines[np.arange(len(among)), own[block]] = -1.0
+        parts.append([*odds, cosines.max(axis=1)])
     # Row by row, and not as products of the library, whose last bits hang on the block.
     to_own = (claimed * actual[own]).sum(axis=1)
     parallel = np.abs(to_own) > 1.0 - _TIE  # rounding alone must not tell equal ones apart

@@ -59,6 +59,22 @@ class Knowledge:
         return self._stack("uploads") == "dense"
 
     @property
+    def says_hidden(self) -> bool:
+        """It is stated that uploads cannot be read; whether one can is told by its words."""
+        return bool(self.stack.get("uploads", "rows") != "rows")
+
+    @property
+    def says_dense(self) -> bool:
+        """It is stated that every client sends the same rows."""
+        return bool(self.stack.get("uploads") == "dense")
+
+    @property
+    def says_rated_rows(self) -> bool:
+        """It is stated that a client's rows are its rated items, all of them and no others."""
+        stated = (*(self.stack.get(name) for name in ("virtual_rows", "reports")),)
+        return (*stated, self.rows.get("row_sets")) == ("none", "all", "rated")
+
+    @property
     def exact(self) -> bool:
         """Counts are the true numbers of ratings, no noise is added to them."""
         return self._stack("noise") == "none"

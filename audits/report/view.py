@@ -30,7 +30,7 @@ from audits.report.text import (
 _LEAK = "leaks as documented"
 _OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
 _BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}
-_WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
+_WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed, "count": count}
 
 
 def metric_name(metric: str) -> str:

@@ -4,8 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from attacks import SUITE, Finding
-from attacks.scoring.measures import Gained
+from attacks.scoring.gains import Gain, Level
+from attacks.scoring.measures import COUNT, Gained
 from attacks.suite import MEASURES
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation
@@ -25,12 +28,15 @@ class GatePower:
         least: figure from which the gate is decided in four of five runs, however much clients
             differ; None where it needs no figure of clients, or has too few.
         reason: why its attack measured nothing in the rounds that were tried; None if it did.
+        holds: the lowest bound on a gain that so many clients can hold, all of whom gained exactly
+            nothing; None where the gate's is no lower, or bounds no gain from above.
     """
 
     gate: str
     clients: int
     least: float | None
     reason: str | None = None
+    holds: float | None = None
 
 
 def gate_power(
@@ -65,12 +71,25 @@ def gate_power(
     tried = 1
     if reads_one_round(gate.attack):
         tried = max(1, len(config.recording.payload_rounds))
-    low = -1.0 if isinstance(MEASURES[gate.metric].severity, Gained) else 0.0
+    measure = MEASURES[gate.metric]
+    if measure.scale.unit == COUNT:  # of persons: there is no more and no less than was counted
+        step = -1.0 if gate.bound == "min" else 1.0
+        return GatePower(gate=gate.name, clients=clients, least=float(bound) + step)
+    gained = isinstance(measure.severity, Gained)
+    low = -1.0 if gained else 0.0
     deviations = float(ndtri(1.0 - 0.025 / tried) + ndtri(_POWER)) / math.sqrt(clients)
     end = low if gate.bound == "min" else 1.0
     # Exact intervals of shares are wider than normal ones, by a client or so.
     least = _surely(float(bound), end, low, deviations, 1.0 / clients)
-    return GatePower(gate=gate.name, clients=clients, least=least)
+    holds = _of_nothing(clients, tried) if gained and gate.bound == "max" else 0.0
+    held = None if float(bound) >= holds else holds
+    return GatePower(gate=gate.name, clients=clients, least=least, holds=held)
+
+
+def _of_nothing(clients: int, tried: int) -> float:
+    """Upper end of the interval of a gain of 0 of every client, in the worst of some rounds."""
+    found = Gain(np.zeros(clients)).interval(Level(seed=0, tried=tried))
+    return 0.0 if found is None else found.high
 
 
 def reads_one_round(name: str) -> bool:

@@ -48,6 +48,7 @@ def uploads_of(architecture: Architecture, changes: list[dict[str, FloatArray]])
         round=1,
         clients=np.arange(len(changes)),
         words=CODEC.encode(np.stack(flats)),
+        plain=np.ones(len(changes), dtype=bool),
         codec=CODEC,
         architecture=architecture,
     )

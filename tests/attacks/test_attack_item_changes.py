@@ -11,7 +11,10 @@ from attacks.base import Claims
 from attacks.families.item_changes import ItemChanges, along_main, without_decay
 from attacks.families.split.architecture import Architecture
 from attacks.planted.controls import WHO, planted
+from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.vectors import VectorClaim
 from audits.config.audit import parse_config
 from audits.item_tables import RankingTask
 from audits.run.build import build_federation, load_dataset
@@ -228,3 +231,27 @@ def test_touched_rows_of_an_item_table_are_those_that_were_sent() -> None:
     assert isinstance(claims, Claims)
     (claim,) = claims.made
     assert np.array_equal(claim.predicted, claim.visible)  # type: ignore[attr-defined]
+
+
+def test_what_tells_who_somebody_is_is_what_other_attacks_claim(
+    runs: Mapping[str, RecordedRun],
+) -> None:
+    """The positive items and the direction of one upload; nothing of one that is hidden."""
+    view = runs["pfedrec"].transcript.view(SERVER).at(2)
+    claims, signed, vectors = (
+        SUITE[name].run(view) for name in ("attribute-inference", "signed-rows", "score-vector")
+    )
+    assert isinstance(claims, Claims)
+    assert isinstance(signed, Claims)
+    assert isinstance(vectors, Claims)
+    (sets,), (directions,) = signed.of(RatedSetClaim), vectors.of(VectorClaim)
+    (told,) = claims.of(FeatureClaim)
+    assert isinstance(sets.predicted, np.ndarray)
+    assert np.array_equal(told.clients, sets.clients)
+    assert np.array_equal(told.features[:, :150], sets.predicted)
+    assert np.array_equal(told.features[:, 150:], directions.vectors)
+    hidden = SUITE["attribute-inference"].run(
+        recorded("pfedrec", **STACKS["masking"]).transcript.view(SERVER).at(2)
+    )
+    assert isinstance(hidden, Claims)
+    assert not hidden.of(FeatureClaim)[0].features.any()

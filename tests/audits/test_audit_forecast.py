@@ -20,9 +20,9 @@ from audits.run import memory
 from audits.run.build import build_federation, load_dataset
 from audits.run.forecast import _training
 from audits.run.memory import Crew, crews, memory_parts, training_parts
-from audits.run.power import gate_power
+from audits.run.power import GatePower, gate_power
 from secure_fedrec.engines.federated_problem import state_bytes
-from secure_fedrec.evaluation.intervals import share_interval
+from secure_fedrec.evaluation.intervals import mean_interval, share_interval
 
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
@@ -356,3 +356,28 @@ def test_more_rounds_show_more_clients_where_not_all_are_invited(
     nothing = replace(found, reason="the view holds no uploads")
     power = gate_power(gate, federation, [nothing], 4)
     assert (power.clients, power.least, power.reason) == (0, None, nothing.reason)
+
+
+@pytest.mark.parametrize(("clients", "bound"), [(30, 0.1), (60, 0.1), (30, 0.2)])
+def test_a_gate_that_few_clients_cannot_hold_says_which_they_can(
+    small: dict[str, Any], clients: int, bound: float
+) -> None:
+    """A gain of 0 of every one of them ends inconclusive under a lower bound."""
+    small["data"]["clients"] = clients
+    small["recording"]["payload_rounds"] = [1]
+    config = parse_config(small)
+    dataset = load_dataset(config, None)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+
+    def power(metric: str, most: float) -> GatePower:
+        gate = GateConfig(metric=metric, attack="lattice", adversary="server", max=most)
+        return gate_power(gate, federation)
+
+    upper = mean_interval(np.zeros(clients), seed=0, span=2.0).high
+    found = power("precision_gain", bound)
+    assert (found.holds is None) == (bound >= upper)
+    if found.holds is not None:
+        assert found.holds == pytest.approx(upper)
+        assert power("precision_gain", found.holds).holds is None
+    assert power("auc", bound).holds is None
+    assert power("exact_clients", 0.0).least == 1.0

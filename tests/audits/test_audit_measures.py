@@ -20,6 +20,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
+from attacks.scoring.persons import FromFirst
 from attacks.suite import MEASURES, catalogue
 from audits.gates.gate import GateConfig
 from audits.report import report_schema
@@ -140,7 +141,8 @@ def test_every_measure_has_its_place_in_the_schema() -> None:
 @pytest.mark.parametrize("measure", LISTED, ids=lambda measure: measure.key)
 def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Measure) -> None:
     low_key, high_key = measure.ends
-    figures = {measure.key: 0.62, low_key: 0.51, high_key: 0.73}
+    unit = 100 if measure.scale.unit.write == "count" else 1
+    figures = {measure.key: 0.62 * unit, low_key: 0.51 * unit, high_key: 0.73 * unit}
     if measure.prior is not None:
         figures[measure.prior.key] = 0.11
     found = finding_json(finding(figures), None)
@@ -148,8 +150,8 @@ def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Measur
     assert spoken is measure
     rows = finding_card(found)["numbers"]
     (row,) = [row for row in rows if row[0] == measure.name]
-    percent = measure.scale.unit.write == "percent"
-    value, low, beside = ("62.0%", "51.0%", "11.0%") if percent else ("0.62", "0.51", "0.11")
+    written = {"percent": ("62.0%", "51.0%", "11.0%"), "count": ("62", "51", "11")}
+    value, low, beside = written.get(measure.scale.unit.write, ("0.62", "0.51", "0.11"))
     assert value in row[1]
     assert low in row[2]
     assert (beside in row[2]) == (measure.prior is not None)
@@ -189,7 +191,7 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
-        if not isinstance(each.severity, Observed)
+        if not isinstance(each.severity, Observed | FromFirst)
     }
     assert severity(finding(figures)) == "info"
 

@@ -22,9 +22,10 @@ from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
-from attacks.view.coalition import rows_of, words_of
+from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from attacks.view.named import named_payload_rounds, sees_named_rows
+from attacks.view.readable import read_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
@@ -95,7 +96,7 @@ class Lattice(SuiteAttack):
         return self._decode(view, rounds[0])
 
     def _decode(self, view: View, round_: int) -> Claims:
-        messages, block = rows_of(named_rows(view, round_, payload=True))
+        messages, block, plain = read_rows(view, round_)
         clients = messages.senders.ids
         need(len(clients), f"the view holds no uploads of round {round_}")
         items = block.rows.astype(np.int64)
@@ -106,10 +107,11 @@ class Lattice(SuiteAttack):
         biases = view.public["algorithm"]["biases"]
         decode = _decode_biased if biases else _decode_upload
         decoded = []
-        for start, stop in spans:  # one upload at a time: decoded, a round is many times as large
+        # One upload at a time: decoded, a round is many times as large.
+        for (start, stop), told in zip(spans, plain.tolist(), strict=True):
             own = items[start:stop]
             rows = view.codec.decode(words[start:stop]) - pull[own]
-            decoded.append(decode(rows, table[own], levels))
+            decoded.append(decode(rows, table[own], levels) if told else _undecided(rows, levels))
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
         owners = np.repeat(clients, block.lengths)

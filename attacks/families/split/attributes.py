@@ -3,12 +3,19 @@
 import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
+from attacks.families.item_changes import ScoreVectors
 from attacks.families.split.dense_layer import DenseLayerInputs
-from attacks.families.split.flat_uploads import FlatUploads
-from attacks.families.split.touched_rows import row_changes
+from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.scoring.attributes import FeatureClaim
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.scored import NotApplicable
+from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import View
+
+_TOLD = (TouchedRows(), SignedRows(), DenseLayerInputs(), ScoreVectors())
+"""Attacks on the same uploads: what they claim of a client tells who it is."""
 
 
 class AttributeInference(OneRound, SuiteAttack):
@@ -17,9 +24,10 @@ class AttributeInference(OneRound, SuiteAttack):
     Game: Given one upload of each client, and the attributes of some clients, tell those of the
         others.
     Adversary: Honest-but-curious server that knows the attributes of some clients.
-    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters.
-    Statistic: Ridge classifier, cross-validated over clients, on the private vector as dense-layer
-        reads it and the length of the change of every embedding row.
+    Needs: Payload of the uploads of one round, of which touched-rows, signed-rows, dense-layer or
+        score-vector reads anything.
+    Statistic: Ridge classifier, cross-validated over clients, on all that these claim of a client:
+        the length of the change of every row, the positive items, the private vector.
     Reference: Attribute inference from recommenders' representations (Weinsberg et al. 2012).
     Limits: A linear classifier: a stronger one can only learn more. The same classifier on the true
         training data stands beside it as the ceiling.
@@ -35,12 +43,24 @@ class AttributeInference(OneRound, SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Hand over the features of the clients of the first usable round."""
-        uploads = FlatUploads.read(view)
-        tables = uploads.architecture.tables()
-        parts = [uploads.each(table, row_changes) for table in tables]
-        vectors = DenseLayerInputs().run(view)
-        if isinstance(vectors, Claims):
-            parts += [claim.vectors for claim in vectors.of(VectorClaim)]
-        need(parts, "neither an embedding table nor a private vector to read")
-        claim = FeatureClaim(clients=uploads.clients, features=np.concatenate(parts, axis=1))
-        return Claims(rounds=(uploads.round,), made=(claim,))
+        tried = [attack.run(view) for attack in _TOLD]
+        told = [each for each in tried if isinstance(each, Claims) and each.made]
+        why = next((each.reason for each in tried if isinstance(each, NotApplicable)), "")
+        need(told, why or "neither rows of a table nor a private vector to read")
+        rated = [each for claims in told for each in claims.of(RatedSetClaim)]
+        parts = [_items(each) for each in rated[-1:]]  # of the attack that knows the sides, if any
+        for claims in told:
+            parts += [(each.clients, each.scores) for each in claims.of(SetClaim)]
+            parts += [(each.clients, each.vectors) for each in claims.of(VectorClaim)]
+        clients, features = zip(*parts, strict=True)  # all of the same uploads
+        claim = FeatureClaim(clients=clients[0], features=np.concatenate(features, axis=1))
+        return Claims(rounds=told[0].rounds, made=(claim,))
+
+
+def _items(claim: RatedSetClaim) -> tuple[IntArray, FloatArray]:
+    """Of whom, and float64[B, m]: which items are positives; where that is not told, the scores."""
+    scores, guess = claim.scores, claim.predicted
+    if not isinstance(scores, np.ndarray):
+        raise TypeError("changes of a table are grids")
+    sided = isinstance(guess, np.ndarray) and bool((scores < 0).any())
+    return claim.clients, np.asarray(guess if sided else scores, dtype=np.float64)

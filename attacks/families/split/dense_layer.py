@@ -92,6 +92,7 @@ class DenseLayerInputs(OneRound, SuiteAttack):
             vectors=best.vectors,
             table=secret.get("table", PRIVATE_TABLE),
             of_items=secret.get("of_items", False),
+            told=uploads.plain,
         )
         where = {"layer": best.layer, "first_input": best.first, "fit": best.fit}
         return Claims(rounds=(uploads.round,), made=(claim,), details=where)
@@ -103,7 +104,7 @@ class _Block(NamedTuple):
     Attributes:
         layer: name of its weight.
         first: number of the first input.
-        fit: mean over the inputs of their median fit over the clients.
+        fit: mean over the inputs of their median fit over the clients whose uploads can be read.
         vectors: float64[B, size].
     """
 
@@ -140,7 +141,8 @@ def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None)
         first: number of the first private input; None to search for it.
     """
     found = recover_inputs(uploads.change(layer.weight), uploads.change(layer.bias))
-    ends = np.concatenate([[0.0], np.cumsum(np.median(found.fits, axis=0))])
+    told = found.fits[uploads.plain] if uploads.plain.any() else found.fits
+    ends = np.concatenate([[0.0], np.cumsum(np.median(told, axis=0))])
     means = (ends[size:] - ends[:-size]) / size
     if first is None:
         first = int(np.argmax(means))

@@ -10,7 +10,8 @@ from attacks.families.split.architecture import Architecture, Parameter
 from attacks.view.blocks import flat_view
 from attacks.view.coalition import rows_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
-from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from attacks.view.readable import readable
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
 
@@ -20,12 +21,13 @@ _AT_ONCE = 1 << 19
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FlatUploads:
-    """The uploads of one round, as the adversary holds them: plain values, or words that hide them.
+    """The uploads of one round, as the adversary holds them: 0 where they cannot be read.
 
     Args:
         round: which round.
         clients: int64[B], ascending.
         words: ring words [B, values].
+        plain: bool[B], which can be read.
         codec: the public ring.
         architecture: what lies where.
     """
@@ -33,6 +35,7 @@ class FlatUploads:
     round: int
     clients: IntArray
     words: RingArray
+    plain: BoolArray
     codec: FixedPoint
     architecture: Architecture
 
@@ -49,10 +52,14 @@ class FlatUploads:
         words = np.zeros((0, 0)) if block.values is None else block.values
         words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]
         need(words.shape[1] >= architecture.values, "the uploads are not whole vectors")
+        plain = readable(flat, block)
+        if not plain.all():
+            words = np.where(plain[:, None], words, words.dtype.type(0))
         return cls(
             round=rounds[0],
             clients=uploads.senders.ids,
             words=words,
+            plain=plain,
             codec=flat.codec,
             architecture=architecture,
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
@@ -59,7 +60,7 @@ class TableSteps(SuiteAttack):
         knowledge = Knowledge.of(view)
         undisturbed = knowledge.sums_are_real and knowledge.exact
         need(undisturbed, "the table moved by virtual rows or by noise as well")
-        steps = [_Step.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
+        steps = [TableStep.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
         need(
             known,
@@ -70,23 +71,23 @@ class TableSteps(SuiteAttack):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Step:
+class TableStep:
     """A round, as clients see it.
 
     Args:
         round: its number.
         moved: bool[m], items that one of the others rated.
-        rows: float64[m, d], what one other rater must have sent; of moved items only.
-        whole: bool[m], whether that is a row of ring words, as every sent one is.
+        change: float64[m, d], the mean over all raters.
+        own: the sum over the adversary's own clients.
     """
 
     round: int
     moved: BoolArray
-    rows: FloatArray
-    whole: BoolArray
+    change: FloatArray
+    own: Aggregate
 
     @classmethod
-    def read(cls, view: View, round_: int) -> "_Step | None":
+    def read(cls, view: View, round_: int) -> "TableStep | None":
         """One round; None where the adversary's own rows were not kept."""
         before, after = view.table(round_), view.table(round_, after=True)
         own = _own_sum(view, round_)
@@ -103,11 +104,19 @@ class _Step:
             explained = algorithm.server_step(state, own).table
             # What a tail floor keeps out of the sum does not move, whoever rated it.
             moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
-        step = (before - after) / algorithm.config.step_size(round_ - 1)
-        sums = step * (own.counts[:, None] + 1)
-        words = sums * view.codec.scale
+        change = (before - after) / algorithm.config.step_size(round_ - 1)
+        return cls(round=round_, moved=moved, change=change, own=own)
+
+    def rows(self, raters: int) -> tuple[FloatArray, BoolArray]:
+        """What so many others must have sent together; of moved items only.
+
+        Returns:
+            float64[m, d], and whether it is of ring words, as every sum is: bool[m].
+        """
+        sums = self.change * (self.own.counts[:, None] + raters)
+        words = sums * self.own.codec.scale
         off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
-        return cls(round=round_, moved=moved, rows=sums - own.values, whole=off <= _WHOLE)
+        return sums - self.own.values, off <= _WHOLE
 
 
 def _own_sum(view: View, round_: int) -> Aggregate | None:
@@ -140,7 +149,7 @@ def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
     return kept if len(kept) == len(view.messages(Step.UPLOAD, round_)) else None
 
 
-def _claims(view: View, steps: Sequence[_Step]) -> Claims:
+def _claims(view: View, steps: Sequence[TableStep]) -> Claims:
     others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
     moved = np.mean([step.moved for step in steps], axis=0)
     nothing = ItemSets.empty(len(others), len(moved))
@@ -155,22 +164,24 @@ def _claims(view: View, steps: Sequence[_Step]) -> Claims:
         "items_moved": int((moved > 0).sum()),
         "rows_recovered": sum(len(each.items) for each in rows),
     }
+    known = np.flatnonzero(moved) if len(others) == 1 else np.zeros(0, dtype=np.int64)
+    named = Disclosures.named(steps[0].round, np.resize(others, len(known)), known)
     return Claims(
         rounds=tuple(step.round for step in steps),
-        made=(claim, SingleRowsClaim(parts=rows)),
+        made=(claim, SingleRowsClaim(parts=rows), DisclosureClaim(parts=(named,))),
         details=details,
     )
 
 
-def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
+def _row_claim(view: View, step: TableStep, others: IntArray) -> AnonymousRowClaim:
     """Rows that decode; a mean of several rows lies along no other one."""
-    items = np.flatnonzero(step.moved)
-    groups = RowGroups.alone(len(items), step.rows.shape[1])
+    items, (rows, whole) = np.flatnonzero(step.moved), step.rows(1)
+    groups = RowGroups.alone(len(items), rows.shape[1])
     if not view.public["algorithm"]["biases"]:
-        groups = group_steps(view, step.round, items, step.rows[items])
+        groups = group_steps(view, step.round, items, rows[items])
     named = groups.named
     if len(others) > 1:
-        named = named & _of_one(groups.groups, step.whole[items], step.rows.shape[1])
+        named = named & _of_one(groups.groups, whole[items], rows.shape[1])
     kept = groups.keep(named)
     owner = int(others[0]) if len(others) == 1 else -1
     owners = np.full(len(kept.solved), owner, dtype=np.int64)

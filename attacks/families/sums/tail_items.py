@@ -9,6 +9,7 @@ import numpy as np
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_steps
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
@@ -101,9 +102,14 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         "rows_proven_virtual": int(fake.sum()),
     }
     claim = RatedSetClaim.of_listed(clients, listed, scores, real)
+    sure = real & knowledge.exact
+    told = Disclosures.named(
+        rounds[0], clients[listed.owners[sure]], listed.items[sure].astype(np.int64)
+    )
     fakes = Rows.marked(listed, fake)
     virtual = UnmaskedClaim(clients=clients, visible=claim.visible, proven=fakes)
-    return Claims(rounds=tuple(rounds), made=(claim, virtual), details=details)
+    made = (claim, virtual, DisclosureClaim(parts=(told,)))
+    return Claims(rounds=tuple(rounds), made=made, details=details)
 
 
 def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:

@@ -1,0 +1,851 @@
+"""Sums over few clients, solved as equations: whose vectors stand behind them, and who is in which.
+
+A row of the aggregate less ``lambda n V`` is ``sum of e U`` over the item's n raters, with
+``e = r - U.V``. A row of one rater gives the direction of its vector, and the rating scale a few
+possible lengths. Two items of the same two raters give both vectors; a known vector taken off a
+row of two leaves the row of the other. Known vectors add up to further rows: subsets are searched
+by halves, ordered along one direction (Horowitz and Sahni 1974).
+
+What fits is not believed for that. Every tolerance is a bound on what rounding explains, carried
+through to what is derived, and a fit within it holds so many bits (``Spread.bits``). It is certain
+if it holds 20 more than the search had to choose among: all false ones together are then expected
+less than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
+member by member, since one may be right and the next a stranger's.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from math import comb, log2
+from typing import TypeAlias
+
+import numpy as np
+
+from attacks.families.sums.knapsack import MOST_UNKNOWNS, coefficients
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.errors import MissingExtraError
+
+SURE_BITS = 20.0
+"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
+
+BUDGET = 2.0**25
+"""Sums that are formed or looked up, over all rounds."""
+
+MOST_RATERS = 6
+"""Of a sum that is searched."""
+
+_MOST_PAIRS, _MOST_HITS = 2**22, 2**20  # held at once
+_FLOAT_ERROR = 1e-14
+_SLACK = 1.001
+_PASSES = 20
+_LOOSEST = 0.05
+"""Relative error of a vector beyond which nothing is derived from it."""
+
+_SHARP = 1e-4
+_LIGHT = 0.05
+
+_DEVIATIONS = 5.0
+"""Of the sum of many roundings: more than they will be off."""
+
+_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundSums:
+    """Rows of one round's aggregate, as equations.
+
+    Args:
+        items: int64[N].
+        counts: int64[N], raters of each; 1 at least.
+        rows: float64[N, d], ``sum of e U``.
+        vectors: float64[N, d], the public V.
+        levels: float64[L], the rating scale; of none, e is unknown and directions alone are told.
+        resolution: of the ring.
+        bound: largest magnitude of a value of a private vector, where it is known.
+        counted: whether the counts are told; else they were found as those that give ring words,
+            each value of which comes out so by chance with odds of a half at most.
+    """
+
+    items: IntArray
+    counts: IntArray
+    rows: FloatArray
+    vectors: FloatArray
+    levels: FloatArray
+    resolution: float
+    bound: float = np.inf
+    counted: bool = True
+
+    @property
+    def errors(self) -> FloatArray:
+        """How far rounding can push each row, Euclidean: float64[N]."""
+        units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
+        return np.asarray(
+            self.counts * units + _FLOAT_ERROR * (1.0 + np.linalg.norm(self.rows, axis=1))
+        )
+
+
+class Spread:
+    """How far apart points lie along each of their axes, around their mean.
+
+    Args:
+        points: float64[N, d].
+        scale: what the deviations are divided by.
+    """
+
+    def __init__(self, points: FloatArray, scale: float = 1.0) -> None:
+        around = points - points.mean(axis=0)
+        values = np.linalg.eigvalsh(around.T @ around / max(1, len(points) - 1))
+        self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
+
+    def bits(self, tolerance: float, size: float = 1.0) -> float:
+        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
+        cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
+        return float(np.log2(np.maximum(cells, 1.0)).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A possible vector of somebody.
+
+    Args:
+        who: number of the pseudonym.
+        vector: float64[d].
+        error: bound of its error, Euclidean.
+    """
+
+    who: int
+    vector: FloatArray
+    error: float
+
+
+Interaction: TypeAlias = tuple[int, int]
+"""A pseudonym and the place of a row that it is among the raters of."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Decoded:
+    """What was found in a round.
+
+    Args:
+        entries: possible vectors by pseudonym.
+        directions: of a pseudonym without them, float64[d].
+        sure: pseudonyms that stand for one client for certain.
+        solved: those whose one remaining vector is certain as well.
+        ties: rating of each interaction, NaN where several fit; and whether it is certain.
+        explained: places of rows whose raters are all found.
+        most: raters of the largest sum that was explained for certain.
+        tried: candidates that were chosen among.
+        budget, spent: sums that may be formed or looked up, and those that were.
+        beyond: rows that the budget left out.
+        false: how many certain fits are expected to be false.
+        stages: searches so far.
+        lacking: what a search that applies would need, in words.
+    """
+
+    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    directions: dict[int, FloatArray] = field(default_factory=dict)
+    sure: set[int] = field(default_factory=set)
+    solved: set[int] = field(default_factory=set)
+    ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
+    explained: set[int] = field(default_factory=set)
+    most: int = 0
+    tried: float = 0.0
+    budget: float = BUDGET
+    spent: float = 0.0
+    beyond: int = 0
+    false: float = 0.0
+    stages: int = 0
+    lacking: str = ""
+
+    def stage(self, tried: float) -> float:
+        """Begin a search among so many candidates; the bits that its fits need to be certain.
+
+        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
+        """
+        self.stages += 1
+        self.tried += tried
+        share = log2(self.stages * (self.stages + 1))
+        return log2(max(1.0, tried)) + SURE_BITS + share
+
+    def add(self, found: Sequence[tuple[FloatArray, float]], *, sure: bool) -> int:
+        """A new pseudonym with its possible vectors."""
+        who = len(self.entries)
+        self.entries[who] = [Entry(who, vector, error) for vector, error in found]
+        if sure:
+            self.sure.add(who)
+        return who
+
+    def settle(self, who: int, entry: Entry | None = None) -> None:
+        """A pseudonym is certain, and an entry of it is the one."""
+        self.sure.add(who)
+        if entry is not None:
+            self.entries[who] = [entry]
+        if len(self.entries[who]) == 1:
+            self.solved.add(who)
+
+    def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
+        """An interaction; what is certain stays so."""
+        before = self.ties.get((who, row))
+        if before is None or certain >= before[1]:
+            self.ties[who, row] = (rating, certain)
+
+
+def decode(
+    sums: RoundSums,
+    known: Sequence[tuple[FloatArray, float]] = (),
+    *,
+    stages: int = 0,
+    budget: float = BUDGET,
+) -> Decoded:
+    """Solve a round.
+
+    Args:
+        sums: the round.
+        known: private vectors that are known beforehand, each with a bound of its error; they are
+            the first pseudonyms.
+        stages: searches before it, over which the odds of a false match are dealt out as well.
+        budget: sums that may be formed or looked up.
+    """
+    found = Decoded(stages=stages, budget=budget)
+    for each in known:
+        found.settle(found.add([each], sure=True))
+    if len(sums.items) < 2:
+        return found
+    solver = _Solver(sums, found)
+    solver.lone_rows()
+    if not len(sums.levels):
+        return found
+    solver.look_up(2)
+    solver.pairs()
+    for _ in range(_PASSES):
+        before = len(found.entries), len(found.explained)
+        solver.merge()
+        solver.look_up(2)
+        solver.propagate()
+        solver.refine()
+        if before == (len(found.entries), len(found.explained)):
+            break
+    for raters in range(3, MOST_RATERS + 1):
+        solver.look_up(raters)
+        solver.refine()
+    try:
+        solver.reduce()
+    except MissingExtraError as absent:
+        found.lacking = str(absent)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """What each possible vector would add to an item's row, for each rating.
+
+    Args:
+        values: float64[M, d].
+        errors: float64[M].
+        sizes: float64[M], magnitude of the rating's error e.
+        entries: int64[M], whose it is, among all entries.
+        who: int64[M], its pseudonym.
+        levels: float64[M].
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    sizes: FloatArray
+    entries: IntArray
+    who: IntArray
+    levels: FloatArray
+
+    @property
+    def weighty(self) -> BoolArray:
+        """Those that change a row by much: taking off next to nothing leaves it as it was."""
+        return np.asarray(self.sizes > _LIGHT * np.abs(self.levels).max(initial=0.0))
+
+
+class _Solver:
+    """One round's equations and what is known of them so far."""
+
+    def __init__(self, sums: RoundSums, found: Decoded) -> None:
+        self.sums, self.found = sums, found
+        self.errors = sums.errors
+        self.lengths = np.linalg.norm(sums.rows, axis=1)
+        # Sums over n spread by sqrt(n), and by ratings: less is taken for the vectors' own.
+        widest = float(np.abs(sums.levels).max(initial=0.0)) or 1.0
+        shown = self.lengths > self.errors
+        if not shown.any():
+            shown[:] = True
+        self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
+        self.directions = Spread(_aligned(sums.rows[shown])[0])
+        line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
+        self.line: FloatArray = (line / np.linalg.norm(line))[0]
+
+    def unexplained(self, raters: int) -> IntArray:
+        """Places of rows of so many raters that are not explained."""
+        places = np.flatnonzero((self.sums.counts == raters) & (self.lengths > self.errors))
+        done = np.fromiter(self.found.explained, dtype=np.int64)
+        return places[~np.isin(places, done)]
+
+    # --- one unknown rater ------------------------------------------------------------------------
+
+    def lone_rows(self) -> None:
+        """Group the rows of one rater by their directions, and decode each group."""
+        places = self.unexplained(1)
+        if not len(places):
+            return
+        needed = self.found.stage(len(places) * (len(places) - 1) / 2)
+        rows, errors = self.sums.rows[places], self.errors[places]
+        for group in self._grouped(rows, errors, needed):
+            odds = len(group) * rows.shape[1]
+            sure = len(group) > 1 and (self.sums.counted or odds >= needed)
+            self._decode_group(places[group], rows[group], errors[group], sure=sure)
+
+    def _grouped(self, rows: FloatArray, errors: FloatArray, needed: float) -> list[IntArray]:
+        """Rows along one direction, as far as that is certain: places, in groups."""
+        units, blur = _aligned(rows)[0], errors / np.linalg.norm(rows, axis=1)
+        one, other = self._alike(units, blur, needed)
+        return _components(len(rows), one, other)
+
+    def _alike(
+        self, units: FloatArray, blur: FloatArray, needed: float
+    ) -> tuple[IntArray, IntArray]:
+        """Pairs of directions that are equal for certain."""
+        widest = _widest(self.directions, needed)
+        sharp = np.flatnonzero(2 * blur <= widest)
+        if len(sharp) < 2:
+            return sharp[:0], sharp[:0]
+        one, other = _near(units[sharp], _SLACK * 2 * float(blur[sharp].max()))
+        one, other = sharp[one], sharp[other]
+        tolerance = _SLACK * (blur[one] + blur[other])
+        apart = units[one] - units[other]
+        fits = ((apart**2).sum(axis=1) <= tolerance**2) & (tolerance <= widest)
+        if fits.any():
+            self._expect(needed, self.directions.bits(float(tolerance[fits].max())))
+        return one[fits], other[fits]
+
+    def _expect(self, needed: float, bits: float) -> None:
+        """Account for the false ones among fits of so many bits at least."""
+        share = 2.0 ** -(SURE_BITS + log2(self.found.stages * (self.found.stages + 1)))
+        self.found.false += share * 2.0 ** -max(0.0, bits - needed)
+
+    def _decode_group(
+        self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
+    ) -> int | None:
+        """A pseudonym from rows along its vector; None where no length fits."""
+        found = self.found
+        if not len(self.sums.levels):
+            return self._direction(places, rows, errors) if sure else None
+        possible = list(self._lengths(places, rows, errors))
+        if not possible:
+            return None
+        vectors = [(vector, error) for vector, error, _ in possible]
+        who = self._same(vectors) if sure else None
+        if who is None:
+            who = found.add(vectors, sure=sure)
+        if sure:
+            found.settle(who)
+        ratings = zip(*(told for *_, told in possible), strict=True)
+        for place, options in zip(places.tolist(), ratings, strict=True):
+            rating = options[0] if len(set(options)) == 1 else np.nan
+            found.tie(who, place, rating, certain=sure)
+            if self.sums.counts[place] == 1:
+                found.explained.add(place)
+        return who
+
+    def _direction(self, places: IntArray, rows: FloatArray, errors: FloatArray) -> int:
+        """A pseudonym of whom no length can be told."""
+        best = rows[int(np.argmax(np.linalg.norm(rows, axis=1) / errors))]
+        who = self.found.add([], sure=True)
+        self.found.directions[who] = best / np.linalg.norm(best)
+        for place in places.tolist():
+            self.found.tie(who, place, np.nan, certain=True)
+            self.found.explained.add(place)
+        return who
+
+    def _same(self, vectors: Sequence[tuple[FloatArray, float]]) -> int | None:
+        """The pseudonym whose one vector this is already."""
+        if len(vectors) != 1:
+            return None
+        vector, error = vectors[0]
+        for who, entries in self.found.entries.items():
+            for each in entries:
+                if np.linalg.norm(each.vector - vector) <= each.error + error:
+                    return who
+        return None
+
+    def _lengths(
+        self, places: IntArray, rows: FloatArray, errors: FloatArray
+    ) -> Iterator[tuple[FloatArray, float, list[float]]]:
+        """Vectors along a direction that all rows allow: each with its error and the ratings."""
+        sums, base = self.sums, int(np.argmax(np.linalg.norm(rows, axis=1) / errors))
+        length = float(np.linalg.norm(rows[base]))
+        unit, public = rows[base] / length, sums.vectors[places]
+        tilt = float(public[base] @ unit)
+        for level in sums.levels.tolist():
+            for scale in _roots(length, tilt, level):
+                vector = scale * unit
+                error = _vector_error(vector, public[base], level, float(errors[base]))
+                if error > _LOOSEST * abs(scale) or np.abs(vector).max() > sums.bound + error:
+                    continue
+                ratings = [
+                    self._rating(row, v, each, vector, error)
+                    for row, v, each in zip(rows, public, errors.tolist(), strict=True)
+                ]
+                if None not in ratings:
+                    yield vector, error, [float(r) for r in ratings if r is not None]
+
+    def _rating(
+        self, row: FloatArray, public: FloatArray, error: float, vector: FloatArray, loose: float
+    ) -> float | None:
+        """The rating with which a vector gives a row; NaN if several do, None if none does."""
+        levels, dot = self.sums.levels, float(vector @ public)
+        off = np.linalg.norm(row - (levels[:, None] - dot) * vector, axis=1)
+        reach = np.linalg.norm(vector) * np.linalg.norm(public)
+        fits = off <= _SLACK * (error + (np.abs(levels - dot) + reach) * loose)
+        if not fits.any():
+            return None
+        return float(levels[fits][0]) if fits.sum() == 1 else float("nan")
+
+    # --- two raters -------------------------------------------------------------------------------
+
+    def pairs(self) -> None:
+        """Items of the same two raters: both vectors, to be confirmed by further rows."""
+        places = self.unexplained(2)
+        if len(places) < 2:
+            return
+        needed = self.found.stage(len(places) * (len(places) - 1) / 2)
+        units = _aligned(self.sums.rows[places])[0]
+        widest = min(0.1, _widest(self.directions, needed))
+        for group in _components(len(places), *_near(units, widest)):
+            if 1 < len(group) <= 8:
+                self._two(places[group])
+
+    def _two(self, places: IntArray) -> None:
+        """Both vectors behind rows of the same two raters, each rating the same."""
+        levels = [level for level in self.sums.levels.tolist() if level]
+        possible: list[tuple[FloatArray, FloatArray, float]] = []
+        for one, other in combinations_with_replacement(levels, 2):
+            for start in self._starts(places, one, other):
+                solved = self._refine(places, one, other, start)
+                if solved is not None:
+                    possible.append(solved)
+        if not possible:
+            return
+        vectors: list[tuple[FloatArray, float]] = []
+        for first, second, error in possible:
+            for vector in (first, second):
+                if all(np.linalg.norm(vector - v) > error + e for v, e in vectors):
+                    vectors.append((vector, error))
+        # Each solution is the other with its two swapped: as many pseudonyms as there are vectors.
+        for found in vectors:
+            self.found.add([found], sure=False)
+
+    def _starts(self, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
+        """First guesses of the first vector: the sum, and how it moved from one V to the other."""
+        rows, public = self.sums.rows[places], self.sums.vectors[places]
+        far = int(np.argmax(np.linalg.norm(public - public[0], axis=1)))
+        total, moved, step = rows[0], rows[0] - rows[far], public[far] - public[0]
+        tau, size = float(total @ step), 1.0 / other**2
+        quadratic = (1.0 + one**2 * size, -2.0 * one * tau * size, tau**2 * size - moved @ step)
+        root = quadratic[1] ** 2 - 4 * quadratic[0] * quadratic[2]
+        for sign in (1.0, -1.0) if root > 0 else ():
+            along = (-quadratic[1] + sign * np.sqrt(root)) / (2 * quadratic[0])
+            rest = tau - one * along
+            lever = along - one * rest * size
+            if lever:
+                yield np.asarray((moved - rest * size * total) / lever)
+
+    def _refine(
+        self, places: IntArray, one: float, other: float, start: FloatArray
+    ) -> tuple[FloatArray, FloatArray, float] | None:
+        """Newton's method on the exact equations: both vectors and their error."""
+        rows, public = self.sums.rows[places], self.sums.vectors[places]
+        width, eye = rows.shape[1], np.eye(rows.shape[1])
+        first, second = start, (rows[0] - one * start) / other
+        for _ in range(8):
+            blocks, left = [], []
+            for row, v in zip(rows, public, strict=True):
+                a, b = one - first @ v, other - second @ v
+                left.append(row - a * first - b * second)
+                blocks.append(
+                    np.hstack([a * eye - np.outer(first, v), b * eye - np.outer(second, v)])
+                )
+            jacobian, missing = np.vstack(blocks), np.concatenate(left)
+            if not np.isfinite(jacobian).all():
+                return None
+            step, _, _, singular = np.linalg.lstsq(jacobian, missing, rcond=None)
+            first, second = first + step[:width], second + step[width:]
+            if np.linalg.norm(step) <= 1e-12 * np.linalg.norm(first):
+                break
+        noise = float(np.linalg.norm(self.errors[places]))
+        if not singular[-1] > 0 or not np.linalg.norm(missing) <= 2 * noise:
+            return None
+        # Independent roundings do not all push along the one direction that is solved worst.
+        each = self.sums.resolution * np.sqrt(2 / 12)
+        error = _DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
+        both = np.stack([first, second])
+        loose = error > _LOOSEST * np.linalg.norm(both, axis=1).min()
+        if loose or np.abs(both).max() > self.sums.bound + error:
+            return None
+        return first, second, error
+
+    def propagate(self) -> None:
+        """Rows of two less a known rater: where two of them agree, that is the row of another.
+
+        First by the vectors that are known best: a wide tolerance takes long to search.
+        """
+        before = len(self.found.entries)
+        for sharpest in (True, False):
+            if len(self.found.entries) == before:
+                self._propagate(sharpest=sharpest)
+
+    def _propagate(self, *, sharpest: bool) -> None:
+        places, entries = self.unexplained(2), self._entries(alone=True)
+        parts = [
+            (place, self._columns(place, entries, self.sums.levels)) for place in places.tolist()
+        ]
+        total = sum(len(columns.who) for _, columns in parts)
+        if not total:
+            return
+        if total > _MOST_PAIRS // 4:
+            self.found.beyond += len(places)
+            return
+        needed = self.found.stage(total * (total - 1) / 2)
+        self.found.spent += total
+        rest = np.concatenate([self.sums.rows[p] - c.values for p, c in parts])
+        errors = np.concatenate([self.errors[p] + c.errors for p, c in parts])
+        place = np.concatenate([np.full(len(c.who), p) for p, c in parts])
+        column = np.concatenate([np.arange(len(c.who)) for _, c in parts])
+        who = np.concatenate([c.who for _, c in parts])
+        blur = errors / np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
+        most = _SHARP if sharpest else 1.0
+        kept = np.flatnonzero((blur < most) & np.concatenate([c.weighty for _, c in parts]))
+        units, blur = _aligned(rest[kept])[0], blur[kept]
+        one, other = (kept[each] for each in self._alike(units, blur, needed))
+        # Of two rows of the same raters any third client can be taken off, with like remainders.
+        apart = (place[one] != place[other]) & (who[one] != who[other])
+        by_row = dict(parts)
+        for group in _components(len(rest), one[apart], other[apart]):
+            if len(group) < 2 or len(np.unique(place[group])) < len(group):
+                continue
+            fresh = [int(p) for p in place[group] if int(p) not in self.found.explained]
+            if len(fresh) < len(group):
+                continue
+            new = self._decode_group(place[group], rest[group], errors[group], sure=True)
+            if new is None:
+                continue
+            for each in group.tolist():
+                columns, at = by_row[int(place[each])], int(column[each])
+                if columns.who[at] == new:
+                    continue
+                entry = entries[int(columns.entries[at])]
+                self.found.settle(entry.who, entry)
+                rating = self._rating(
+                    columns.values[at], self.sums.vectors[place[each]], entry.error, entry.vector, 0
+                )
+                told = np.nan if rating is None else rating
+                self.found.tie(entry.who, int(place[each]), told, certain=True)
+                self.found.explained.add(int(place[each]))
+                self.found.most = max(self.found.most, 2)
+
+    def refine(self) -> None:
+        """Sharpen vectors by all rows that they explain: with the e known, the U are linear."""
+        found, sums = self.found, self.sums
+        members: dict[int, list[tuple[int, float]]] = {row: [] for row in found.explained}
+        for (who, row), (rating, certain) in found.ties.items():
+            if row in members:
+                good = certain and who in found.solved and rating == rating  # noqa: PLR0124
+                members[row].append((who, rating if good else np.nan))
+        kept = [
+            row
+            for row, raters in members.items()
+            if len(raters) == sums.counts[row] and not np.isnan([r for _, r in raters]).any()
+        ]
+        whose = sorted({who for row in kept for who, _ in members[row]})
+        if len(kept) < len(whose) or not whose:
+            return
+        place = {who: number for number, who in enumerate(whose)}
+        at = np.array([[n, place[w]] for n, row in enumerate(kept) for w, _ in members[row]])
+        ratings = np.array([r for row in kept for _, r in members[row]])
+        public, rows = sums.vectors[kept], sums.rows[kept]
+        reach = np.linalg.norm(public, axis=1)
+        for _ in range(3):
+            vectors = np.array([found.entries[who][0].vector for who in whose])
+            loose = np.array([found.entries[who][0].error for who in whose])
+            system = np.zeros((len(kept), len(whose)))
+            dots = (vectors[at[:, 1]] * public[at[:, 0]]).sum(axis=1)
+            system[at[:, 0], at[:, 1]] = ratings - dots
+            inverse = np.linalg.pinv(system)
+            solved = inverse @ rows
+            # What the old vectors' errors do to the e, and these to the new ones.
+            sizes = np.linalg.norm(vectors, axis=1) + loose
+            off = self.errors[kept].copy()
+            np.add.at(off, at[:, 0], reach[at[:, 0]] * (loose * sizes)[at[:, 1]])
+            errors = np.abs(inverse) @ off * _SLACK
+            whole = np.abs(inverse @ system - np.eye(len(whose))).sum(axis=1) < 1e-6
+            for number in np.flatnonzero(whole & (errors < loose)).tolist():
+                found.entries[whose[number]] = [
+                    Entry(whose[number], solved[number], float(errors[number]))
+                ]
+
+    def merge(self) -> None:
+        """Take pseudonyms for one client whose vectors are equal, as far as that is certain."""
+        found = self.found
+        one = [(e[0].error, who) for who, e in found.entries.items() if len(e) == 1]
+        order = [who for _, who in sorted(one)]
+        needed = found.stage(len(order) * (len(order) - 1) / 2)
+        for place, who in enumerate(order):
+            for other in order[place + 1 :]:
+                if not found.entries[who] or not found.entries[other]:
+                    continue
+                this, that = found.entries[who][0], found.entries[other][0]
+                reach = this.error + that.error
+                if np.linalg.norm(this.vector - that.vector) > reach:
+                    continue
+                if self.vectors.bits(reach) >= needed:
+                    self._one_person(who, other)
+
+    def _one_person(self, who: int, other: int) -> None:
+        """All that is of another pseudonym is of this one."""
+        found = self.found
+        found.entries[other] = []
+        for kind in (found.sure, found.solved):
+            if other in kind:
+                kind.add(who)
+                kind.discard(other)
+        for of, row in [tie for tie in found.ties if tie[0] == other]:
+            rating, certain = found.ties.pop((of, row))
+            found.tie(who, row, rating, certain=certain)
+
+    # --- known raters -----------------------------------------------------------------------------
+
+    def _entries(self, *, alone: bool = False) -> list[Entry]:
+        """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
+        return [
+            each
+            for who, entries in self.found.entries.items()
+            if not alone or len(entries) == 1 or who in self.found.sure
+            for each in entries
+        ]
+
+    def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> _Columns:
+        sums, width = self.sums, self.sums.rows.shape[1]
+        vectors = np.array([each.vector for each in entries]).reshape(-1, width)
+        loose = np.array([each.error for each in entries])
+        public = sums.vectors[place]
+        off = levels[None, :] - (vectors @ public)[:, None]
+        reach = np.linalg.norm(vectors, axis=1) * np.linalg.norm(public)
+        columns = len(entries) * len(levels)
+        return _Columns(
+            (off[:, :, None] * vectors[:, None, :]).reshape(columns, width),
+            ((np.abs(off) + reach[:, None]) * loose[:, None]).reshape(-1),
+            np.abs(off).reshape(-1),
+            np.repeat(np.arange(len(entries)), len(levels)),
+            np.repeat([each.who for each in entries], len(levels)).astype(np.int64),
+            np.tile(levels, len(entries)),
+        )
+
+    def look_up(self, raters: int) -> None:
+        """Explain rows of so many raters by known vectors, as far as the budget goes."""
+        places, entries = self.unexplained(raters), self._entries(alone=raters > 2)
+        levels = self.sums.levels
+        if raters > 2:  # what is known loosely, and what adds next to nothing, fits too much
+            entries = [e for e in entries if e.error <= _SHARP * np.linalg.norm(e.vector)]
+            levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+        size = len(entries) * len(levels)
+        if not len(places) or size < raters:
+            return
+        each = cost(size, raters)
+        affordable = int((self.found.budget - self.found.spent) // each)
+        self.found.beyond += max(0, len(places) - affordable)
+        if affordable <= 0 or comb(size, raters - raters // 2) > 2 * _MOST_PAIRS:
+            self.found.beyond += len(places[: max(0, affordable)])
+            return
+        places = places[:affordable]
+        needed = self.found.stage(len(places) * float(comb(size, raters)))
+        most = float(np.abs(levels).max())
+        if self.vectors.bits(float(self.errors[places].min()), most) < needed:
+            return  # whatever fits, fits by chance
+        self.found.spent += each * len(places)
+        who = np.repeat([each.who for each in entries], len(levels))
+        halves = _tuples(who, raters // 2), _tuples(who, raters - raters // 2)
+        for place in places.tolist():
+            columns = self._columns(place, entries, levels)
+            error = float(self.errors[place])
+            fits = _subsets(columns, self.sums.rows[place], error, halves, self.line)
+            if len(fits):
+                self._explain(place, columns, fits, entries, needed)
+
+    def reduce(self) -> None:
+        """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
+        entries, levels = self._entries(alone=True), self.sums.levels
+        levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+        parts = 1 if len(levels) == 1 else 2
+        raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
+        raters = raters[raters <= len(entries)]
+        if not len(raters) or parts * len(entries) > MOST_UNKNOWNS:
+            return
+        vectors = np.array([each.vector for each in entries])
+        for each in raters.tolist():
+            places, size = self.unexplained(each), float(comb(len(entries), each))
+            needed = self.found.stage(max(1, len(places)) * size * float(len(levels)) ** each)
+            most = float(np.abs(levels).max())
+            if (
+                not len(places)
+                or self.vectors.bits(float(self.errors[places].min()), most) < needed
+            ):
+                continue
+            for place in places.tolist():
+                columns = self._columns(place, entries, levels)
+                bases = columns.values[:: len(levels)]
+                steps = vectors * (levels[1] - levels[0]) if parts == 2 else vectors[:0]
+                unit = float(self.errors[place]) / np.sqrt(vectors.shape[1])
+                told = coefficients(np.concatenate([bases, steps]), self.sums.rows[place], unit)
+                if told is None:
+                    continue
+                chosen = np.flatnonzero(told[: len(entries)] == 1)
+                step = told[len(entries) :][chosen] if parts == 2 else np.zeros_like(chosen)
+                there = len(chosen) == each and ((step >= 0) & (step < len(levels))).all()
+                fit = chosen * len(levels) + np.where(there, step, 0)
+                off = np.linalg.norm(self.sums.rows[place] - columns.values[fit].sum(axis=0))
+                within = _SLACK * (self.errors[place] + columns.errors[fit].sum())
+                if there and off <= within and len(np.unique(columns.who[fit])) == each:
+                    self._explain(place, columns, fit[None], entries, needed)
+
+    def _explain(
+        self,
+        place: int,
+        columns: _Columns,
+        fits: IntArray,
+        entries: Sequence[Entry],
+        needed: float,
+    ) -> None:
+        """Take over what all fits (int64[F, n], columns) agree on."""
+        sets = [frozenset(columns.who[fit].tolist()) for fit in fits]
+        agreed = frozenset.intersection(*sets)
+        tolerance = self.errors[place] + columns.errors[fits].sum(axis=1).max()
+        sure = {}
+        for who in agreed:
+            mine = fits[columns.who[fits] == who]
+            bits = self.vectors.bits(float(tolerance), float(columns.sizes[mine].min()))
+            sure[who] = bits >= needed
+            if sure[who]:
+                self._expect(needed, bits)
+                which = np.unique(columns.entries[mine])
+                self.found.settle(who, entries[int(which[0])] if len(which) == 1 else None)
+            levels = np.unique(columns.levels[mine])
+            rating = float(levels[0]) if len(levels) == 1 else float("nan")
+            self.found.tie(who, place, rating, certain=sure[who])
+        if len(agreed) == fits.shape[1] and all(sure.values()):
+            self.found.explained.add(place)
+            self.found.most = max(self.found.most, fits.shape[1])
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def _aligned(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Directions of rows, turned to the side of their main axis; and that axis."""
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    main = np.linalg.eigh(units.T @ units)[1][:, -1]
+    return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None]), main
+
+
+def _widest(spread: Spread, needed: float) -> float:
+    """The widest tolerance within which a fit holds so many bits; 0 if none does."""
+    low, high = -60.0, 4.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if spread.bits(2.0**middle) >= needed else (low, middle)
+    return 2.0**low if spread.bits(2.0**low) >= needed else 0.0
+
+
+def _near(points: FloatArray, reach: float) -> tuple[IntArray, IntArray]:
+    """Pairs of points no further apart than that."""
+    from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
+
+    pairs = KDTree(points).query_pairs(reach, output_type="ndarray").astype(np.int64)
+    pairs = pairs[np.lexsort(pairs.T)]
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
+    """Places that pairs connect, in groups; each of the others by itself."""
+    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
+    marks = np.ones(len(one), dtype=bool)
+    pairs = sparse.csr_array((marks, (one, other)), shape=(size, size))
+    labels = np.asarray(connected_components(pairs, directed=False)[1])
+    order = np.argsort(labels, kind="stable")
+    return [g for g in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(g)]
+
+
+def _roots(length: float, tilt: float, level: float) -> list[float]:
+    """Scales x with ``(level - x tilt) x = length``."""
+    inside = level**2 - 4 * tilt * length
+    if inside < 0:
+        return []
+    side = level + np.copysign(np.sqrt(inside), level)
+    found = [2 * length / side] if side else []
+    return found + ([side / (2 * tilt)] if tilt else [])
+
+
+def _vector_error(vector: FloatArray, public: FloatArray, level: float, error: float) -> float:
+    """How far U can be off where ``(level - U.V) U`` is off by ``error``."""
+    off = level - float(vector @ public)
+    lever = off - float(vector @ public)
+    if not off or not lever:
+        return float("inf")
+    reach = float(np.linalg.norm(vector) * np.linalg.norm(public))
+    return error / abs(off) * (1.0 + reach / abs(lever)) * _SLACK
+
+
+def cost(size: int, raters: int) -> float:
+    """Sums that a search forms or looks up."""
+    return float(comb(size, raters // 2) + comb(size, raters - raters // 2))
+
+
+def _tuples(who: IntArray, count: int) -> IntArray:
+    """Subsets of so many columns of different pseudonyms: int64[T, count]."""
+    found = np.arange(len(who))[:, None]
+    for _ in range(count - 1):
+        rest = len(who) - 1 - found[:, -1]
+        base = np.repeat(np.arange(len(found)), rest)
+        starts = np.repeat(np.cumsum(rest) - rest, rest)
+        last = found[base, -1] + 1 + np.arange(len(base)) - starts
+        found = np.concatenate([found[base], last[:, None]], axis=1)
+        apart = (who[found[:, :-1]] != who[last][:, None]).all(axis=1)
+        found = found[apart]
+    return found
+
+
+def _subsets(
+    columns: _Columns,
+    target: FloatArray,
+    error: float,
+    halves: tuple[IntArray, IntArray],
+    line: FloatArray,
+) -> IntArray:
+    """Subsets of columns, of different pseudonyms, that add up to a row: int64[F, raters]."""
+    left, right = halves
+    raters, along = left.shape[1] + right.shape[1], columns.values @ line
+    slack = error + float(np.sort(columns.errors)[-raters:].sum())
+    sums = along[left].sum(axis=1)
+    order = np.argsort(sums, kind="stable")
+    sums = sums[order]
+    wanted = float(target @ line) - along[right].sum(axis=1)
+    first = np.searchsorted(sums, wanted - slack, side="left")
+    sizes = np.searchsorted(sums, wanted + slack, side="right") - first
+    if sizes.sum() > 16 * _MOST_HITS:
+        return np.zeros((0, raters), dtype=np.int64)
+    base = np.repeat(np.arange(len(right)), sizes)
+    place = np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]
+    chosen = np.concatenate([left[order[place]], right[base]], axis=1)
+    whose = np.sort(columns.who[chosen], axis=1)
+    chosen = chosen[(whose[:, 1:] != whose[:, :-1]).all(axis=1)]
+    kept: list[IntArray] = []
+    for part in np.array_split(chosen, 1 + len(chosen) // _MOST_HITS * raters):
+        off = target - columns.values[part].sum(axis=1)
+        within = _SLACK * (error + columns.errors[part].sum(axis=1))
+        kept.append(part[(off**2).sum(axis=1) <= within**2])
+    fits = np.sort(np.concatenate(kept), axis=1)
+    return np.unique(fits, axis=0) if len(fits) else fits

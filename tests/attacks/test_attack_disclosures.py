@@ -1,0 +1,118 @@
+"""What is known for certain is counted in persons, and judged by the truth."""
+
+import numpy as np
+import pytest
+
+from attacks import SUITE, evaluate
+from attacks.planted.controls import WHO, planted
+from attacks.scoring.catalogue import severity_of
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
+from attacks.scoring.measures import Figures
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.wire import BlockStore, Truth
+
+VECTORS = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+PAIRS = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 3)]
+
+
+def table() -> RatingTable:
+    clients, items = (np.array(each) for each in zip(*PAIRS, strict=True))
+    return RatingTable.from_columns(
+        name="small",
+        n_clients=3,
+        n_items=4,
+        clients=clients,
+        items=items,
+        ratings=np.array([1.0, 2.0, 3.0, 4.0, 5.0]),
+        scale=RatingScale(1.0, 5.0, 1.0),
+        client_labels=np.arange(3),
+        item_labels=np.arange(4),
+    )
+
+
+def figures(*parts: Disclosures, corrupted: frozenset[int] = frozenset()) -> Figures:
+    store = BlockStore(None)
+    store.append(1, "private-user_vectors", {"values": VECTORS})
+    claim = DisclosureClaim(parts=parts)
+    return score_disclosures(claim, table(), Truth(store), corrupted).figures
+
+
+def pseudonyms(
+    vectors: list[list[float]],
+    ties: list[tuple[int, int, float, bool]],
+    *,
+    solved: list[bool] | None = None,
+) -> Disclosures:
+    whose, items, ratings, certain = (np.array(each) for each in zip(*ties, strict=True))
+    return Disclosures(
+        round=1,
+        names=np.full(len(vectors), -1),
+        vectors=np.array(vectors),
+        solved=np.array(solved or [False] * len(vectors)),
+        whose=whose,
+        items=items,
+        ratings=ratings.astype(float),
+        certain=certain.astype(bool),
+    )
+
+
+def test_a_pseudonym_is_the_client_whose_vector_it_has() -> None:
+    found = figures(pseudonyms([[0.0, 1.0]], [(0, 1, 3.0, True), (0, 2, np.nan, True)]))
+    assert found["clients_exposed"] == 1
+    assert found["largest_profile"] == 1.0
+    assert found["interactions_exposed"] == 2
+    assert found["disclosures_wrong"] == 0
+
+
+def test_a_direction_alone_is_the_client_who_rated_most_of_its_items() -> None:
+    found = figures(pseudonyms([[0.0, 0.0]], [(0, 0, np.nan, True), (0, 1, np.nan, True)]))
+    assert (found["clients_exposed"], found["interactions_exposed"]) == (1, 2)
+
+
+def test_what_is_false_exposes_nobody_and_is_counted() -> None:
+    ties = [(0, 3, np.nan, True), (0, 1, 1.0, True)]  # not rated; another rating
+    found = figures(pseudonyms([[0.0, 1.0]], ties))
+    assert (found["clients_exposed"], found["disclosures_wrong"]) == (0, 2)
+    found = figures(pseudonyms([[0.9, 0.0]], [(0, 0, np.nan, True)], solved=[True]))
+    assert (found["clients_exposed"], found["disclosures_wrong"]) == (1, 1)
+
+
+def test_a_vector_exposes_its_client() -> None:
+    found = figures(pseudonyms([[1.0, 1.0]], [(0, 3, np.nan, False)], solved=[True]))
+    assert (found["clients_exposed"], found["interactions_exposed"]) == (1, 0)
+
+
+def test_what_is_not_certain_is_likely_at_most() -> None:
+    found = figures(pseudonyms([[1.0, 1.0]], [(0, 3, 5.0, False)]))
+    assert (found["clients_exposed"], found["likely_exposed"]) == (0, 1)
+    assert severity_of(found) == "info"
+
+
+def test_nobody_is_exposed_to_himself() -> None:
+    named = Disclosures.named(1, np.array([0, 2]), np.array([0, 3]))
+    assert figures(named)["clients_exposed"] == 2
+    found = figures(named, corrupted=frozenset({2}))
+    assert (found["clients_exposed"], found["clients_judged"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("exposed", "share", "profile", "severity"),
+    [
+        (0, 0.0, 0.0, "info"),
+        (1, 0.001, 0.1, "high"),
+        (1, 0.001, 0.9, "critical"),
+        (30, 0.1, 0.1, "critical"),
+    ],
+)
+def test_one_client_is_too_many(exposed: int, share: float, profile: float, severity: str) -> None:
+    told = {"clients_exposed": exposed, "clients_exposed_share": share, "largest_profile": profile}
+    assert severity_of(told) == severity
+
+
+def test_sums_under_masks_expose_clients_and_claim_nothing_false() -> None:
+    run, truth = planted("sums")
+    found = evaluate(SUITE["sum-decoding"], WHO["server"], run.transcript, truth, seed=0)
+    assert (found.figures["clients_exposed"] or 0) >= 10
+    assert found.figures["disclosures_wrong"] == 0
+    assert found.details["expected_false_matches"] <= 2.0**-20
+    assert len(found.details["exposed_clients"]) == found.figures["clients_exposed"]

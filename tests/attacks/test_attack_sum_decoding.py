@@ -1,0 +1,248 @@
+"""Sums over few clients: what is planted is found, and nothing that is called certain is false."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attacks.families.sums.decoding import Decoded, RoundSums, decode
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.fixedpoint import FixedPoint
+
+ONE = np.array([0.0, 1.0])
+STARS = np.arange(1.0, 6.0)
+LAMBDA = 0.001
+WIDE = FixedPoint()
+
+
+class Federation:
+    """Clients, who rated which item and how, and the sums that a server is left with."""
+
+    def __init__(
+        self,
+        raters: Sequence[Sequence[int]],
+        *,
+        clients: int,
+        width: int,
+        seed: int,
+        levels: FloatArray = ONE,
+        size: float = 0.005,
+        mean: float = 0.0,
+        codec: FixedPoint = WIDE,
+        bound: bool = True,
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        self.users = rng.uniform(-size, size, (clients, width)) + mean * size
+        self.raters = [tuple(each) for each in raters]
+        self.vectors = rng.uniform(-size, size, (len(raters), width))
+        positive = levels[levels > 0]
+        self.ratings = [rng.choice(positive, len(each)) for each in raters]
+        words = np.zeros((len(raters), width), dtype=codec.dtype)
+        for item, (own, rated) in enumerate(zip(self.raters, self.ratings, strict=True)):
+            for client, rating in zip(own, rated, strict=True):
+                off = rating - self.users[client] @ self.vectors[item]
+                row = -off * self.users[client] + LAMBDA * self.vectors[item]
+                words[item] += codec.encode(row[None])[0]
+        counts: IntArray = np.array([len(each) for each in raters], dtype=np.int64)
+        values = codec.decode(codec.reduce(words))
+        self.sums = RoundSums(
+            items=np.arange(len(raters)),
+            counts=counts,
+            rows=LAMBDA * counts[:, None] * self.vectors - values,
+            vectors=self.vectors,
+            levels=levels,
+            resolution=codec.resolution,
+            bound=size * (1 + abs(mean)) if bound else np.inf,
+        )
+
+    def client_of(self, found: Decoded, who: int) -> int:
+        """Whose vector a pseudonym's is closest to, of all that it may have."""
+        possible = [entry.vector for entry in found.entries[who]]
+        off = [np.linalg.norm(self.users - vector, axis=1) for vector in possible]
+        return int(np.min(off, axis=0).argmin())
+
+    def judged(self, found: Decoded) -> tuple[set[tuple[int, int]], int]:
+        """True certain interactions, and how many certain claims are false."""
+        right, wrong = set(), 0
+        for (who, row), (rating, certain) in found.ties.items():
+            if not certain:
+                continue
+            client, own = self.client_of(found, who), self.raters[row]
+            true = client in own
+            if true and rating == rating:
+                true = bool(self.ratings[row][own.index(client)] == rating)
+            right |= {(client, row)} if true else set()
+            wrong += not true
+        for who in found.solved:
+            entry = found.entries[who][0]
+            off = float(np.linalg.norm(self.users[self.client_of(found, who)] - entry.vector))
+            wrong += off > entry.error + 1e-12
+        return right, wrong
+
+
+def drawn(rng: np.random.Generator, clients: int, sizes: Sequence[int]) -> list[list[int]]:
+    return [sorted(rng.choice(clients, size, replace=False).tolist()) for size in sizes]
+
+
+# --- nothing false --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 100_000),
+    width=st.integers(1, 20),
+    fraction=st.sampled_from([8, 10, 12, 16, 24, 32]),
+    levels=st.sampled_from([ONE, STARS]),
+    size=st.sampled_from([0.005, 0.3]),
+    mean=st.sampled_from([0.0, 1.0]),
+    clients=st.sampled_from([5, 25, 60]),
+    least=st.integers(1, 4),
+    bound=st.booleans(),
+)
+def test_nothing_certain_is_false(
+    seed: int,
+    width: int,
+    fraction: int,
+    levels: FloatArray,
+    size: float,
+    mean: float,
+    clients: int,
+    least: int,
+    bound: bool,
+) -> None:
+    """Coarse rings, few dimensions, vectors around a common mean, floors: all sums are real."""
+    rng = np.random.default_rng([seed, 1])
+    bits = 64 if fraction > 20 else 32
+    federation = Federation(
+        drawn(rng, clients, rng.integers(least, 6, 60).tolist()),
+        clients=clients,
+        width=width,
+        seed=seed,
+        levels=levels,
+        size=size,
+        mean=mean,
+        codec=FixedPoint(bits=bits, fraction_bits=fraction, clip=16.0),
+        bound=bound,
+    )
+    found = decode(federation.sums, budget=2.0**18)
+    _, wrong = federation.judged(found)
+    assert wrong == 0
+    assert found.false <= 2.0**-20
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 100_000),
+    width=st.integers(1, 8),
+    fraction=st.sampled_from([8, 10, 12, 16]),
+    levels=st.sampled_from([ONE, STARS]),
+    close=st.sampled_from([0.0, 1e-6, 1e-2, 1.0]),
+)
+def test_decoys_explain_nothing_for_certain(
+    seed: int, width: int, fraction: int, levels: FloatArray, close: float
+) -> None:
+    """Vectors of strangers, or next to a rater's: in a coarse ring they explain most sums."""
+    rng = np.random.default_rng([seed, 1])
+    codec = FixedPoint(bits=32, fraction_bits=fraction, clip=16.0)
+    federation = Federation(
+        drawn(rng, 100, rng.integers(2, 5, 80).tolist()),
+        clients=100,
+        width=width,
+        seed=seed,
+        levels=levels,
+        size=0.5,
+        codec=codec,
+        bound=False,
+    )
+    near = federation.users[:40] + close * rng.uniform(-0.5, 0.5, (40, width))
+    decoys = rng.uniform(-0.5, 0.5, (40, width)) if close == 1.0 else near
+    found = decode(federation.sums, [(each, 1e-15) for each in decoys], budget=2.0**18)
+    certain = {tie for tie, (_, sure) in found.ties.items() if sure and tie[0] < 40}
+    # Closer than the ring tells apart, a decoy is its rater.
+    raters = certain if close < 1.0 else set()
+    assert all(who in federation.raters[row] for who, row in raters)
+    assert certain == raters
+
+
+def test_rank_two_and_eight_digits_name_nobody() -> None:
+    """With 60 known vectors most rows of unknown raters are explained by chance."""
+    rng = np.random.default_rng([5, 1])
+    federation = Federation(
+        [[60 + int(c) for c in rng.choice(100, 3, replace=False)] for _ in range(200)],
+        clients=160,
+        width=2,
+        seed=5,
+        levels=STARS,
+        size=0.5,
+        codec=FixedPoint(bits=32, fraction_bits=8, clip=16.0),
+        bound=False,
+    )
+    known = [(each, 1e-15) for each in federation.users[:60]]
+    found = decode(federation.sums, known)
+    assert not any(sure for _, sure in found.ties.values())
+    assert found.tried > 2**20
+
+
+# --- what is planted is found ---------------------------------------------------------------------
+
+
+CROWD = [
+    [int(c) for c in np.random.default_rng([i, 1]).choice(200, 30, replace=False)]
+    for i in range(80)
+]
+
+
+def exposed(federation: Federation, found: Decoded) -> set[int]:
+    right, wrong = federation.judged(found)
+    assert wrong == 0
+    return {client for client, _ in right}
+
+
+@pytest.mark.parametrize("planted", [1, 3, 10])
+@pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])
+@pytest.mark.parametrize("bound", [True, False])
+def test_lone_clients_are_found(planted: int, levels: FloatArray, bound: bool) -> None:
+    """Two rows of one rater each, among sums over crowds."""
+    lone = [[client] for client in range(planted) for _ in range(3)]
+    federation = Federation(
+        [*lone, *CROWD], clients=200, width=8, seed=planted, levels=levels, bound=bound
+    )
+    assert exposed(federation, decode(federation.sums)) == set(range(planted))
+
+
+@pytest.mark.parametrize("planted", [1, 3, 10])
+def test_pairs_are_found(planted: int) -> None:
+    """Items of the same two raters, confirmed by other items of theirs."""
+    rows = []
+    for number in range(planted):
+        one, two, three, four = (4 * number + k for k in range(4))
+        rows += 4 * [[one, two]] + 4 * [[three, four]] + [[one, three], [two, four]]
+    federation = Federation([*rows, *CROWD], clients=200, width=20, seed=planted)
+    assert exposed(federation, decode(federation.sums)) == set(range(4 * planted))
+
+
+@pytest.mark.parametrize("planted", [1, 3, 10])
+def test_known_vectors_propagate(planted: int) -> None:
+    """A client without a row of its own shares one with each of two who have some."""
+    rows = []
+    for number in range(planted):
+        one, two, hidden = (3 * number + k for k in range(3))
+        rows += [[one], [one], [two], [two], [one, hidden], [two, hidden]]
+    federation = Federation([*rows, *CROWD], clients=200, width=8, seed=planted)
+    assert exposed(federation, decode(federation.sums)) == set(range(3 * planted))
+
+
+@pytest.mark.parametrize("planted", [1, 3, 10])
+@pytest.mark.parametrize("raters", [2, 3, 4, 5])
+@pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])
+def test_subsets_of_known_vectors_are_found(planted: int, raters: int, levels: FloatArray) -> None:
+    rng = np.random.default_rng([planted, 1])
+    rows = drawn(rng, 12, [raters] * planted)
+    federation = Federation([*rows, *CROWD], clients=200, width=12, seed=planted, levels=levels)
+    known = [(each, 1e-15) for each in federation.users[:12]]
+    found = decode(federation.sums, known)
+    right, wrong = federation.judged(found)
+    assert wrong == 0
+    assert right == {(client, row) for row, own in enumerate(rows) for client in own}
