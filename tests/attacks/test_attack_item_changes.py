@@ -224,3 +224,19 @@ def test_touched_rows_of_an_item_table_are_those_that_were_sent() -> None:
     assert isinstance(claims, Claims)
     (claim,) = claims.made
     assert np.array_equal(claim.predicted, claim.visible)  # type: ignore[attr-defined]
+
+
+def test_masked_sums_of_a_sparse_table_are_read_by_side() -> None:
+    """An item that one client trained on is that client's row in the sum, whatever hid it."""
+    run = recorded(
+        "pfedrec",
+        data={**DATA, "clients": 60, "items": 6000, "mean_ratings": 12.0},
+        algorithm={"name": "pfedrec", "rounds": max(ROUNDS), "rank": 32, "item_scale": 20.0},
+        recording={"payload_rounds": [2]},
+        protection=[{"layer": "masking", "execution": "simulated", "min_survivors": 50}],
+    )
+    finding = found(run, "sum-decoding")
+    assert finding.details["pseudonyms"] == 60
+    assert figure(finding, "clients_exposed") >= 15
+    assert figure(finding, "clients_exposed") + figure(finding, "likely_exposed") >= 40
+    assert figure(finding, "disclosures_wrong") == 0

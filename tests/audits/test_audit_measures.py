@@ -13,6 +13,7 @@ from attacks.scoring.measures import (
     SHARE,
     Behind,
     Context,
+    Exposed,
     Gained,
     Measure,
     Observed,
@@ -148,8 +149,9 @@ def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Measur
     assert spoken is measure
     rows = finding_card(found)["numbers"]
     (row,) = [row for row in rows if row[0] == measure.name]
-    percent = measure.scale.unit.write == "percent"
-    value, low, beside = ("62.0%", "51.0%", "11.0%") if percent else ("0.62", "0.51", "0.11")
+    written = {"percent": ("62.0%", "51.0%", "11.0%"), "count": ("0.6", "0.5", "0.1")}
+    told = written.get(measure.scale.unit.write, ("0.62", "0.51", "0.11"))
+    value, low, beside = told
     assert value in row[1]
     assert low in row[2]
     assert (beside in row[2]) == (measure.prior is not None)
@@ -189,7 +191,7 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
-        if not isinstance(each.severity, Observed)
+        if not isinstance(each.severity, (Exposed, Observed))
     }
     assert severity(finding(figures)) == "info"
 

@@ -64,6 +64,7 @@ class RoundSums:
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
             each value of which comes out so by chance with odds of a half at most.
+        relative: error of the arithmetic that made the rows, over 1 and their lengths.
     """
 
     items: IntArray
@@ -74,13 +75,14 @@ class RoundSums:
     resolution: float
     bound: float = np.inf
     counted: bool = True
+    relative: float = _FLOAT_ERROR
 
     @property
     def errors(self) -> FloatArray:
         """How far rounding can push each row, Euclidean: float64[N]."""
         units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
         return np.asarray(
-            self.counts * units + _FLOAT_ERROR * (1.0 + np.linalg.norm(self.rows, axis=1))
+            self.counts * units + self.relative * (1.0 + np.linalg.norm(self.rows, axis=1))
         )
 
 
@@ -188,6 +190,26 @@ class Decoded:
         before = self.ties.get((who, row))
         if before is None or certain >= before[1]:
             self.ties[who, row] = (rating, certain)
+
+    def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
+        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
+
+        Args:
+            rows: float64[N, d], all rows.
+            bits: that each row of the larger side beyond them adds.
+        """
+        needed = self.stage(len(self.directions))
+        for who, direction in self.directions.items():
+            own = [row for of, row in self.ties if of == who]
+            ahead = {row: bool(rows[row] @ direction > 0) for row in own}
+            few = 2 * sum(ahead.values()) < len(own)
+            certain = abs(len(own) - 2 * sum(ahead.values())) * bits >= needed
+            if certain:
+                self.false += 2.0**-needed
+            for row in own:
+                del self.ties[who, row]
+                if ahead[row] is few:
+                    self.ties[who, row] = (float("nan"), certain)
 
 
 def decode(
