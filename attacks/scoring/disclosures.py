@@ -73,7 +73,9 @@ MEASURES = records(
         "Certain claims that are false",
         "Number of interactions, ratings and vectors that are claimed for certain and are false.",
         _counted()._replace(chance="0: certain means that fewer than 2^-20 are expected"),
-        Context("it is a fault of the attack if it is not 0", floor="none is planted"),
+        Context(
+            "it is a fault of the attack if it is not 0", floor="no attack is planted to be wrong"
+        ),
         Page(listed=False),
     ),
 )

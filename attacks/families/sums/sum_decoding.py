@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, SuiteAttack, need, require_seen
 from attacks.families.sums.decoding import (
     BUDGET,
     MOST_RATERS,
@@ -192,6 +192,7 @@ def _scored(view: View) -> Claims:
     which are several for each: the odds that the larger side is the rated one fall with each row
     that it has more.
     """
+    require_seen(view, {Step.AGGREGATE: "aggregate"})
     negatives = int(view.public.get("negatives", 0))
     need(negatives >= 2, "positives are not outnumbered by sampled negatives")
     parts: list[_Part] = []
