@@ -23,7 +23,10 @@ from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.coalition import others_sum, own_clients, words_of
 from attacks.view.knowledge import Knowledge
+from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Step, View
 
 Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
@@ -36,6 +39,28 @@ _SINGLE = 2.0**-22
 def nothing_known(view: View, round_: int) -> Mapping[int, FloatArray]:
     """An adversary that knows no private vector beforehand."""
     return {}
+
+
+def vectors_of_seed(seed: int) -> Known:
+    """What follows from the seed of a run: the private vectors before the first round of PMF.
+
+    Args:
+        seed: of the run; everybody who holds its configuration has it.
+    """
+
+    def known(view: View, round_: int) -> Mapping[int, FloatArray]:
+        told = view.public["algorithm"]
+        if round_ != 1 or told["name"] != "pmf":
+            return {}
+        settings = {key: value for key, value in told.items() if key not in ("name", "traits")}
+        clients = np.arange(int(view.public["n_clients"]))
+        nobody = np.zeros(len(clients) + 1, dtype=np.int64)
+        vault = Vault(indptr=nobody, items=np.zeros(0, dtype=np.int32), ratings=np.zeros(0))
+        PMF(PMFConfig(**settings)).initialise(vault, Streams.from_seed(seed))
+        vectors = vault.read("user_vectors", clients)
+        return dict(zip(clients.tolist(), vectors, strict=True))
+
+    return known
 
 
 class SumDecoding(SuiteAttack):
