@@ -144,7 +144,7 @@ class Decoded:
         tried: candidates that were chosen among.
         budget, spent: sums that may be formed or looked up, and those that were.
         beyond: rows that the budget left out.
-        false: how many certain fits are expected to be false.
+        odds: by search, how many of its certain fits are expected to be false.
         stages: searches so far.
         lacking: what a search that applies would need, in words.
     """
@@ -160,9 +160,14 @@ class Decoded:
     budget: float = BUDGET
     spent: float = 0.0
     beyond: int = 0
-    false: float = 0.0
+    odds: dict[int, float] = field(default_factory=dict)
     stages: int = 0
     lacking: str = ""
+
+    @property
+    def false(self) -> float:
+        """How many certain fits are expected to be false, of all searches."""
+        return sum(self.odds.values())
 
     def stage(self, tried: float) -> float:
         """Begin a search among so many candidates; the bits that its fits need to be certain.
@@ -210,7 +215,7 @@ class Decoded:
             few = 2 * sum(ahead.values()) < len(own)
             certain = abs(len(own) - 2 * sum(ahead.values())) * bits >= needed
             if certain:
-                self.false += 2.0**-needed
+                self.odds[self.stages] = max(1, len(self.directions)) * 2.0**-needed
             for row in own:
                 del self.ties[who, row]
                 if ahead[row] is few:
@@ -351,7 +356,8 @@ class _Solver:
     def _expect(self, needed: float, bits: float) -> None:
         """Account for the false ones among fits of so many bits at least."""
         share = 2.0 ** -(SURE_BITS + log2(self.found.stages * (self.found.stages + 1)))
-        self.found.false += share * 2.0 ** -max(0.0, bits - needed)
+        odds, stage = self.found.odds, self.found.stages
+        odds[stage] = max(odds.get(stage, 0.0), share * 2.0 ** -max(0.0, bits - needed))
 
     def _decode_group(
         self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
