@@ -55,26 +55,28 @@ MEASURES = records(
         "Largest profile exposed",
         "Share of its rated items that are known for certain, of the client who loses most.",
         _counted(SHARE),
-        Context("clients_exposed is graded by it", floor=0.5),
+        Context("clients_exposed is graded by it", floor=0.3),
     ),
     interactions_exposed=Measure(
         "Interactions exposed",
         "Number of pairs of a client and a rated item that are known for certain, and are true.",
         _counted(),
-        Context("graded as clients_exposed", floor=10.0),
+        Context("it is graded as clients_exposed is", floor=10.0),
     ),
     likely_exposed=Measure(
         "Clients likely exposed",
         "Number of clients of whom something true is claimed whose certainty is not proven, of "
         "those who are not exposed for certain.",
         _counted()._replace(chance="not known: a claim without proof may be right by luck"),
-        Context("its certainty is not proven", floor="what is planted is certain"),
+        Context("its certainty is not proven", floor=1.0),
     ),
     disclosures_wrong=Measure(
         "Certain claims that are false",
         "Number of interactions, ratings and vectors that are claimed for certain and are false.",
         _counted()._replace(chance="0: certain means that fewer than 2^-20 are expected"),
-        Context("it is a fault of the attack if it is not 0", floor="none is planted"),
+        Context(
+            "it is a fault of the attack if it is not 0", floor="no attack is planted to be wrong"
+        ),
         Page(listed=False),
     ),
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attacks import SUITE, evaluate
+from attacks.families.sums.sum_decoding import SumDecoding, vectors_of_seed
 from attacks.planted.controls import WHO, planted
 from attacks.scoring.catalogue import severity_of
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
@@ -116,3 +117,13 @@ def test_sums_under_masks_expose_clients_and_claim_nothing_false() -> None:
     assert found.figures["disclosures_wrong"] == 0
     assert found.details["expected_false_matches"] <= 2.0**-20
     assert len(found.details["exposed_clients"]) == found.figures["clients_exposed"]
+
+
+def test_who_knows_the_seed_names_clients_in_sums_of_several() -> None:
+    """First private vectors follow from it; with them sums name their raters."""
+    run, truth = planted("sums")
+    server, transcript = WHO["server"], run.transcript
+    blind = evaluate(SumDecoding(), server, transcript, truth, seed=0).figures
+    found = evaluate(SumDecoding(vectors_of_seed(7)), server, transcript, truth, seed=0)
+    assert found.figures["disclosures_wrong"] == 0
+    assert (found.figures["clients_exposed"] or 0) > 2 * (blind["clients_exposed"] or 0)

@@ -255,3 +255,19 @@ def test_what_tells_who_somebody_is_is_what_other_attacks_claim(
     )
     assert isinstance(hidden, Claims)
     assert not hidden.of(FeatureClaim)[0].features.any()
+
+
+def test_masked_sums_of_a_sparse_table_are_read_by_side() -> None:
+    """An item that one client trained on is that client's row in the sum, whatever hid it."""
+    run = recorded(
+        "pfedrec",
+        data={**DATA, "clients": 60, "items": 6000, "mean_ratings": 12.0},
+        algorithm={"name": "pfedrec", "rounds": max(ROUNDS), "rank": 32, "item_scale": 20.0},
+        recording={"payload_rounds": [2]},
+        protection=[{"layer": "masking", "execution": "simulated", "min_survivors": 50}],
+    )
+    finding = found(run, "sum-decoding")
+    assert 60 <= finding.details["pseudonyms"] <= 63  # a client may be taken for two
+    assert figure(finding, "clients_exposed") >= 15
+    assert figure(finding, "clients_exposed") + figure(finding, "likely_exposed") >= 40
+    assert figure(finding, "disclosures_wrong") == 0

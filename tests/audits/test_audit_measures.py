@@ -13,6 +13,7 @@ from attacks.scoring.measures import (
     SHARE,
     Behind,
     Context,
+    Exposed,
     Gained,
     Measure,
     Observed,
@@ -191,7 +192,7 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
-        if not isinstance(each.severity, Observed | FromFirst)
+        if not isinstance(each.severity, Exposed | FromFirst | Observed)
     }
     assert severity(finding(figures)) == "info"
 
@@ -264,7 +265,7 @@ def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
         floor = measure.severity.floor
         if isinstance(floor, str):
             assert len(floor.split()) > 3, key
-            assert not values, key
+            assert not any(values), key
         elif measure.scale.lower_is_worse:
             assert min(values) <= floor, key
         else:
@@ -273,7 +274,7 @@ def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
 
 @pytest.mark.parametrize("key", MEASURES)
 def test_gates_take_every_figure_and_no_prior(key: str) -> None:
-    bound = {"min" if MEASURES[key].scale.lower_is_worse else "max": 0.5}
+    bound: Any = {"min" if MEASURES[key].scale.lower_is_worse else "max": 0.5}
     gate = GateConfig(metric=key, attack="direct", adversary="server", **bound)
     assert not gate.documents_leak
     prior = MEASURES[key].prior

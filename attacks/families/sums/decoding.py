@@ -42,6 +42,7 @@ _LOOSEST = 0.05
 """Relative error of a vector beyond which nothing is derived from it."""
 
 _SHARP = 1e-4
+_BESIDE = 0.2
 _LIGHT = 0.05
 
 _DEVIATIONS = 5.0
@@ -64,6 +65,7 @@ class RoundSums:
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
             each value of which comes out so by chance with odds of a half at most.
+        relative: error of the arithmetic that made the rows, over 1 and their lengths.
     """
 
     items: IntArray
@@ -74,13 +76,14 @@ class RoundSums:
     resolution: float
     bound: float = np.inf
     counted: bool = True
+    relative: float = _FLOAT_ERROR
 
     @property
     def errors(self) -> FloatArray:
         """How far rounding can push each row, Euclidean: float64[N]."""
         units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
         return np.asarray(
-            self.counts * units + _FLOAT_ERROR * (1.0 + np.linalg.norm(self.rows, axis=1))
+            self.counts * units + self.relative * (1.0 + np.linalg.norm(self.rows, axis=1))
         )
 
 
@@ -111,11 +114,15 @@ class Entry:
         who: number of the pseudonym.
         vector: float64[d].
         error: bound of its error, Euclidean.
+        origin: places of rows that it was made to fit, and that are no evidence for it.
+        mate: the pseudonym that shares them.
     """
 
     who: int
     vector: FloatArray
     error: float
+    origin: frozenset[int] = frozenset()
+    mate: int = -1
 
 
 Interaction: TypeAlias = tuple[int, int]
@@ -137,7 +144,7 @@ class Decoded:
         tried: candidates that were chosen among.
         budget, spent: sums that may be formed or looked up, and those that were.
         beyond: rows that the budget left out.
-        false: how many certain fits are expected to be false.
+        odds: by search, how many of its certain fits are expected to be false.
         stages: searches so far.
         lacking: what a search that applies would need, in words.
     """
@@ -153,9 +160,14 @@ class Decoded:
     budget: float = BUDGET
     spent: float = 0.0
     beyond: int = 0
-    false: float = 0.0
+    odds: dict[int, float] = field(default_factory=dict)
     stages: int = 0
     lacking: str = ""
+
+    @property
+    def false(self) -> float:
+        """How many certain fits are expected to be false, of all searches."""
+        return sum(self.odds.values())
 
     def stage(self, tried: float) -> float:
         """Begin a search among so many candidates; the bits that its fits need to be certain.
@@ -188,6 +200,26 @@ class Decoded:
         before = self.ties.get((who, row))
         if before is None or certain >= before[1]:
             self.ties[who, row] = (rating, certain)
+
+    def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
+        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
+
+        Args:
+            rows: float64[N, d], all rows.
+            bits: that each row of the larger side beyond them adds.
+        """
+        needed = self.stage(len(self.directions))
+        for who, direction in self.directions.items():
+            own = [row for of, row in self.ties if of == who]
+            ahead = {row: bool(rows[row] @ direction > 0) for row in own}
+            few = 2 * sum(ahead.values()) < len(own)
+            certain = abs(len(own) - 2 * sum(ahead.values())) * bits >= needed
+            if certain:
+                self.odds[self.stages] = max(1, len(self.directions)) * 2.0**-needed
+            for row in own:
+                del self.ties[who, row]
+                if ahead[row] is few:
+                    self.ties[who, row] = (float("nan"), certain)
 
 
 def decode(
@@ -324,7 +356,8 @@ class _Solver:
     def _expect(self, needed: float, bits: float) -> None:
         """Account for the false ones among fits of so many bits at least."""
         share = 2.0 ** -(SURE_BITS + log2(self.found.stages * (self.found.stages + 1)))
-        self.found.false += share * 2.0 ** -max(0.0, bits - needed)
+        odds, stage = self.found.odds, self.found.stages
+        odds[stage] = max(odds.get(stage, 0.0), share * 2.0 ** -max(0.0, bits - needed))
 
     def _decode_group(
         self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
@@ -434,9 +467,17 @@ class _Solver:
             for vector in (first, second):
                 if all(np.linalg.norm(vector - v) > error + e for v, e in vectors):
                     vectors.append((vector, error))
-        # Each solution is the other with its two swapped: as many pseudonyms as there are vectors.
-        for found in vectors:
-            self.found.add([found], sure=False)
+        # Whatever fits two rows of one plane fits the others in it by less than chance.
+        plane = np.linalg.svd(self.sums.rows[places], full_matrices=False)[2][:2]
+        rows = self.sums.rows
+        beside = np.linalg.norm(rows - rows @ plane.T @ plane, axis=1)
+        inside = (beside < _BESIDE * self.lengths) & (self.sums.counts == 2)
+        origin, begin = frozenset(np.flatnonzero(inside).tolist()), len(self.found.entries)
+        for vector, error in vectors:
+            who = self.found.add([], sure=False)
+            # Two vectors are told apart alone; of several readings none is another's mate.
+            mate = 2 * begin + 1 - who if len(vectors) == 2 else -1
+            self.found.entries[who] = [Entry(who, vector, error, origin, mate)]
 
     def _starts(self, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
         """First guesses of the first vector: the sum, and how it moved from one V to the other."""
@@ -517,7 +558,8 @@ class _Solver:
         who = np.concatenate([c.who for _, c in parts])
         blur = errors / np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
         most = _SHARP if sharpest else 1.0
-        kept = np.flatnonzero((blur < most) & np.concatenate([c.weighty for _, c in parts]))
+        evident = [self._evident(entries, p)[c.entries] & c.weighty for p, c in parts]
+        kept = np.flatnonzero((blur < most) & np.concatenate(evident))
         units, blur = _aligned(rest[kept])[0], blur[kept]
         one, other = (kept[each] for each in self._alike(units, blur, needed))
         # Of two rows of the same raters any third client can be taken off, with like remainders.
@@ -626,6 +668,13 @@ class _Solver:
             for each in entries
         ]
 
+    def _evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
+        """Of which possible vectors a row is evidence: bool[E]."""
+        sure = self.found.sure
+        return np.array(
+            [place not in e.origin or e.who in sure or e.mate in sure for e in entries], dtype=bool
+        )
+
     def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> _Columns:
         sums, width = self.sums, self.sums.rows.shape[1]
         vectors = np.array([each.vector for each in entries]).reshape(-1, width)
@@ -647,8 +696,10 @@ class _Solver:
         """Explain rows of so many raters by known vectors, as far as the budget goes."""
         places, entries = self.unexplained(raters), self._entries(alone=raters > 2)
         levels = self.sums.levels
-        if raters > 2:  # what is known loosely, and what adds next to nothing, fits too much
-            entries = [e for e in entries if e.error <= _SHARP * np.linalg.norm(e.vector)]
+        if raters > 2:  # what is unsure, known loosely, or adds next to nothing fits too much
+            sharp = [e.error <= _SHARP * np.linalg.norm(e.vector) for e in entries]
+            sure = [e.who in self.found.sure for e in entries]
+            entries = [e for e, a, b in zip(entries, sharp, sure, strict=True) if a and b]
             levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
         size = len(entries) * len(levels)
         if not len(places) or size < raters:
@@ -671,12 +722,15 @@ class _Solver:
             columns = self._columns(place, entries, levels)
             error = float(self.errors[place])
             fits = _subsets(columns, self.sums.rows[place], error, halves, self.line)
+            evident = self._evident(entries, place)[columns.entries]
+            fits = fits[evident[fits].all(axis=1)]
             if len(fits):
                 self._explain(place, columns, fits, entries, needed)
 
     def reduce(self) -> None:
         """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
-        entries, levels = self._entries(alone=True), self.sums.levels
+        levels, entries = self.sums.levels, self._entries(alone=True)
+        entries = [each for each in entries if each.who in self.found.sure]
         levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
         parts = 1 if len(levels) == 1 else 2
         raters = np.unique(self.sums.counts[(self.sums.counts > 2)])

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, SuiteAttack, need, require_seen
 from attacks.families.sums.decoding import (
     BUDGET,
     MOST_RATERS,
@@ -23,16 +23,44 @@ from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.coalition import others_sum, own_clients, words_of
 from attacks.view.knowledge import Knowledge
+from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Step, View
 
 Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
 """Private vectors of clients, float64[d] by client, that the adversary knows at a round's start."""
 
+_SINGLE = 2.0**-22
+"""Error of a few steps in single precision."""
+
 
 def nothing_known(view: View, round_: int) -> Mapping[int, FloatArray]:
     """An adversary that knows no private vector beforehand."""
     return {}
+
+
+def vectors_of_seed(seed: int) -> Known:
+    """What follows from the seed of a run: the private vectors before the first round of PMF.
+
+    Args:
+        seed: of the run; everybody who holds its configuration has it.
+    """
+
+    def known(view: View, round_: int) -> Mapping[int, FloatArray]:
+        told = view.public["algorithm"]
+        if round_ != 1 or told["name"] != "pmf":
+            return {}
+        settings = {key: value for key, value in told.items() if key not in ("name", "traits")}
+        clients = np.arange(int(view.public["n_clients"]))
+        nobody = np.zeros(len(clients) + 1, dtype=np.int64)
+        vault = Vault(indptr=nobody, items=np.zeros(0, dtype=np.int32), ratings=np.zeros(0))
+        PMF(PMFConfig(**settings)).initialise(vault, Streams.from_seed(seed))
+        vectors = vault.read("user_vectors", clients)
+        return dict(zip(clients.tolist(), vectors, strict=True))
+
+    return known
 
 
 class SumDecoding(SuiteAttack):
@@ -41,16 +69,19 @@ class SumDecoding(SuiteAttack):
     Game: Given sums and counts per item, tell private vectors, and which items one client rated.
     Adversary: Honest-but-curious server; or clients, who see the steps of the public table.
     Needs: The aggregate, or public tables before and after a round, with payloads, exact and free
-        of virtual rows; rows of a matrix factorization.
+        of virtual rows; rows of a matrix factorization, or changes along score vectors with two or
+        more sampled negatives for each rated item.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
         rating scale gives the length. Two items of the same two raters give both vectors, a known
         vector taken off a row of two gives the other's row, and subsets of known vectors are looked
-        up and matched by halves, up to a budget. A fit is certain if it holds 20 bits more than
-        the search had to choose among.
+        up and matched by halves, up to a budget, or reduced as lattices. Of changes along score
+        vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
+        fit is certain if it holds 20 bits more than the search had to choose among.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974.
     Limits: Clients stay pseudonyms: which of the names they are is not told. With noise, or where
         values hold fewer informative bits than the subsets have, nothing is certain. With biases
-        directions of rows of one rater are told, and no ratings. Searches end at the budget.
+        directions of rows of one rater are told, and no ratings; of changes along score vectors
+        nothing is read but rows of one client alone. Searches end at the budget.
 
     Args:
         known: private vectors known beforehand.
@@ -65,12 +96,15 @@ class SumDecoding(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
         knowledge = Knowledge.of(view)
-        need(knowledge.factorized, "rows are not those of a matrix factorization")
+        known = knowledge.factorized or knowledge.scored_rows
+        need(known, "rows are neither those of a matrix factorization nor along score vectors")
         undisturbed = knowledge.sums_are_real and knowledge.exact
         need(undisturbed, "virtual rows or noise are in the sums: none is an exact equation")
         need(float(view.public["algorithm"].get("temperature") or 0.0) == 0.0, "rows carry noise")
         readable = view.sees(Step.UPLOAD) and not knowledge.hidden
         need(not readable, "uploads can be read: nothing has to be decoded")
+        if knowledge.scored_rows:
+            return _scored(view)
         need(view.sees(Step.MODEL), "the view holds no public table")
         read = _of_sum if view.sees(Step.AGGREGATE) else _of_steps
         found = {r: read(view, r) for r in view.payload_rounds(Step.MODEL)}
@@ -133,6 +167,8 @@ class _Part:
         """Most raters of a sum that the bits of a row and the budget would explain, all known."""
         columns = len(self.found.entries) * len(self.sums.levels)
         spread = Spread(self.sums.rows / np.sqrt(self.sums.counts[:, None]), self._scale())
+        if not len(self.sums.levels):
+            return 1
         reach = 0
         for raters in range(1, MOST_RATERS + 1):
             rows = int((self.sums.counts == raters).sum())
@@ -153,6 +189,12 @@ class _Part:
 
 def _of_sum(view: View, round_: int) -> RoundSums | None:
     """A round's aggregate, less the adversary's own rows; None if its payload was not kept."""
+    found = _read(view, round_)
+    return None if found is None else _equations(view, round_, *found)
+
+
+def _read(view: View, round_: int) -> tuple[IntArray, IntArray, FloatArray] | None:
+    """Items of a round's sum, int64[N], their counts and values; None if these were not kept."""
     if round_ not in view.payload_rounds(Step.AGGREGATE):
         return None
     total = others_sum(view, round_, payload=True)
@@ -165,7 +207,42 @@ def _of_sum(view: View, round_: int) -> RoundSums | None:
     # Values at the limit of the ring stand for others beyond it.
     whole = (np.abs(values) < total.counts[there, None] * codec.bound).all(axis=1)
     items = total.rows[there][whole].astype(np.int64)
-    return _equations(view, round_, items, total.counts[there][whole], values[whole])
+    return items, total.counts[there][whole].astype(np.int64), values[whole]
+
+
+def _scored(view: View) -> Claims:
+    """Changes along score vectors: rows of one client alone, in groups, and rated by their sign.
+
+    Of a client's rows, all rated items lie on one side and all sampled negatives on the other,
+    which are several for each: the odds that the larger side is the rated one fall with each row
+    that it has more.
+    """
+    require_seen(view, {Step.AGGREGATE: "aggregate"})
+    negatives = int(view.public.get("negatives", 0))
+    need(negatives >= 2, "positives are not outnumbered by sampled negatives")
+    parts: list[_Part] = []
+    for round_ in view.payload_rounds(Step.AGGREGATE):
+        read = _read(view, round_)
+        if read is None:
+            continue
+        items, counts, values = read
+        none = np.zeros(0)
+        sums = RoundSums(
+            items=items,
+            counts=counts,
+            rows=values,
+            vectors=np.zeros_like(values),
+            levels=none,
+            resolution=view.codec.resolution,
+            relative=_SINGLE,
+        )
+        found = decode(sums, stages=parts[-1].found.stages if parts else 0)
+        found.keep_smaller_side(sums.rows, log2(negatives))
+        parts.append(_Part(round_, sums, found, ()))
+    need(parts, "no round has payloads of its sum")
+    claim = DisclosureClaim(parts=tuple(part.disclosed() for part in parts))
+    rounds = tuple(part.round for part in parts)
+    return Claims(rounds=rounds, made=(claim,), details=_details(parts))
 
 
 def _of_steps(view: View, round_: int) -> RoundSums | None:
