@@ -246,3 +246,34 @@ def test_subsets_of_known_vectors_are_found(planted: int, raters: int, levels: F
     right, wrong = federation.judged(found)
     assert wrong == 0
     assert right == {(client, row) for row, own in enumerate(rows) for client in own}
+
+
+def test_what_a_vector_was_made_to_fit_is_no_evidence_for_it() -> None:
+    """Of several readings of two rows, two agree on any third row in the plane of both."""
+    rng = np.random.default_rng([378034199, 1])
+    federation = Federation(
+        drawn(rng, 60, rng.integers(2, 6, 60).tolist()),
+        clients=60,
+        width=12,
+        seed=378034199,
+        levels=STARS,
+        size=0.3,
+        codec=FixedPoint(bits=32, fraction_bits=16, clip=16.0),
+        bound=False,
+    )
+    _, wrong = federation.judged(decode(federation.sums, budget=2.0**18))
+    assert wrong == 0
+
+
+@pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])
+def test_sums_of_many_known_vectors_are_reduced(levels: FloatArray) -> None:
+    """A floor of five: too many subsets to try, and few beside the bits of a row."""
+    pytest.importorskip("flint")
+    rng = np.random.default_rng([0, 1])
+    rows = drawn(rng, 20, rng.integers(5, 12, 30).tolist())
+    federation = Federation([*rows, *CROWD], clients=200, width=20, seed=0, levels=levels)
+    known = [(each, 1e-15) for each in federation.users[:20]]
+    right, wrong = federation.judged(decode(federation.sums, known, budget=2.0**18))
+    assert wrong == 0
+    assert len(right) >= 0.9 * sum(map(len, rows))
+    assert not decode(federation.sums).ties

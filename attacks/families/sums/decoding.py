@@ -458,7 +458,11 @@ class _Solver:
         for one, other in combinations_with_replacement(levels, 2):
             for start in self._starts(places, one, other):
                 solved = self._refine(places, one, other, start)
-                if solved is not None:
+                size = 2 * float(self.lengths[places[0]])
+                if solved is not None and all(
+                    level * np.linalg.norm(vector) <= size
+                    for level, vector in zip((one, other), solved[:2], strict=True)
+                ):
                     possible.append(solved)
         if not possible:
             return
@@ -564,6 +568,19 @@ class _Solver:
         one, other = (kept[each] for each in self._alike(units, blur, needed))
         # Of two rows of the same raters any third client can be taken off, with like remainders.
         apart = (place[one] != place[other]) & (who[one] != who[other])
+        # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
+        sources = {e.origin: n for n, e in enumerate(entries) if e.who not in self.found.sure}
+        source = np.array(
+            [
+                -1 - n if e.who in self.found.sure else sources[e.origin]
+                for n, e in enumerate(entries)
+            ]
+        )
+        of = source[np.concatenate([c.entries for _, c in parts])]
+        lone = np.array([not e.origin for e in entries])[
+            np.concatenate([c.entries for _, c in parts])
+        ]
+        apart &= (of[one] != of[other]) | lone[one]
         by_row = dict(parts)
         for group in _components(len(rest), one[apart], other[apart]):
             if len(group) < 2 or len(np.unique(place[group])) < len(group):
