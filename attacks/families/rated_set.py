@@ -12,7 +12,7 @@ from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
-from attacks.view.readable import seen_rows
+from attacks.view.readable import clear_senders, seen_rows
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Step, View
 
@@ -41,8 +41,8 @@ class Direct(SuiteAttack):
             rounds = named_payload_rounds(view) or rounds
         clients, touched, _ = count_touches(view, rounds[:1])
         seen, told = Rows.marked(touched.listed), np.ones(len(clients), dtype=bool)
-        if known.says_dense:  # of an upload that cannot be read there are all rows
-            told = touched.listed.lengths < touched.listed.n_items
+        if known.says_dense:  # the others hold whatever rows all clients send
+            told = np.isin(clients, clear_senders(view, rounds[0]))
         claim = RatedSetClaim(
             clients=clients,
             scores=touched.divided(1),

@@ -12,7 +12,7 @@ import numpy as np
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, named_rows
-from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, nobody
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
@@ -50,6 +50,14 @@ def readable(view: View, block: RowBlock) -> BoolArray:
     if not Knowledge.of(view).says_hidden:
         return np.ones(len(block), dtype=bool)
     return in_the_clear(block, view.codec)
+
+
+def clear_senders(view: View, round_: int) -> IntArray:
+    """int64, ascending: whose messages under names are in the clear; nobody's without payloads."""
+    if round_ not in named_payload_rounds(view):
+        return nobody()
+    messages, block = rows_of(named_rows(view, round_, payload=True))
+    return np.unique(messages.senders.ids[in_the_clear(block, view.codec)])
 
 
 def read_rows(view: View, round_: int) -> tuple[Messages, RowBlock, BoolArray]:

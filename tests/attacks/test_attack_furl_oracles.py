@@ -14,6 +14,7 @@ from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.families.split.touched_rows import row_changes, signed_changes
 from attacks.planted.runs import plant_split
+from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
@@ -104,10 +105,10 @@ def test_layers_and_tables_are_told_by_name_and_shape() -> None:
 
 
 @pytest.mark.parametrize("missing", ["federated", "private", "weight_position"])
-def test_an_algorithm_that_names_no_parameters_is_a_reason(missing: str) -> None:
+def test_what_is_not_stated_of_parameters_is_a_reason(missing: str) -> None:
     known = parameters(hidden__weight=(5, 7), hidden__bias=(5,))
     del known[missing]
-    with pytest.raises(InapplicableError, match="shares no named parameters"):
+    with pytest.raises(UnstatedFactError, match=f"does not state '{missing}'"):
         Architecture.of(view_of(known))
 
 

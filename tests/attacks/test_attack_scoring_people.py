@@ -364,7 +364,7 @@ def test_attacks_on_items_are_not_asked_where_rows_are_something_else() -> None:
         finding = evaluate(OnItems(claims), SERVER, transcript, truth, seed=0)
         assert finding.measured is measured
     missing = evaluate(OnItems(claims), SERVER, Transcript(BlockStore(None), public), truth, seed=0)
-    assert missing.reason == "the rows of the shared table are not items"
+    assert missing.reason == "the public knowledge does not state 'n_items'"
 
 
 def test_of_two_sets_the_first_gives_the_figures() -> None:

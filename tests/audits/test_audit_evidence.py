@@ -58,7 +58,8 @@ def test_an_attack_says_which_payloads_it_lacked(
     report = audited(small, tmp_path / "run", **recording)
     found = lacking(report)
     assert found.keys() >= lacks if lacks else not found
-    assert not {"direct", "intersection"} & found.keys()  # rows are always recorded
+    if not layers:  # rows are always recorded; what is to be hidden is looked at, word for word
+        assert not {"direct", "intersection"} & found.keys()
     texts = [text for text in report["verdict"]["reasons"] if "were not all recorded" in text]
     assert len(texts) == len(found)
     assert not lacks or report["verdict"]["exit_code"] == 3
@@ -76,3 +77,15 @@ def test_missing_evidence_is_waived_by_name_and_is_no_pass(
     assert ended["policy"]["measured"]["outcome"] == "inconclusive"
     some = audited({**small, "waivers": waivers[1:]}, tmp_path / "third", payload_rounds=[])
     assert some["verdict"]["outcome"] == "inconclusive"
+
+
+def test_rows_that_a_floor_leaves_out_put_nobody_in_the_clear(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    """All clients send the same few rows then, and words alone tell who is readable."""
+    floor = [{"layer": "masking", "tail_floor": 2, "min_survivors": 20}]
+    small |= {"protection": floor, "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = audited(small, tmp_path / "run", payload_rounds=[1, 4])
+    (direct,) = [each for each in report["findings"] if each["attack"] == "direct"]
+    assert direct["status"] == "measured"
+    assert (direct["clients_exposed"], direct["details"]["disclosures_wrong"]) == (0.0, 0.0)

@@ -26,7 +26,7 @@ SERVER = {"name": "server", "corrupt": ["server"]}
 SMALL: dict[str, Any] = {
     "title": "HPFL in small",
     "seed": 3,
-    "attacks": ["attribute-counts", "drafts"],
+    "attacks": ["attribute-counts", "drafts", "clear-uploads"],
     "data": {"name": "synthetic", "clients": 5, "users": 8, "items": 14, "mean_records": 6.0},
     "algorithm": {
         "name": "hpfl",
@@ -82,7 +82,8 @@ def test_drafts_tell_where_users_are(
     assert code == 0, err
     assert "5 organisations, 14 items" in err
     report = report_of(run)
-    counts, drafts = report["findings"]
+    counts, drafts, clear = report["findings"]
+    assert (clear["attack"], clear["status"]) == ("clear-uploads", "not-applicable")
     assert counts["histogram_correlation"] is not None
     assert drafts["holder_accuracy_low"] > drafts["holder_chance"]
     assert drafts["disclosed_share"] > 0  # half as many clusters as users
