@@ -108,10 +108,14 @@ def figures() -> str:
 def attack_cards() -> str:
     """Every attack: what ``secure-fedrec explain ATTACK`` prints."""
     lines: list[str] = []
+    told_of: set[str] = set()
     for family, names in FAMILIES.items():
         title = f"On {_FAMILIES.get(family, family)}"
         lines += section(2, title, f"attacks-{family.replace(' ', '-')}")
-        for name in names:
+        again = [f"[`{name}`](#attack-{name})" for name in names if name in told_of]
+        lines += ["", f"And {', '.join(again)}."] if again else []
+        for name in (each for each in names if each not in told_of):
+            told_of.add(name)
             attack = SUITE[name]
             told = dataclasses.asdict(attack.card)
             control = attack.control
