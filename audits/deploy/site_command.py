@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from audits.deploy.homes import identities_at, load_agreement
-from secure_fedrec.engines.distributed.halted_client import HaltedClient
 from secure_fedrec.engines.distributed.host_messages import Agreement
-from secure_fedrec.engines.distributed.site_state import SealedState, SiteState
+from secure_fedrec.engines.distributed.site_state import HaltedClient, SealedState, SiteState
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session import Identity, Node, Role
 from secure_fedrec.protection.session.journal import MOST_STATES_BESIDE

@@ -27,8 +27,8 @@ from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 
-from secure_fedrec.engines.distributed.halted_client import MOST_SAT_OUT
 from secure_fedrec.engines.distributed.host_messages import Kind
+from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
 from secure_fedrec.engines.flower import tasks
 from secure_fedrec.engines.flower.message_bytes import RECORD
 from secure_fedrec.engines.flower.mod import ProtectedMod

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.distributed.halted_client import MOST_SAT_OUT, HaltedClient
+from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT, HaltedClient
 from secure_fedrec.errors import HaltedError, ProtocolError, SitsOutError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, SHARED, TEN, settings
@@ -127,7 +127,7 @@ def test_the_mark_is_what_halts_and_is_written_whenever_it_can_be(
             raise ValueError("rated 4")
         halt.require_active()
     with monkeypatch.context() as full:
-        full.setattr("secure_fedrec.engines.distributed.halted_client.replace_file", _full)
+        full.setattr("secure_fedrec.engines.distributed.site_state.replace_file", _full)
         with pytest.raises(OSError, match="no space"), halt.on_own_data():
             raise ValueError("rated 5")
         with pytest.raises(OSError, match="no space"):
@@ -154,7 +154,7 @@ def test_what_cannot_be_written_down_is_counted_all_the_same(tmp_path: Path) -> 
     assert halt.sat_out == 2
     assert (tmp_path / "sat-out").stat().st_size < 20_000
     with pytest.MonkeyPatch.context() as full:
-        full.setattr("secure_fedrec.engines.distributed.halted_client.replace_file", _full)
+        full.setattr("secure_fedrec.engines.distributed.site_state.replace_file", _full)
         with pytest.raises(OSError, match="no space"), halt.on_own_data():
             raise ValueError("rated 5")
     with pytest.raises(HaltedError):

@@ -9,7 +9,7 @@ import pytest
 
 from audits.cli import main
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.engines.distributed.halted_client import MOST_SAT_OUT
+from secure_fedrec.engines.distributed.site_state import MOST_SAT_OUT
 from secure_fedrec.errors import HaltedError, ProtocolError, SitsOutError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_halt import NOISED
