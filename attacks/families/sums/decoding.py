@@ -14,212 +14,53 @@ member by member, since one may be right and the next a stranger's.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 from math import comb, log2
-from typing import TypeAlias
 
 import numpy as np
 
 from attacks.families.sums.knapsack import MOST_UNKNOWNS, coefficients
+from attacks.families.sums.round_sums import (
+    BUDGET,
+    LIGHT,
+    SURE_BITS,
+    Columns,
+    Decoded,
+    Entry,
+    RoundSums,
+    Spread,
+)
+from attacks.families.sums.vector_matches import (
+    SLACK,
+    aligned,
+    components,
+    cost,
+    fitting_subsets,
+    near_pairs,
+    scale_roots,
+    tuples,
+    vector_error,
+    widest_fit,
+)
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import MissingExtraError
 
-SURE_BITS = 20.0
-"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
-
-BUDGET = 2.0**25
-"""Sums that are formed or looked up, over all rounds."""
-
-MOST_RATERS = 6
-"""Of a sum that is searched."""
-
-_MOST_PAIRS, _MOST_HITS = 2**22, 2**20  # held at once
-_FLOAT_ERROR = 1e-14
-_SLACK = 1.001
+_MOST_PAIRS = 2**22  # held at once
 _PASSES = 20
 _LOOSEST = 0.05
 """Relative error of a vector beyond which nothing is derived from it."""
 
 _SHARP = 1e-4
+"""Relative error of a vector that is taken off rows first."""
+
 _BESIDE = 0.2
-_LIGHT = 0.05
+"""Of a row's length: as much may lie beside the plane of two rows for it to count as in it."""
 
-_DEVIATIONS = 5.0
+MOST_RATERS = 6
+"""Of a sum that is searched."""
+
+DEVIATIONS = 5.0
 """Of the sum of many roundings: more than they will be off."""
-
-_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundSums:
-    """Rows of one round's aggregate, as equations.
-
-    Args:
-        items: int64[N].
-        counts: int64[N], raters of each; 1 at least.
-        rows: float64[N, d], ``sum of e U``.
-        vectors: float64[N, d], the public V.
-        levels: float64[L], the rating scale; of none, e is unknown and directions alone are told.
-        resolution: of the ring.
-        bound: largest magnitude of a value of a private vector, where it is known.
-        counted: whether the counts are told; else they were found as those that give ring words,
-            each value of which comes out so by chance with odds of a half at most.
-        relative: error of the arithmetic that made the rows, over 1 and their lengths.
-    """
-
-    items: IntArray
-    counts: IntArray
-    rows: FloatArray
-    vectors: FloatArray
-    levels: FloatArray
-    resolution: float
-    bound: float = np.inf
-    counted: bool = True
-    relative: float = _FLOAT_ERROR
-
-    @property
-    def errors(self) -> FloatArray:
-        """How far rounding can push each row, Euclidean: float64[N]."""
-        units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
-        return np.asarray(
-            self.counts * units + self.relative * (1.0 + np.linalg.norm(self.rows, axis=1))
-        )
-
-
-class Spread:
-    """How far apart points lie along each of their axes, around their mean.
-
-    Args:
-        points: float64[N, d].
-        scale: what the deviations are divided by.
-    """
-
-    def __init__(self, points: FloatArray, scale: float = 1.0) -> None:
-        around = points - points.mean(axis=0)
-        values = np.linalg.eigvalsh(around.T @ around / max(1, len(points) - 1))
-        self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
-
-    def bits(self, tolerance: float, size: float = 1.0) -> float:
-        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
-        cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
-        return float(np.log2(np.maximum(cells, 1.0)).sum())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A possible vector of somebody.
-
-    Args:
-        who: number of the pseudonym.
-        vector: float64[d].
-        error: bound of its error, Euclidean.
-        origin: places of rows that it was made to fit, and that are no evidence for it.
-        mate: the pseudonym that shares them.
-    """
-
-    who: int
-    vector: FloatArray
-    error: float
-    origin: frozenset[int] = frozenset()
-    mate: int = -1
-
-
-Interaction: TypeAlias = tuple[int, int]
-"""A pseudonym and the place of a row that it is among the raters of."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Decoded:
-    """What was found in a round.
-
-    Args:
-        entries: possible vectors by pseudonym.
-        directions: of a pseudonym without them, float64[d].
-        sure: pseudonyms that stand for one client for certain.
-        solved: those whose one remaining vector is certain as well.
-        ties: rating of each interaction, NaN where several fit; and whether it is certain.
-        explained: places of rows whose raters are all found.
-        most: raters of the largest sum that was explained for certain.
-        tried: candidates that were chosen among.
-        budget, spent: sums that may be formed or looked up, and those that were.
-        beyond: rows that the budget left out.
-        odds: by search, how many of its certain fits are expected to be false.
-        stages: searches so far.
-        lacking: what a search that applies would need, in words.
-    """
-
-    entries: dict[int, list[Entry]] = field(default_factory=dict)
-    directions: dict[int, FloatArray] = field(default_factory=dict)
-    sure: set[int] = field(default_factory=set)
-    solved: set[int] = field(default_factory=set)
-    ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
-    explained: set[int] = field(default_factory=set)
-    most: int = 0
-    tried: float = 0.0
-    budget: float = BUDGET
-    spent: float = 0.0
-    beyond: int = 0
-    odds: dict[int, float] = field(default_factory=dict)
-    stages: int = 0
-    lacking: str = ""
-
-    @property
-    def false(self) -> float:
-        """How many certain fits are expected to be false, of all searches."""
-        return sum(self.odds.values())
-
-    def stage(self, tried: float) -> float:
-        """Begin a search among so many candidates; the bits that its fits need to be certain.
-
-        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
-        """
-        self.stages += 1
-        self.tried += tried
-        share = log2(self.stages * (self.stages + 1))
-        return log2(max(1.0, tried)) + SURE_BITS + share
-
-    def add(self, found: Sequence[tuple[FloatArray, float]], *, sure: bool) -> int:
-        """A new pseudonym with its possible vectors."""
-        who = len(self.entries)
-        self.entries[who] = [Entry(who, vector, error) for vector, error in found]
-        if sure:
-            self.sure.add(who)
-        return who
-
-    def settle(self, who: int, entry: Entry | None = None) -> None:
-        """A pseudonym is certain, and an entry of it is the one."""
-        self.sure.add(who)
-        if entry is not None:
-            self.entries[who] = [entry]
-        if len(self.entries[who]) == 1:
-            self.solved.add(who)
-
-    def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
-        """An interaction; what is certain stays so."""
-        before = self.ties.get((who, row))
-        if before is None or certain >= before[1]:
-            self.ties[who, row] = (rating, certain)
-
-    def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
-        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
-
-        Args:
-            rows: float64[N, d], all rows.
-            bits: that each row of the larger side beyond them adds.
-        """
-        needed = self.stage(len(self.directions))
-        for who, direction in self.directions.items():
-            own = [row for of, row in self.ties if of == who]
-            ahead = {row: bool(rows[row] @ direction > 0) for row in own}
-            few = 2 * sum(ahead.values()) < len(own)
-            certain = abs(len(own) - 2 * sum(ahead.values())) * bits >= needed
-            if certain:
-                self.odds[self.stages] = max(1, len(self.directions)) * 2.0**-needed
-            for row in own:
-                del self.ties[who, row]
-                if ahead[row] is few:
-                    self.ties[who, row] = (float("nan"), certain)
 
 
 def decode(
@@ -267,32 +108,6 @@ def decode(
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
-    """What each possible vector would add to an item's row, for each rating.
-
-    Args:
-        values: float64[M, d].
-        errors: float64[M].
-        sizes: float64[M], magnitude of the rating's error e.
-        entries: int64[M], whose it is, among all entries.
-        who: int64[M], its pseudonym.
-        levels: float64[M].
-    """
-
-    values: FloatArray
-    errors: FloatArray
-    sizes: FloatArray
-    entries: IntArray
-    who: IntArray
-    levels: FloatArray
-
-    @property
-    def weighty(self) -> BoolArray:
-        """Those that change a row by much: taking off next to nothing leaves it as it was."""
-        return np.asarray(self.sizes > _LIGHT * np.abs(self.levels).max(initial=0.0))
-
-
 class _Solver:
     """One round's equations and what is known of them so far."""
 
@@ -306,7 +121,7 @@ class _Solver:
         if not shown.any():
             shown[:] = True
         self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
-        self.directions = Spread(_aligned(sums.rows[shown])[0])
+        self.directions = Spread(aligned(sums.rows[shown])[0])
         line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
         self.line: FloatArray = (line / np.linalg.norm(line))[0]
 
@@ -332,21 +147,21 @@ class _Solver:
 
     def _grouped(self, rows: FloatArray, errors: FloatArray, needed: float) -> list[IntArray]:
         """Rows along one direction, as far as that is certain: places, in groups."""
-        units, blur = _aligned(rows)[0], errors / np.linalg.norm(rows, axis=1)
+        units, blur = aligned(rows)[0], errors / np.linalg.norm(rows, axis=1)
         one, other = self._alike(units, blur, needed)
-        return _components(len(rows), one, other)
+        return components(len(rows), one, other)
 
     def _alike(
         self, units: FloatArray, blur: FloatArray, needed: float
     ) -> tuple[IntArray, IntArray]:
         """Pairs of directions that are equal for certain."""
-        widest = _widest(self.directions, needed)
+        widest = widest_fit(self.directions, needed)
         sharp = np.flatnonzero(2 * blur <= widest)
         if len(sharp) < 2:
             return sharp[:0], sharp[:0]
-        one, other = _near(units[sharp], _SLACK * 2 * float(blur[sharp].max()))
+        one, other = near_pairs(units[sharp], SLACK * 2 * float(blur[sharp].max()))
         one, other = sharp[one], sharp[other]
-        tolerance = _SLACK * (blur[one] + blur[other])
+        tolerance = SLACK * (blur[one] + blur[other])
         apart = units[one] - units[other]
         fits = ((apart**2).sum(axis=1) <= tolerance**2) & (tolerance <= widest)
         if fits.any():
@@ -413,9 +228,9 @@ class _Solver:
         unit, public = rows[base] / length, sums.vectors[places]
         tilt = float(public[base] @ unit)
         for level in sums.levels.tolist():
-            for scale in _roots(length, tilt, level):
+            for scale in scale_roots(length, tilt, level):
                 vector = scale * unit
-                error = _vector_error(vector, public[base], level, float(errors[base]))
+                error = vector_error(vector, public[base], level, float(errors[base]))
                 if error > _LOOSEST * abs(scale) or np.abs(vector).max() > sums.bound + error:
                     continue
                 ratings = [
@@ -432,7 +247,7 @@ class _Solver:
         levels, dot = self.sums.levels, float(vector @ public)
         off = np.linalg.norm(row - (levels[:, None] - dot) * vector, axis=1)
         reach = np.linalg.norm(vector) * np.linalg.norm(public)
-        fits = off <= _SLACK * (error + (np.abs(levels - dot) + reach) * loose)
+        fits = off <= SLACK * (error + (np.abs(levels - dot) + reach) * loose)
         if not fits.any():
             return None
         return float(levels[fits][0]) if fits.sum() == 1 else float("nan")
@@ -445,9 +260,9 @@ class _Solver:
         if len(places) < 2:
             return
         needed = self.found.stage(len(places) * (len(places) - 1) / 2)
-        units = _aligned(self.sums.rows[places])[0]
-        widest = min(0.1, _widest(self.directions, needed))
-        for group in _components(len(places), *_near(units, widest)):
+        units = aligned(self.sums.rows[places])[0]
+        widest = min(0.1, widest_fit(self.directions, needed))
+        for group in components(len(places), *near_pairs(units, widest)):
             if 1 < len(group) <= 8:
                 self._two(places[group])
 
@@ -525,7 +340,7 @@ class _Solver:
             return None
         # Independent roundings do not all push along the one direction that is solved worst.
         each = self.sums.resolution * np.sqrt(2 / 12)
-        error = _DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
+        error = DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
         both = np.stack([first, second])
         loose = error > _LOOSEST * np.linalg.norm(both, axis=1).min()
         if loose or np.abs(both).max() > self.sums.bound + error:
@@ -564,7 +379,7 @@ class _Solver:
         most = _SHARP if sharpest else 1.0
         evident = [self._evident(entries, p)[c.entries] & c.weighty for p, c in parts]
         kept = np.flatnonzero((blur < most) & np.concatenate(evident))
-        units, blur = _aligned(rest[kept])[0], blur[kept]
+        units, blur = aligned(rest[kept])[0], blur[kept]
         one, other = (kept[each] for each in self._alike(units, blur, needed))
         # Of two rows of the same raters any third client can be taken off, with like remainders.
         apart = (place[one] != place[other]) & (who[one] != who[other])
@@ -582,7 +397,7 @@ class _Solver:
         ]
         apart &= (of[one] != of[other]) | lone[one]
         by_row = dict(parts)
-        for group in _components(len(rest), one[apart], other[apart]):
+        for group in components(len(rest), one[apart], other[apart]):
             if len(group) < 2 or len(np.unique(place[group])) < len(group):
                 continue
             fresh = [int(p) for p in place[group] if int(p) not in self.found.explained]
@@ -638,7 +453,7 @@ class _Solver:
             sizes = np.linalg.norm(vectors, axis=1) + loose
             off = self.errors[kept].copy()
             np.add.at(off, at[:, 0], reach[at[:, 0]] * (loose * sizes)[at[:, 1]])
-            errors = np.abs(inverse) @ off * _SLACK
+            errors = np.abs(inverse) @ off * SLACK
             whole = np.abs(inverse @ system - np.eye(len(whose))).sum(axis=1) < 1e-6
             for number in np.flatnonzero(whole & (errors < loose)).tolist():
                 found.entries[whose[number]] = [
@@ -692,7 +507,7 @@ class _Solver:
             [place not in e.origin or e.who in sure or e.mate in sure for e in entries], dtype=bool
         )
 
-    def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> _Columns:
+    def _columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> Columns:
         sums, width = self.sums, self.sums.rows.shape[1]
         vectors = np.array([each.vector for each in entries]).reshape(-1, width)
         loose = np.array([each.error for each in entries])
@@ -700,7 +515,7 @@ class _Solver:
         off = levels[None, :] - (vectors @ public)[:, None]
         reach = np.linalg.norm(vectors, axis=1) * np.linalg.norm(public)
         columns = len(entries) * len(levels)
-        return _Columns(
+        return Columns(
             (off[:, :, None] * vectors[:, None, :]).reshape(columns, width),
             ((np.abs(off) + reach[:, None]) * loose[:, None]).reshape(-1),
             np.abs(off).reshape(-1),
@@ -717,7 +532,7 @@ class _Solver:
             sharp = [e.error <= _SHARP * np.linalg.norm(e.vector) for e in entries]
             sure = [e.who in self.found.sure for e in entries]
             entries = [e for e, a, b in zip(entries, sharp, sure, strict=True) if a and b]
-            levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+            levels = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
         size = len(entries) * len(levels)
         if not len(places) or size < raters:
             return
@@ -734,11 +549,11 @@ class _Solver:
             return  # whatever fits, fits by chance
         self.found.spent += each * len(places)
         who = np.repeat([each.who for each in entries], len(levels))
-        halves = _tuples(who, raters // 2), _tuples(who, raters - raters // 2)
+        halves = tuples(who, raters // 2), tuples(who, raters - raters // 2)
         for place in places.tolist():
             columns = self._columns(place, entries, levels)
             error = float(self.errors[place])
-            fits = _subsets(columns, self.sums.rows[place], error, halves, self.line)
+            fits = fitting_subsets(columns, self.sums.rows[place], error, halves, self.line)
             evident = self._evident(entries, place)[columns.entries]
             fits = fits[evident[fits].all(axis=1)]
             if len(fits):
@@ -748,7 +563,7 @@ class _Solver:
         """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
         levels, entries = self.sums.levels, self._entries(alone=True)
         entries = [each for each in entries if each.who in self.found.sure]
-        levels = levels[np.abs(levels) > _LIGHT * np.abs(levels).max()]
+        levels = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
         parts = 1 if len(levels) == 1 else 2
         raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
         raters = raters[raters <= len(entries)]
@@ -777,14 +592,14 @@ class _Solver:
                 there = len(chosen) == each and ((step >= 0) & (step < len(levels))).all()
                 fit = chosen * len(levels) + np.where(there, step, 0)
                 off = np.linalg.norm(self.sums.rows[place] - columns.values[fit].sum(axis=0))
-                within = _SLACK * (self.errors[place] + columns.errors[fit].sum())
+                within = SLACK * (self.errors[place] + columns.errors[fit].sum())
                 if there and off <= within and len(np.unique(columns.who[fit])) == each:
                     self._explain(place, columns, fit[None], entries, needed)
 
     def _explain(
         self,
         place: int,
-        columns: _Columns,
+        columns: Columns,
         fits: IntArray,
         entries: Sequence[Entry],
         needed: float,
@@ -808,115 +623,3 @@ class _Solver:
         if len(agreed) == fits.shape[1] and all(sure.values()):
             self.found.explained.add(place)
             self.found.most = max(self.found.most, fits.shape[1])
-
-
-# --- arithmetic ----------------------------------------------------------------------------------
-
-
-def _aligned(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Directions of rows, turned to the side of their main axis; and that axis."""
-    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    main = np.linalg.eigh(units.T @ units)[1][:, -1]
-    return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None]), main
-
-
-def _widest(spread: Spread, needed: float) -> float:
-    """The widest tolerance within which a fit holds so many bits; 0 if none does."""
-    low, high = -60.0, 4.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if spread.bits(2.0**middle) >= needed else (low, middle)
-    return 2.0**low if spread.bits(2.0**low) >= needed else 0.0
-
-
-def _near(points: FloatArray, reach: float) -> tuple[IntArray, IntArray]:
-    """Pairs of points no further apart than that."""
-    from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
-
-    pairs = KDTree(points).query_pairs(reach, output_type="ndarray").astype(np.int64)
-    pairs = pairs[np.lexsort(pairs.T)]
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
-    """Places that pairs connect, in groups; each of the others by itself."""
-    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
-    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
-
-    marks = np.ones(len(one), dtype=bool)
-    pairs = sparse.csr_array((marks, (one, other)), shape=(size, size))
-    labels = np.asarray(connected_components(pairs, directed=False)[1])
-    order = np.argsort(labels, kind="stable")
-    return [g for g in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(g)]
-
-
-def _roots(length: float, tilt: float, level: float) -> list[float]:
-    """Scales x with ``(level - x tilt) x = length``."""
-    inside = level**2 - 4 * tilt * length
-    if inside < 0:
-        return []
-    side = level + np.copysign(np.sqrt(inside), level)
-    found = [2 * length / side] if side else []
-    return found + ([side / (2 * tilt)] if tilt else [])
-
-
-def _vector_error(vector: FloatArray, public: FloatArray, level: float, error: float) -> float:
-    """How far U can be off where ``(level - U.V) U`` is off by ``error``."""
-    off = level - float(vector @ public)
-    lever = off - float(vector @ public)
-    if not off or not lever:
-        return float("inf")
-    reach = float(np.linalg.norm(vector) * np.linalg.norm(public))
-    return error / abs(off) * (1.0 + reach / abs(lever)) * _SLACK
-
-
-def cost(size: int, raters: int) -> float:
-    """Sums that a search forms or looks up."""
-    return float(comb(size, raters // 2) + comb(size, raters - raters // 2))
-
-
-def _tuples(who: IntArray, count: int) -> IntArray:
-    """Subsets of so many columns of different pseudonyms: int64[T, count]."""
-    found = np.arange(len(who))[:, None]
-    for _ in range(count - 1):
-        rest = len(who) - 1 - found[:, -1]
-        base = np.repeat(np.arange(len(found)), rest)
-        starts = np.repeat(np.cumsum(rest) - rest, rest)
-        last = found[base, -1] + 1 + np.arange(len(base)) - starts
-        found = np.concatenate([found[base], last[:, None]], axis=1)
-        apart = (who[found[:, :-1]] != who[last][:, None]).all(axis=1)
-        found = found[apart]
-    return found
-
-
-def _subsets(
-    columns: _Columns,
-    target: FloatArray,
-    error: float,
-    halves: tuple[IntArray, IntArray],
-    line: FloatArray,
-) -> IntArray:
-    """Subsets of columns, of different pseudonyms, that add up to a row: int64[F, raters]."""
-    left, right = halves
-    raters, along = left.shape[1] + right.shape[1], columns.values @ line
-    slack = error + float(np.sort(columns.errors)[-raters:].sum())
-    sums = along[left].sum(axis=1)
-    order = np.argsort(sums, kind="stable")
-    sums = sums[order]
-    wanted = float(target @ line) - along[right].sum(axis=1)
-    first = np.searchsorted(sums, wanted - slack, side="left")
-    sizes = np.searchsorted(sums, wanted + slack, side="right") - first
-    if sizes.sum() > 16 * _MOST_HITS:
-        return np.zeros((0, raters), dtype=np.int64)
-    base = np.repeat(np.arange(len(right)), sizes)
-    place = np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]
-    chosen = np.concatenate([left[order[place]], right[base]], axis=1)
-    whose = np.sort(columns.who[chosen], axis=1)
-    chosen = chosen[(whose[:, 1:] != whose[:, :-1]).all(axis=1)]
-    kept: list[IntArray] = []
-    for part in np.array_split(chosen, 1 + len(chosen) // _MOST_HITS * raters):
-        off = target - columns.values[part].sum(axis=1)
-        within = _SLACK * (error + columns.errors[part].sum(axis=1))
-        kept.append(part[(off**2).sum(axis=1) <= within**2])
-    fits = np.sort(np.concatenate(kept), axis=1)
-    return np.unique(fits, axis=0) if len(fits) else fits

@@ -8,17 +8,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need, require_seen
-from attacks.families.sums.decoding import (
-    BUDGET,
-    MOST_RATERS,
-    SURE_BITS,
-    Decoded,
-    RoundSums,
-    Spread,
-    cost,
-    decode,
-)
+from attacks.families.sums.decoding import MOST_RATERS, decode
+from attacks.families.sums.round_sums import BUDGET, SURE_BITS, Decoded, RoundSums, Spread
 from attacks.families.sums.table_steps import TableStep
+from attacks.families.sums.vector_matches import cost
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.coalition import others_sum, own_clients, words_of
