@@ -3,8 +3,8 @@
 A hop is a call or a return that leaves one file of the package for another. Five clients, each on a
 host of its own in this process, 24 items, rank 3, matrix factorization; the second round, so that
 nothing is counted that happens once. Masks withstand an active server, which takes a step more than
-the curious one of their default (``--curious``). Lines of logs are not written, whatever the process
-is set to: one more file takes part where they are.
+the curious one of their default (``--curious``). Lines of logs are not written, whatever the
+process is set to: one more file takes part where they are.
 """
 
 import json
