@@ -197,12 +197,12 @@ class MeanSite:
             task: what came with it to be computed, if anything did.
 
         Returns:
-            The answer; b"" where none is due.
+            The answer; b"" where none is due. A halted client answers greetings, and to all else
+            that it is halted.
 
         Raises:
             ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
                 the answer (``RefusalError``).
-            HaltedError: the client's part was halted earlier.
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
             ConfigError: a beacon in the host's folder is not signed as it has to be.
             CheckpointError, OSError: the journal or the half cannot be written.

@@ -158,11 +158,10 @@ class Site:
         return self._kept.tables
 
     def answer(self, data: bytes) -> bytes:
-        """Handle one message of the server.
+        """Handle one message of the server; a halted client answers that it is, but for greetings.
 
         Raises:
             ProtocolError, WireError: it is refused; nothing is to be sent.
-            HaltedError: computing on the client's own data failed, now or earlier.
             CheckpointError, OSError: the journal or private state cannot be written.
         """
         return self._session.answer(data)
