@@ -79,7 +79,7 @@ def decode(
         stages: searches before it, over which the odds of a false match are dealt out as well.
         budget: sums that may be formed or looked up.
     """
-    found = Decoded(stages=stages, budget=budget)
+    found = Decoded(stages=stages, budget=budget, known=len(known))
     for each in known:
         found.settle(found.add([each], sure=True))
     if len(sums.items) < 2:
@@ -185,9 +185,7 @@ class _Solver:
         if not possible:
             return None
         vectors = [(vector, error) for vector, error, _ in possible]
-        who = self._same(vectors) if sure else None
-        if who is None:
-            who = found.add(vectors, sure=sure)
+        who = found.add(vectors, sure=sure)
         if sure:
             found.settle(who)
         ratings = zip(*(told for *_, told in possible), strict=True)
@@ -207,17 +205,6 @@ class _Solver:
             self.found.tie(who, place, np.nan, certain=True)
             self.found.explained.add(place)
         return who
-
-    def _same(self, vectors: Sequence[tuple[FloatArray, float]]) -> int | None:
-        """The pseudonym whose one vector this is already."""
-        if len(vectors) != 1:
-            return None
-        vector, error = vectors[0]
-        for who, entries in self.found.entries.items():
-            for each in entries:
-                if np.linalg.norm(each.vector - vector) <= each.error + error:
-                    return who
-        return None
 
     def _lengths(
         self, places: IntArray, rows: FloatArray, errors: FloatArray
@@ -383,6 +370,7 @@ class _Solver:
         one, other = (kept[each] for each in self._alike(units, blur, needed))
         # Of two rows of the same raters any third client can be taken off, with like remainders.
         apart = (place[one] != place[other]) & (who[one] != who[other])
+        apart &= self._told_apart(place, rest, errors, (one, other)) >= needed
         # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
         sources = {e.origin: n for n, e in enumerate(entries) if e.who not in self.found.sure}
         source = np.array(
@@ -408,17 +396,29 @@ class _Solver:
                 continue
             for each in group.tolist():
                 columns, at = by_row[int(place[each])], int(column[each])
-                if columns.who[at] == new:
-                    continue
                 entry = entries[int(columns.entries[at])]
+                like = columns.like(at, errors[each])
+                if len(np.unique(columns.who[like])) > 1:
+                    continue  # another one's vector leaves the same
                 self.found.settle(entry.who, entry)
-                rating = self._rating(
-                    columns.values[at], self.sums.vectors[place[each]], entry.error, entry.vector, 0
-                )
-                told = np.nan if rating is None else rating
-                self.found.tie(entry.who, int(place[each]), told, certain=True)
+                ratings = np.unique(columns.levels[like])
+                rating = float(ratings[0]) if len(ratings) == 1 else float("nan")
+                self.found.tie(entry.who, int(place[each]), rating, certain=True)
                 self.found.explained.add(int(place[each]))
                 self.found.most = max(self.found.most, 2)
+
+    def _told_apart(
+        self, place: IntArray, rest: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
+    ) -> FloatArray:
+        """Bits by which pairs of rows differ before anything is taken off: float64[P].
+
+        Rows that are alike stay so if alike vectors are taken off them, whoever has these.
+        """
+        (one, other), rows = pairs, self.sums.rows[place]
+        scale = (rest[one] * rest[other]).sum(axis=1) / (rest[other] ** 2).sum(axis=1)
+        gap = np.linalg.norm(rows[one] - scale[:, None] * rows[other], axis=1)
+        times = gap / (errors[one] + np.abs(scale) * errors[other])
+        return np.asarray((rows.shape[1] - 1) * np.log2(np.maximum(times, 1.0)))
 
     def refine(self) -> None:
         """Sharpen vectors by all rows that they explain: with the e known, the U are linear."""
@@ -461,21 +461,34 @@ class _Solver:
                 ]
 
     def merge(self) -> None:
-        """Take pseudonyms for one client whose vectors are equal, as far as that is certain."""
+        """Take pseudonyms for one client whose vectors are equal, as far as that is certain.
+
+        Those known beforehand are different clients, and who may be either of two is neither.
+        """
         found = self.found
         one = [(e[0].error, who) for who, e in found.entries.items() if len(e) == 1]
         order = [who for _, who in sorted(one)]
         needed = found.stage(len(order) * (len(order) - 1) / 2)
         for place, who in enumerate(order):
             for other in order[place + 1 :]:
-                if not found.entries[who] or not found.entries[other]:
+                both_known = max(who, other) < found.known
+                if both_known or not found.entries[who] or not found.entries[other]:
                     continue
                 this, that = found.entries[who][0], found.entries[other][0]
                 reach = this.error + that.error
                 if np.linalg.norm(this.vector - that.vector) > reach:
                     continue
-                if self.vectors.bits(reach) >= needed:
+                if self.vectors.bits(reach) >= needed and len(self._known_as(that)) < 2:
                     self._one_person(who, other)
+
+    def _known_as(self, entry: Entry) -> list[int]:
+        """Who of those known beforehand may have a vector."""
+        known = (self.found.entries[who][0] for who in range(self.found.known))
+        return [
+            each.who
+            for each in known
+            if np.linalg.norm(each.vector - entry.vector) <= each.error + entry.error
+        ]
 
     def _one_person(self, who: int, other: int) -> None:
         """All that is of another pseudonym is of this one."""

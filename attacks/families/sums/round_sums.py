@@ -117,6 +117,7 @@ class Decoded:
         beyond: rows that the budget left out.
         odds: by search, how many of its certain fits are expected to be false.
         stages: searches so far.
+        known: pseudonyms known beforehand, the first ones: as many different clients.
         lacking: what a search that applies would need, in words.
     """
 
@@ -133,6 +134,7 @@ class Decoded:
     beyond: int = 0
     odds: dict[int, float] = field(default_factory=dict)
     stages: int = 0
+    known: int = 0
     lacking: str = ""
 
     @property
@@ -212,6 +214,11 @@ class Columns:
     entries: IntArray
     who: IntArray
     levels: FloatArray
+
+    def like(self, place: int, error: float) -> IntArray:
+        """Columns that are no further from one of them than an error and their own."""
+        off = np.linalg.norm(self.values - self.values[place], axis=1)
+        return np.flatnonzero(off <= 2 * error + self.errors + self.errors[place])
 
     @property
     def weighty(self) -> BoolArray:

@@ -114,8 +114,8 @@ class SumDecoding(SuiteAttack):
     ) -> "_Part":
         own = own_clients(view)
         told = {c: v for c, v in self._known(view, round_).items() if c not in own}
-        width = sums.rows.shape[1]
-        known = [(vector[:width], 1e-15 * float(np.abs(vector).sum())) for vector in told.values()]
+        told = told if len(sums.levels) else {}  # with biases more than the vector is in a row
+        known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in told.values()]
         stages = before[-1].found.stages if before else 0
         found = decode(sums, known, stages=stages, budget=budget)
         return _Part(round_, sums, found, tuple(told))
@@ -159,6 +159,8 @@ class _Part:
     def within_reach(self) -> int:
         """Most raters of a sum that the bits of a row and the budget would explain, all known."""
         columns = len(self.found.entries) * len(self.sums.levels)
+        if not len(self.sums.items):
+            return 0
         spread = Spread(self.sums.rows / np.sqrt(self.sums.counts[:, None]), self._scale())
         if not len(self.sums.levels):
             return 1
@@ -173,6 +175,8 @@ class _Part:
 
     def bits(self) -> float:
         """Informative bits of a row of one rater."""
+        if not len(self.sums.items):
+            return 0.0
         spread = Spread(self.sums.rows / np.sqrt(self.sums.counts[:, None]), self._scale())
         return spread.bits(float(self.sums.errors.min()))
 

@@ -1,0 +1,377 @@
+"""Recorded masked federations by the hundred: nothing that an attack calls certain may be false.
+
+Every federation is trained by the engine under masks, and every attack of the suite runs on what an
+adversary saw of it. Some hold nothing that could be certain, some hold lone rows, pairs and twins,
+and in some the adversary knows vectors that are not what it takes them for. ``draw`` says what kind
+a number stands for, ``record`` trains it, ``outcome`` judges it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from unittest.mock import patch
+
+import numpy as np
+
+from attacks import SUITE, Attack, Claims, GroundTruth
+from attacks.families.sums import sum_decoding
+from attacks.families.sums.sum_decoding import SumDecoding
+from attacks.scoring.clear_uploads import ClearUploadsClaim
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
+from attacks.view.blocks import item_view
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.algorithms.item_tables import PFedRec, PFedRecConfig
+from secure_fedrec.algorithms.item_tables.trainer import ItemTables
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.engines import Problem, RecordedRun, sizes_of
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.engines.rating_problems import vault_of
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.stacking import build_stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.wire import Adversary, OwnUploads, RecordingPolicy
+
+KINDS = ("popular", "sparse", "decoys", "popular", "sparse", "decoys", "sparse", "decoys", "tables")
+SCALES = {
+    "1 to 5": (RatingScale(1.0, 5.0, 1.0), np.arange(1.0, 6.0)),
+    "half stars": (RatingScale(0.5, 5.0, 0.5), np.arange(1, 11) / 2),
+    "all ones": (RatingScale(0.0, 1.0, 1.0), np.ones(1)),
+    "0/1": (RatingScale(0.0, 1.0, 1.0), np.array([0.0, 1.0])),
+    "-2 to 2": (RatingScale(-2.0, 2.0, 1.0), np.arange(-2.0, 3.0)),
+}
+FRACTION_BITS = (4, 6, 8, 10, 12, 16, 16, 20, 24, 24, 32, 32)
+COARSE = 10
+"""Fraction bits of a coarse ring, at most."""
+BUDGET = 2.0**18
+"""Sums that an attack forms: fewer than it would, so that a thousand federations take minutes."""
+CROWD = 6
+"""Raters of a popular item, at least, the adversary's own clients left out."""
+IDLE = 8
+"""Clients, the last ones, who rate nothing where the adversary knows vectors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """A federation to record.
+
+    Args:
+        seed: of all draws.
+        kind: "popular": every item has a crowd; "sparse": lone rows, pairs, twins and small sums;
+            "decoys": either, and the adversary knows vectors; "tables": PFedRec, with crowds or
+            sparse.
+        crowded: whether every item has a crowd.
+        scale: name of the rating scale.
+        own: the adversary's own clients, the first so many.
+        server: whether the adversary has the server.
+        cohort: clients of a round; None for all.
+        floor: rows of items with fewer raters are kept back.
+    """
+
+    seed: int
+    kind: str
+    crowded: bool
+    scale: str
+    rank: int
+    biases: bool
+    init_scale: float
+    learning_rate: float
+    fraction_bits: int
+    rounds: int
+    clients: int
+    own: int
+    server: bool
+    cohort: int | None
+    floor: int
+
+    @property
+    def adversary(self) -> Adversary:
+        """Who looks."""
+        clients = [f"client:{number}" for number in range(self.own)]
+        corrupt = [*clients, "server"] if self.server else clients
+        return Adversary(name="drawn", corrupt=frozenset(corrupt))
+
+    @property
+    def codec(self) -> FixedPoint:
+        """The ring: no sum wraps, and what is beyond the clip is clipped."""
+        bits = 32 if self.fraction_bits <= 16 else 64
+        return FixedPoint(bits=bits, fraction_bits=self.fraction_bits, clip=64.0, beyond="clip")
+
+
+def draw(seed: int, kind: str) -> Draw:
+    """A federation of a kind."""
+    rng = np.random.default_rng([seed, 1])
+    crowded = kind == "popular" or (kind != "sparse" and rng.random() < 0.5)
+    clients = int(rng.integers(20, 61))
+    server = kind == "tables" or bool(rng.random() < 0.75)
+    several = rng.random() < 0.3 or not server
+    cohorts = not crowded and rng.random() < 0.2
+    return Draw(
+        seed=seed,
+        kind=kind,
+        crowded=crowded,
+        scale=str(rng.choice(list(SCALES))),
+        rank=int(rng.integers(1, 21) if kind != "tables" else rng.integers(8, 33)),
+        biases=bool(rng.random() < 0.2),
+        init_scale=float(rng.choice([0.005, 0.1, 0.5])),
+        learning_rate=float(rng.choice([0.1, 0.8])),
+        fraction_bits=int(rng.choice(FRACTION_BITS)),
+        rounds=int(rng.integers(1, 4)),
+        clients=clients,
+        own=int(rng.integers(1, 5)) if several else 0,
+        server=server,
+        cohort=int(clients * 0.7) if cohorts else None,
+        floor=int(rng.choice([0, 0, 0, 0, 2, 3])),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recorded:
+    """A federation, trained and recorded.
+
+    Args:
+        known: what the adversary believes to know: float64[d] by round and client.
+        members: whose vector a name's really is, for names that lie; see ``lies``.
+    """
+
+    draw: Draw
+    run: RecordedRun
+    truth: GroundTruth
+    known: Mapping[int, Mapping[int, FloatArray]] = field(default_factory=dict)
+    lies: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def raters(self) -> IntArray:
+        """int64[m], honest raters of each item."""
+        train = self.truth.ratings
+        honest = train.clients >= self.draw.own
+        return np.bincount(train.items[honest], minlength=train.n_items)
+
+
+def record(wanted: Draw) -> Recorded:
+    """Train a federation under masks, payloads of all rounds kept."""
+    rng = np.random.default_rng([wanted.seed, 2])
+    table = _table(wanted, rng)
+    algorithm, problem = _algorithm(wanted, table)
+    streams, codec = Streams.from_seed(wanted.seed), wanted.codec
+    sizes = sizes_of(algorithm, problem, cohort=wanted.cohort)
+    masks = MaskingLayerConfig(min_survivors=8, tail_floor=wanted.floor)
+    run = RecordedRun(
+        algorithm=algorithm,
+        stack=build_stack({"masking": masks}, sizes=sizes, codec=codec, streams=streams),
+        problem=problem,
+        streams=streams,
+        policy=RecordingPolicy(payload_rounds=tuple(range(1, wanted.rounds + 1))),
+        cohort=CohortConfig(clients_per_round=wanted.cohort),
+    )
+    for _ in range(wanted.rounds):
+        run.run_round()
+    made = Recorded(draw=wanted, run=run, truth=GroundTruth(train=table, recorded=run.truth))
+    return _with_decoys(made, rng) if wanted.kind == "decoys" else made
+
+
+def _algorithm(wanted: Draw, table: RatingTable) -> tuple[Algorithm, Problem]:
+    knowledge = {"n_items": table.n_items, "rating_levels": table.scale.levels.tolist()}
+    problem = Problem(
+        vault=vault_of(table), n_rows=table.n_items, knowledge={**knowledge, "negatives": 4}
+    )
+    if wanted.kind == "tables":
+        scale = 10.0 / (0.1 * table.n_items)  # of a step of 10 for the mean over a batch
+        config = PFedRecConfig(rank=wanted.rank, rounds=wanted.rounds, item_scale=scale)
+        return ItemTables(PFedRec(config, table.n_items), threads=1), problem
+    settings = PMFConfig(
+        rank=wanted.rank,
+        rounds=wanted.rounds,
+        biases=wanted.biases,
+        init_scale=wanted.init_scale,
+        learning_rate=wanted.learning_rate,
+    )
+    return PMF(settings), problem
+
+
+# --- who rated what -------------------------------------------------------------------------------
+
+
+def _table(wanted: Draw, rng: np.random.Generator) -> RatingTable:
+    active = np.arange(wanted.clients - IDLE * (wanted.kind == "decoys"))
+    if wanted.kind == "tables":
+        raters = interactions(active, rng, crowded=wanted.crowded)
+    else:
+        raters = crowds(active, wanted.own, rng) if wanted.crowded else sparse(active, rng)
+    scale, levels = SCALES[wanted.scale]
+    return table_of(raters, wanted.clients, scale, levels, rng)
+
+
+def table_of(
+    raters: Sequence[Sequence[int]],
+    clients: int,
+    scale: RatingScale,
+    levels: FloatArray,
+    rng: np.random.Generator,
+) -> RatingTable:
+    """Ratings drawn from some levels, of who rated each item."""
+    pairs = [(client, item) for item, own in enumerate(raters) for client in sorted(set(own))]
+    who, items = (np.array(each, dtype=np.int64) for each in zip(*pairs, strict=True))
+    return RatingTable.from_columns(
+        name="drawn",
+        n_clients=clients,
+        n_items=len(raters),
+        clients=who,
+        items=items,
+        ratings=rng.choice(levels, len(who)),
+        scale=scale,
+        client_labels=np.arange(clients),
+        item_labels=np.arange(len(raters)),
+    )
+
+
+def crowds(active: IntArray, own: int, rng: np.random.Generator) -> list[list[int]]:
+    """Items of a crowd of honest raters each, and of some of the adversary's clients."""
+    honest = active[own:]
+    sizes = rng.integers(CROWD, max(CROWD + 1, len(honest)), int(rng.integers(10, 41)))
+    return [
+        [
+            *rng.choice(honest, min(size, len(honest)), replace=False),
+            *active[:own][rng.random(own) < 0.5],
+        ]
+        for size in sizes.tolist()
+    ]
+
+
+def sparse(active: IntArray, rng: np.random.Generator) -> list[list[int]]:
+    """Lone rows, pairs, chains, twins, small sums and a few crowds."""
+    order = rng.permutation(active).tolist()
+    lone = order[: int(rng.integers(1, 6))]
+    rows = [[client] for client in lone for _ in range(int(rng.integers(1, 5)))]
+    left = order[len(lone) :]
+    for place in range(0, 4 * int(rng.integers(0, 3)), 4):
+        one, two, three, four = left[place : place + 4]
+        common = int(rng.integers(2, 5))
+        rows += common * [[one, two]] + common * [[three, four]]
+        rows += [[one, three], [two, four]][: int(rng.integers(0, 3))]
+    for _ in range(int(rng.integers(0, 4))):  # known by their lone rows, they share some
+        rows.append(rng.choice(order, 2, replace=False).tolist())
+        rows.append([*lone[:2], int(rng.choice(left))][-2:])
+    if rng.random() < 0.5:  # a twin rates what the other one does
+        twin, other = rng.choice(order, 2, replace=False).tolist()
+        rows = [[*own, twin] if other in own else own for own in rows]
+    few = rng.permutation(order)[: int(rng.integers(4, len(order)))]
+    for size in rng.integers(1, 6, int(rng.integers(0, 40))).tolist():
+        rows.append(rng.choice(few, min(size, len(few)), replace=False).tolist())
+    for size in rng.integers(CROWD, len(order) + 1, int(rng.integers(1, 10))).tolist():
+        rows.append(rng.choice(order, size, replace=False).tolist())
+    return rows
+
+
+def interactions(active: IntArray, rng: np.random.Generator, *, crowded: bool) -> list[list[int]]:
+    """Of few items, so that all are drawn by crowds as well, or of many."""
+    raters: list[list[int]] = [[] for _ in range(16 if crowded else int(rng.integers(500, 4000)))]
+    for client in active.tolist():
+        for item in rng.choice(len(raters), int(rng.integers(4, 8)), replace=False).tolist():
+            raters[item].append(client)
+    return raters
+
+
+# --- what is believed -----------------------------------------------------------------------------
+
+DECOYS = ("idle", "stranger", "copy", "double", "multiple")
+
+
+def _with_decoys(made: Recorded, rng: np.random.Generator) -> Recorded:
+    """The true vectors of some members, and vectors under the names of clients who rate nothing.
+
+    An idle client's own, a stranger's that nobody has, a copy of another known one, a double that
+    is nearly a member's, a multiple of a member's.
+    """
+    wanted, last = made.draw, made.draw.clients - IDLE
+    true = {round_: _vectors(made, round_) for round_ in range(1, wanted.rounds + 1)}
+    members = rng.permutation(np.arange(wanted.own, last))[: int(rng.integers(0, 8))].tolist()
+    known = {round_: {c: own[c] for c in members} for round_, own in true.items()}
+    lies: dict[int, int] = {}
+    for name in range(last, wanted.clients):
+        kind, model = str(rng.choice(DECOYS)), int(rng.integers(wanted.own, last))
+        copied = int(rng.choice([*members, *range(last, name), model]))
+        factor, off = float(rng.choice([-1.0, 0.5, 2.0, 3.0])), 10.0 ** -int(rng.integers(3, 13))
+        turned, way = rng.permutation(wanted.rank), rng.standard_normal(wanted.rank)
+        for round_, own in true.items():
+            size = float(np.linalg.norm(own[model]) / np.linalg.norm(way))
+            made_up = {
+                "idle": own[name],
+                "stranger": -own[model][turned] + size * way,
+                "copy": known[round_].get(copied, own[model]),
+                "double": own[model] + off * size * way,
+                "multiple": factor * own[model],
+            }
+            known[round_][name] = made_up[kind]
+        whose = {"copy": lies.get(copied, copied), "double": model, "multiple": model}.get(
+            kind, last
+        )
+        if whose < last and whose not in members:
+            lies[name] = whose
+    return replace(made, known=known, lies=lies)
+
+
+def _vectors(made: Recorded, round_: int) -> FloatArray:
+    columns = made.run.truth.columns(round_, "private-user_vectors")
+    assert columns is not None
+    return np.asarray(columns["values"], dtype=np.float64)
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What all attacks on a federation call certain.
+
+    Args:
+        certain: how many interactions, vectors and readable uploads, by attack.
+        wrong: how many of them are false.
+        expected: the most that an attack itself expects to be false.
+        exposed: clients of whom something certain is true.
+    """
+
+    certain: Mapping[str, int]
+    wrong: int
+    expected: float
+    exposed: frozenset[int]
+
+
+def outcome(made: Recorded) -> Outcome:
+    """Run every attack on the adversary's view and judge what can be certain of its claims."""
+    who, corrupted = made.draw.adversary, made.truth.corrupted_clients(made.draw.adversary)
+    view = made.run.transcript.view(who, own=OwnUploads(made.run.truth, corrupted))
+    seen = item_view(view)
+    assert seen is not None
+    certain, wrong, expected, exposed = {}, 0, 0.0, set()
+    for name, attack in _attacks(made).items():
+        with patch.object(sum_decoding, "BUDGET", BUDGET):
+            claims = attack.run(seen)
+        if not isinstance(claims, Claims):
+            continue
+        expected = max(expected, float(claims.details.get("expected_false_matches", 0.0)))
+        for read in claims.of(ClearUploadsClaim):  # under these masks none can be
+            certain[name] = sum(len(clients) for clients, _ in read.read.values())
+            wrong += certain[name]
+        for told in claims.of(DisclosureClaim):
+            certain[name] = sum(int(p.certain.sum() + p.solved.sum()) for p in told.parts)
+            judged = DisclosureClaim(parts=tuple(_honest(part, made) for part in told.parts))
+            found = score_disclosures(judged, made.truth.ratings, made.run.truth, corrupted)
+            wrong += int(found.figures["disclosures_wrong"] or 0)
+            exposed |= set(found.details["exposed_clients"])
+    return Outcome(certain=certain, wrong=wrong, expected=expected, exposed=frozenset(exposed))
+
+
+def _attacks(made: Recorded) -> Mapping[str, Attack]:
+    if not made.known:
+        return SUITE
+    knowing = SumDecoding(lambda view, round_: made.known[round_])
+    return {**SUITE, knowing.name: knowing}
+
+
+def _honest(part: Disclosures, made: Recorded) -> Disclosures:
+    """A claim of names that lie, as one of the members whose vectors they have."""
+    names = np.array([made.lies.get(name, name) for name in part.names.tolist()], dtype=np.int64)
+    lying = (names != part.names)[part.whose]
+    return replace(part, names=names, ratings=np.where(lying, np.nan, part.ratings))
