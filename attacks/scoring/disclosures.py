@@ -211,7 +211,7 @@ def _pairs(train: RatingTable, clients: IntArray, items: IntArray) -> IntArray:
 
 
 def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray | None) -> IntArray:
-    """Who each is: the one named, or whose vector is closest, or who rated most of the items."""
+    """Who each is: the one named, or whose vector is closest, or of whom most claims are true."""
     clients = part.names.copy()
     width = part.vectors.shape[1]
     by_item = np.argsort(train.items, kind="stable")
@@ -222,9 +222,12 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray | No
             actual = values.reshape(len(values), -1)[:, :width]
             clients[who] = int(np.argmin(_errors(vector, actual, directions=part.directions)))
             continue
-        items = part.items[part.whose == who]
-        raters = [train.clients[by_item[ends[i] : ends[i + 1]]] for i in items.tolist()]
-        votes = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *raters]), minlength=1)
+        votes = np.zeros(train.n_clients, dtype=np.int64)
+        mine = part.whose == who
+        for item, rating in zip(part.items[mine].tolist(), part.ratings[mine], strict=True):
+            places = by_item[ends[item] : ends[item + 1]]
+            true = np.isnan(rating) | (train.ratings[places] == rating)
+            votes[train.clients[places[true]]] += 1
         clients[who] = int(votes.argmax())
     return clients
 

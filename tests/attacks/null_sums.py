@@ -292,7 +292,10 @@ def _with_decoys(made: Recorded, rng: np.random.Generator) -> Recorded:
     for name in range(last, wanted.clients):
         kind, model = str(rng.choice(DECOYS)), int(rng.integers(wanted.own, last))
         copied = int(rng.choice([*members, *range(last, name), model]))
-        factor, off = float(rng.choice([-1.0, 0.5, 2.0, 3.0])), 10.0 ** -int(rng.integers(3, 13))
+        factor, off = (
+            float(rng.choice([-1.0, 1e-6, 0.5, 2.0, 3.0])),
+            10.0 ** -int(rng.integers(3, 13)),
+        )
         turned, way = rng.permutation(wanted.rank), rng.standard_normal(wanted.rank)
         for round_, own in true.items():
             size = float(np.linalg.norm(own[model]) / np.linalg.norm(way))

@@ -185,6 +185,8 @@ class _Solver:
         if not possible:
             return None
         vectors = [(vector, error) for vector, error, _ in possible]
+        if any(error > _LOOSEST * np.linalg.norm(vector) for vector, error in vectors):
+            vectors = []  # of what is possible, all is a candidate or nothing
         who = found.add(vectors, sure=sure)
         if sure:
             found.settle(who)
@@ -218,7 +220,7 @@ class _Solver:
             for scale in scale_roots(length, tilt, level):
                 vector = scale * unit
                 error = vector_error(vector, public[base], level, float(errors[base]))
-                if error > _LOOSEST * abs(scale) or np.abs(vector).max() > sums.bound + error:
+                if np.abs(vector).max() > sums.bound + error:
                     continue
                 ratings = [
                     self._rating(row, v, each, vector, error)
@@ -408,17 +410,27 @@ class _Solver:
                 self.found.most = max(self.found.most, 2)
 
     def _told_apart(
-        self, place: IntArray, rest: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
+        self,
+        place: IntArray,
+        rest: FloatArray,
+        errors: FloatArray,
+        pairs: tuple[IntArray, IntArray],
     ) -> FloatArray:
-        """Bits by which pairs of rows differ before anything is taken off: float64[P].
+        """Bits by which like remainders are due to what was taken off: float64[P].
 
-        Rows that are alike stay so if alike vectors are taken off them, whoever has these.
+        Rows that are alike stay so if like vectors are taken off them, whoever has these; and
+        next to nothing may be taken off a row that is almost one rater's.
         """
         (one, other), rows = pairs, self.sums.rows[place]
         scale = (rest[one] * rest[other]).sum(axis=1) / (rest[other] ** 2).sum(axis=1)
-        gap = np.linalg.norm(rows[one] - scale[:, None] * rows[other], axis=1)
-        times = gap / (errors[one] + np.abs(scale) * errors[other])
-        return np.asarray((rows.shape[1] - 1) * np.log2(np.maximum(times, 1.0)))
+        tolerance = errors[one] + np.abs(scale) * errors[other]
+        moved = [
+            rows[one] - scale[:, None] * rows[other],
+            rows[one] - scale[:, None] * rest[other],
+            scale[:, None] * rows[other] - rest[one],
+        ]
+        least = np.min([np.linalg.norm(each, axis=1) for each in moved], axis=0) / tolerance
+        return np.asarray((rows.shape[1] - 1) * np.log2(np.maximum(least, 1.0)))
 
     def refine(self) -> None:
         """Sharpen vectors by all rows that they explain: with the e known, the U are linear."""
@@ -526,12 +538,15 @@ class _Solver:
         loose = np.array([each.error for each in entries])
         public = sums.vectors[place]
         off = levels[None, :] - (vectors @ public)[:, None]
-        reach = np.linalg.norm(vectors, axis=1) * np.linalg.norm(public)
+        sizes = np.linalg.norm(vectors, axis=1)
+        reach, usual = sizes * np.linalg.norm(public), np.linalg.norm(self.vectors.deviations)
+        # A vector much shorter than others adds next to nothing, however far off a rating is.
+        share = np.minimum(1.0, sizes / max(float(usual), 1e-300))
         columns = len(entries) * len(levels)
         return Columns(
             (off[:, :, None] * vectors[:, None, :]).reshape(columns, width),
             ((np.abs(off) + reach[:, None]) * loose[:, None]).reshape(-1),
-            np.abs(off).reshape(-1),
+            (np.abs(off) * share[:, None]).reshape(-1),
             np.repeat(np.arange(len(entries)), len(levels)),
             np.repeat([each.who for each in entries], len(levels)).astype(np.int64),
             np.tile(levels, len(entries)),

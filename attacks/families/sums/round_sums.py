@@ -202,7 +202,7 @@ class Columns:
     Args:
         values: float64[M, d].
         errors: float64[M].
-        sizes: float64[M], magnitude of the rating's error e.
+        sizes: float64[M], magnitude of the rating's error e, less for vectors shorter than usual.
         entries: int64[M], whose it is, among all entries.
         who: int64[M], its pseudonym.
         levels: float64[M].
