@@ -44,7 +44,7 @@ SCALES = {
 FRACTION_BITS = (4, 6, 8, 10, 12, 16, 16, 20, 24, 24, 32, 32)
 COARSE = 10
 """Fraction bits of a coarse ring, at most."""
-BUDGET = 2.0**18
+BUDGET = 2.0**15
 """Sums that an attack forms: fewer than it would, so that a thousand federations take minutes."""
 CROWD = 6
 """Raters of a popular item, at least, the adversary's own clients left out."""
@@ -132,7 +132,7 @@ class Recorded:
 
     Args:
         known: what the adversary believes to know: float64[d] by round and client.
-        members: whose vector a name's really is, for names that lie; see ``lies``.
+        lies: whose vector a name's really is, of names that are no other's by chance.
     """
 
     draw: Draw
@@ -281,8 +281,11 @@ DECOYS = ("idle", "stranger", "copy", "double", "multiple")
 def _with_decoys(made: Recorded, rng: np.random.Generator) -> Recorded:
     """The true vectors of some members, and vectors under the names of clients who rate nothing.
 
-    An idle client's own, a stranger's that nobody has, a copy of another known one, a double that
-    is nearly a member's, a multiple of a member's.
+    An idle client's own, a stranger's that nobody has, a copy of another known one, a multiple of
+    one, and a double that is nearly a member's. All but the double of a member who is not known
+    herself are told from members by the sums, or cannot be told apart by what the adversary knows:
+    nothing certain may be false of them. Such a double is a lie: no other client has such a vector
+    by chance, and what is claimed of the name is judged as a claim about the member.
     """
     wanted, last = made.draw, made.draw.clients - IDLE
     true = {round_: _vectors(made, round_) for round_ in range(1, wanted.rounds + 1)}
@@ -291,11 +294,11 @@ def _with_decoys(made: Recorded, rng: np.random.Generator) -> Recorded:
     lies: dict[int, int] = {}
     for name in range(last, wanted.clients):
         kind, model = str(rng.choice(DECOYS)), int(rng.integers(wanted.own, last))
-        copied = int(rng.choice([*members, *range(last, name), model]))
-        factor, off = (
-            float(rng.choice([-1.0, 1e-6, 0.5, 2.0, 3.0])),
-            10.0 ** -int(rng.integers(3, 13)),
-        )
+        others = [*members, *range(last, name)] or [model]
+        copied = int(rng.choice(others))
+        honest = int(rng.choice([each for each in others if each not in lies] or [name]))
+        factor = float(rng.choice([-1.0, 1e-6, 0.5, 2.0, 3.0]))
+        off = 10.0 ** -int(rng.integers(3, 13))
         turned, way = rng.permutation(wanted.rank), rng.standard_normal(wanted.rank)
         for round_, own in true.items():
             size = float(np.linalg.norm(own[model]) / np.linalg.norm(way))
@@ -304,12 +307,10 @@ def _with_decoys(made: Recorded, rng: np.random.Generator) -> Recorded:
                 "stranger": -own[model][turned] + size * way,
                 "copy": known[round_].get(copied, own[model]),
                 "double": own[model] + off * size * way,
-                "multiple": factor * own[model],
+                "multiple": factor * known[round_].get(honest, own[name]),
             }
             known[round_][name] = made_up[kind]
-        whose = {"copy": lies.get(copied, copied), "double": model, "multiple": model}.get(
-            kind, last
-        )
+        whose = {"copy": lies.get(copied, copied), "double": model}.get(kind, last)
         if whose < last and whose not in members:
             lies[name] = whose
     return replace(made, known=known, lies=lies)
@@ -376,5 +377,4 @@ def _attacks(made: Recorded) -> Mapping[str, Attack]:
 def _honest(part: Disclosures, made: Recorded) -> Disclosures:
     """A claim of names that lie, as one of the members whose vectors they have."""
     names = np.array([made.lies.get(name, name) for name in part.names.tolist()], dtype=np.int64)
-    lying = (names != part.names)[part.whose]
-    return replace(part, names=names, ratings=np.where(lying, np.nan, part.ratings))
+    return replace(part, names=names)

@@ -121,6 +121,7 @@ class _Solver:
         if not shown.any():
             shown[:] = True
         self.vectors = Spread(sums.rows[shown] / np.sqrt(sums.counts[shown, None]), widest)
+        self.usual = max(float(np.linalg.norm(self.vectors.deviations)), 1e-300)
         self.directions = Spread(aligned(sums.rows[shown])[0])
         line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
         self.line: FloatArray = (line / np.linalg.norm(line))[0]
@@ -387,8 +388,11 @@ class _Solver:
         ]
         apart &= (of[one] != of[other]) | lone[one]
         by_row = dict(parts)
-        for group in components(len(rest), one[apart], other[apart]):
-            if len(group) < 2 or len(np.unique(place[group])) < len(group):
+        groups = [g for g in components(len(rest), one[apart], other[apart]) if len(g) > 1]
+        told = np.bincount(place[np.concatenate(groups)]) if groups else place[:0]
+        for group in groups:
+            # A row that is of several groups, or in one twice, can be explained in several ways.
+            if (told[place[group]] > 1).any():
                 continue
             fresh = [int(p) for p in place[group] if int(p) not in self.found.explained]
             if len(fresh) < len(group):
@@ -539,9 +543,9 @@ class _Solver:
         public = sums.vectors[place]
         off = levels[None, :] - (vectors @ public)[:, None]
         sizes = np.linalg.norm(vectors, axis=1)
-        reach, usual = sizes * np.linalg.norm(public), np.linalg.norm(self.vectors.deviations)
+        reach = sizes * np.linalg.norm(public)
         # A vector much shorter than others adds next to nothing, however far off a rating is.
-        share = np.minimum(1.0, sizes / max(float(usual), 1e-300))
+        share = np.minimum(1.0, sizes / self.usual)
         columns = len(entries) * len(levels)
         return Columns(
             (off[:, :, None] * vectors[:, None, :]).reshape(columns, width),
@@ -632,14 +636,18 @@ class _Solver:
         entries: Sequence[Entry],
         needed: float,
     ) -> None:
-        """Take over what all fits (int64[F, n], columns) agree on."""
+        """Take over what all fits (int64[F, n], columns) agree on.
+
+        A row that is shorter than others, or what is added to it, has fewer bits to show.
+        """
         sets = [frozenset(columns.who[fit].tolist()) for fit in fits]
         agreed = frozenset.intersection(*sets)
         tolerance = self.errors[place] + columns.errors[fits].sum(axis=1).max()
         sure = {}
         for who in agreed:
             mine = fits[columns.who[fits] == who]
-            bits = self.vectors.bits(float(tolerance), float(columns.sizes[mine].min()))
+            size = min(float(columns.sizes[mine].min()), float(self.lengths[place]) / self.usual)
+            bits = self.vectors.bits(float(tolerance), size)
             sure[who] = bits >= needed
             if sure[who]:
                 self._expect(needed, bits)
