@@ -224,6 +224,7 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray | No
             continue
         votes = np.zeros(train.n_clients, dtype=np.int64)
         mine = part.whose == who
+        mine &= part.certain | ~(mine & part.certain).any()  # what is not certain may be of others
         for item, rating in zip(part.items[mine].tolist(), part.ratings[mine], strict=True):
             places = by_item[ends[item] : ends[item + 1]]
             true = np.isnan(rating) | (train.ratings[places] == rating)

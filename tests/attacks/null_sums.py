@@ -6,7 +6,8 @@ and in some the adversary knows vectors that are not what it takes them for. ``d
 a number stands for, ``record`` trains it, ``outcome`` judges it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
@@ -71,19 +72,19 @@ class Draw:
 
     seed: int
     kind: str
-    crowded: bool
+    clients: int
     scale: str
     rank: int
-    biases: bool
-    init_scale: float
-    learning_rate: float
-    fraction_bits: int
-    rounds: int
-    clients: int
-    own: int
-    server: bool
-    cohort: int | None
-    floor: int
+    crowded: bool = False
+    biases: bool = False
+    init_scale: float = 0.005
+    learning_rate: float = 0.8
+    fraction_bits: int = 32
+    rounds: int = 1
+    own: int = 0
+    server: bool = True
+    cohort: int | None = None
+    floor: int = 0
 
     @property
     def adversary(self) -> Adversary:
@@ -141,19 +142,57 @@ class Recorded:
     known: Mapping[int, Mapping[int, FloatArray]] = field(default_factory=dict)
     lies: Mapping[int, int] = field(default_factory=dict)
 
-    @property
-    def raters(self) -> IntArray:
-        """int64[m], honest raters of each item."""
-        train = self.truth.ratings
-        honest = train.clients >= self.draw.own
-        return np.bincount(train.items[honest], minlength=train.n_items)
-
 
 def record(wanted: Draw) -> Recorded:
     """Train a federation under masks, payloads of all rounds kept."""
     rng = np.random.default_rng([wanted.seed, 2])
     table = _table(wanted, rng)
-    algorithm, problem = _algorithm(wanted, table)
+    run = _trained(wanted, *_algorithm(wanted, table))
+    made = Recorded(draw=wanted, run=run, truth=GroundTruth(train=table, recorded=run.truth))
+    return _with_decoys(made, rng) if wanted.kind == "decoys" else made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """A leak to plant among items of crowds.
+
+    Args:
+        rows: raters of each planted item.
+        clients: of the federation.
+        scale: name of the rating scale.
+        rank: of the factorization.
+        known: clients whose vectors the server knows.
+        seed: of all draws.
+    """
+
+    rows: Sequence[Sequence[int]]
+    clients: int
+    scale: str
+    rank: int
+    known: Sequence[int]
+    seed: int
+
+
+def record_planted(planted: Planted) -> Recorded:
+    """Train a round of it, with the defaults of the algorithm and of the ring."""
+    rng = np.random.default_rng([planted.seed, 3])
+    sizes = rng.integers(12, 60, 24).tolist()
+    crowd = [rng.choice(planted.clients, size, replace=False).tolist() for size in sizes]
+    table = table_of([*planted.rows, *crowd], planted.clients, *SCALES[planted.scale], rng)
+    wanted = Draw(
+        seed=planted.seed,
+        kind="planted",
+        clients=planted.clients,
+        scale=planted.scale,
+        rank=planted.rank,
+    )
+    run = _trained(wanted, *_algorithm(wanted, table))
+    made = Recorded(draw=wanted, run=run, truth=GroundTruth(train=table, recorded=run.truth))
+    vectors = _vectors(made, 1)
+    return replace(made, known={1: {client: vectors[client] for client in planted.known}})
+
+
+def _trained(wanted: Draw, algorithm: Algorithm, problem: Problem) -> RecordedRun:
     streams, codec = Streams.from_seed(wanted.seed), wanted.codec
     sizes = sizes_of(algorithm, problem, cohort=wanted.cohort)
     masks = MaskingLayerConfig(min_survivors=8, tail_floor=wanted.floor)
@@ -167,8 +206,7 @@ def record(wanted: Draw) -> Recorded:
     )
     for _ in range(wanted.rounds):
         run.run_round()
-    made = Recorded(draw=wanted, run=run, truth=GroundTruth(train=table, recorded=run.truth))
-    return _with_decoys(made, rng) if wanted.kind == "decoys" else made
+    return run
 
 
 def _algorithm(wanted: Draw, table: RatingTable) -> tuple[Algorithm, Problem]:
@@ -188,6 +226,37 @@ def _algorithm(wanted: Draw, table: RatingTable) -> tuple[Algorithm, Problem]:
         learning_rate=wanted.learning_rate,
     )
     return PMF(settings), problem
+
+
+def contents(made: Recorded) -> Iterator[str]:
+    """What a federation holds, in words."""
+    wanted, train = made.draw, made.truth.ratings
+    raters = [
+        frozenset(train.clients[train.items == item].tolist()) - set(range(wanted.own))
+        for item in range(train.n_items)
+    ]
+    pairs = Counter(own for own in raters if len(own) == 2)
+    items = np.zeros((train.n_clients, train.n_items), dtype=bool)
+    items[train.clients, train.items] = True
+    there = {
+        "lone rows": any(len(own) == 1 for own in raters),
+        "pairs": max(pairs.values(), default=0) > 1,
+        "twins": len(np.unique(items[items.any(axis=1)], axis=0)) < items.any(axis=1).sum(),
+        "crowds alone": min(len(own) for own in raters) >= CROWD,
+        "rank 1": wanted.rank == 1,
+        "rank 16 or more": wanted.rank >= 16,
+        "coarse ring": wanted.fraction_bits <= COARSE,
+        "biases": wanted.biases and wanted.kind != "tables",
+        "several rounds": wanted.rounds > 1,
+        "cohorts": wanted.cohort is not None,
+        "a floor": wanted.floor > 0,
+        "own clients": wanted.own > 0,
+        "without the server": not wanted.server,
+        "vectors known": bool(made.known),
+        "lies": bool(made.lies),
+        "item tables": wanted.kind == "tables",
+    }
+    return (name for name, is_there in there.items() if is_there)
 
 
 # --- who rated what -------------------------------------------------------------------------------

@@ -594,8 +594,8 @@ class _Solver:
     def reduce(self) -> None:
         """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
         levels, entries = self.sums.levels, self._entries(alone=True)
-        entries = [each for each in entries if each.who in self.found.sure]
         levels = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
+        entries = self._separate([e for e in entries if e.who in self.found.sure], levels)
         parts = 1 if len(levels) == 1 else 2
         raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
         raters = raters[raters <= len(entries)]
@@ -627,6 +627,23 @@ class _Solver:
                 within = SLACK * (self.errors[place] + columns.errors[fit].sum())
                 if there and off <= within and len(np.unique(columns.who[fit])) == each:
                     self._explain(place, columns, fit[None], entries, needed)
+
+    def _separate(self, entries: list[Entry], levels: FloatArray) -> list[Entry]:
+        """Those along no other one's vector: of two, a solution has one, and it may be the other.
+
+        Only where solutions are not all looked at does that matter.
+        """
+        if len(entries) < 2:
+            return entries
+        vectors = np.array([each.vector for each in entries])
+        lengths = np.linalg.norm(vectors, axis=1)
+        widest = 2 * float(self.errors.max()) / float(np.abs(levels).min())
+        blur = (np.array([each.error for each in entries]) + widest) / np.maximum(lengths, 1e-300)
+        units = aligned(vectors)[0]
+        one, other = near_pairs(units, 2 * float(blur.max()))
+        near = np.linalg.norm(units[one] - units[other], axis=1) <= blur[one] + blur[other]
+        along = {*one[near].tolist(), *other[near].tolist()}
+        return [each for number, each in enumerate(entries) if number not in along]
 
     def _explain(
         self,
