@@ -73,6 +73,13 @@ def test_a_direction_alone_is_the_client_who_rated_most_of_its_items() -> None:
     assert (found["clients_exposed"], found["interactions_exposed"]) == (1, 2)
 
 
+def test_a_pseudonym_without_a_vector_is_of_whom_its_certain_claims_are_true() -> None:
+    ties = [(0, 1, 3.0, True), (0, 0, np.nan, False), (0, 0, np.nan, False)]
+    assert figures(pseudonyms([[0.0, 0.0]], ties))["disclosures_wrong"] == 0
+    found = figures(pseudonyms([[0.0, 0.0]], [(0, 1, 2.0, True), (0, 2, np.nan, True)]))
+    assert found["disclosures_wrong"] == 1, "nobody rated both so"
+
+
 def test_what_is_false_exposes_nobody_and_is_counted() -> None:
     ties = [(0, 3, np.nan, True), (0, 1, 1.0, True)]  # not rated; another rating
     found = figures(pseudonyms([[0.0, 1.0]], ties))

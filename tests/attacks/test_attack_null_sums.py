@@ -6,6 +6,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,31 @@ def test_nothing_certain_is_false() -> None:
         assert {each.fraction_bits for each in drawn} == set(FRACTION_BITS)
         assert {each.scale for each in drawn} == set(SCALES)
         assert min(FRACTION_BITS) <= COARSE
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Draw(seed=1, kind="decoys", clients=30, scale="all ones", rank=4, fraction_bits=4),
+        Draw(seed=2, kind="decoys", clients=30, scale="1 to 5", rank=4, biases=True),
+    ],
+    ids=["sums of zeros", "biases"],
+)
+def test_where_known_vectors_tell_nothing_nothing_is_certain(wanted: Draw) -> None:
+    """Words that are all zero, and rows of more than the vectors that are known."""
+    made = record(replace(wanted, crowded=True))
+    assert made.known
+    found = outcome(made)
+    assert (found.wrong, sum(found.certain.values())) == (0, 0)
+
+
+def test_what_is_almost_one_raters_row_is_no_evidence_for_another() -> None:
+    """Where 0 is a rating, some rows of two are one rater's, and some of one next to nothing."""
+    rows: list[list[int]] = []
+    for one, two, hidden in np.arange(30).reshape(10, 3).tolist():
+        rows += [[one], [two], [one, hidden], [two, hidden]]
+    planted = Planted(rows=rows, clients=CLIENTS, scale="0/1", rank=20, known=(), seed=17)
+    assert outcome(record_planted(planted)).wrong == 0
 
 
 # --- what is planted is found ---------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sums over few clients: what is planted is found, and nothing that is called certain is false."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +39,7 @@ class Federation:
         self.users = rng.uniform(-size, size, (clients, width)) + mean * size
         self.raters = [tuple(each) for each in raters]
         self.vectors = rng.uniform(-size, size, (len(raters), width))
-        positive = levels[levels > 0]
-        self.ratings = [rng.choice(positive, len(each)) for each in raters]
+        self.ratings = [rng.choice(levels[levels != 0], len(each)) for each in raters]
         words = np.zeros((len(raters), width), dtype=codec.dtype)
         for item, (own, rated) in enumerate(zip(self.raters, self.ratings, strict=True)):
             for client, rating in zip(own, rated, strict=True):
@@ -195,6 +195,73 @@ def test_rank_two_and_eight_digits_name_nobody() -> None:
     found = decode(federation.sums, known)
     assert not any(sure for _, sure in found.ties.values())
     assert found.tried > 2**20
+
+
+def named(found: Decoded, known: int) -> set[tuple[int, int]]:
+    """Certain interactions of those known beforehand."""
+    return {tie for tie, (_, sure) in found.ties.items() if sure and tie[0] < known}
+
+
+def opposed(seed: int, *, clients: int = 100, **others: Any) -> Federation:
+    """A federation of eight dimensions with crowds beside rows of the first few clients."""
+    rng = np.random.default_rng([seed, 1])
+    crowd = drawn(rng, clients, rng.integers(12, 40, 20).tolist())
+    return Federation([*others.pop("rows"), *crowd], clients=clients, width=8, seed=seed, **others)
+
+
+def test_of_two_known_vectors_that_are_equal_neither_is_named() -> None:
+    """Copies of one vector under two names are two clients, and a row may be of either."""
+    federation = opposed(1, rows=[[0], [0], [0, 1], [0, 1], [1]])
+    copies = [(federation.users[0], 1e-15), (federation.users[0], 1e-15)]
+    found = decode(federation.sums, copies)
+    assert not named(found, 2)
+    assert {row for _, row in federation.judged(found)[0]} >= {0, 1}, "under a pseudonym"
+    assert named(decode(federation.sums, copies[:1]), 1) >= {(0, 0), (0, 1)}
+
+
+@pytest.mark.parametrize(("levels", "factor"), [(ONE, 1.0), (STARS, 2.0)])
+def test_like_vectors_taken_off_like_rows_leave_like_rows(
+    levels: FloatArray, factor: float
+) -> None:
+    """Rows of the same two raters, less the vectors of one who is neither, under two names."""
+    codec = FixedPoint(bits=64, fraction_bits=18, clip=16.0)
+    federation = opposed(2, rows=12 * [[0, 1]], levels=levels, codec=codec)
+    known = [(federation.users[5], 1e-15), (factor * federation.users[5], 1e-15)]
+    assert not named(decode(federation.sums, known), 2)
+
+
+def test_of_two_opposite_vectors_neither_is_named() -> None:
+    """On a scale around 0 one vector's rating is the opposite one's opposite rating."""
+    around = np.arange(-2.0, 3.0)
+    federation = opposed(3, rows=2 * [[0, 1]], levels=around)
+    known = [(federation.users[1], 1e-15), (-federation.users[1], 1e-15)]
+    found = decode(federation.sums, known)
+    assert not named(found, 2)
+
+
+@pytest.mark.parametrize("raters", [4, 7])
+def test_a_lattice_has_more_than_one_solution_where_two_vectors_are_equal(raters: int) -> None:
+    pytest.importorskip("flint")
+    federation = opposed(4, rows=[list(range(raters))], levels=ONE)
+    own = [(each, 1e-15) for each in federation.users[: raters + 3]]
+    first = decode(federation.sums, own)
+    assert named(first, len(own)) == {(who, 0) for who in range(raters)}
+    both = decode(federation.sums, [*own, own[0]])
+    assert not named(both, len(own) + 1) & {(0, 0), (len(own), 0)}
+
+
+def test_a_row_of_a_few_ring_units_names_nobody() -> None:
+    """Two opposite vectors add up to next to nothing, and so may two others."""
+    federation = opposed(5, rows=[[0, 1]], levels=STARS)
+    sums, own = federation.sums, federation.users[0]
+    error = float(sums.errors[0])
+    toward = own / np.linalg.norm(own)
+    sums.vectors[0] = -toward * error / np.linalg.norm(own) ** 2  # own.V = -error / |own|
+    aside = np.random.default_rng(0).standard_normal(8)
+    aside -= (aside @ toward) * toward
+    sums.rows[0] = 2 * error * toward + 0.9 * error * aside / np.linalg.norm(aside)
+    found = decode(sums, [(own, 1e-15), (-own, 1e-15)])
+    assert not named(found, 2)
 
 
 # --- what is planted is found ---------------------------------------------------------------------
