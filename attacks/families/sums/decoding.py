@@ -125,6 +125,28 @@ class _Solver:
         self.directions = Spread(aligned(sums.rows[shown])[0])
         line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
         self.line: FloatArray = (line / np.linalg.norm(line))[0]
+        self.unclear = self._along_others()
+
+    def _along_others(self) -> frozenset[int]:
+        """Those known beforehand whose vector lies along another one's: copies and multiples.
+
+        Either may stand for the other, and together they may add up to nothing.
+        """
+        known = [self.found.entries[who][0] for who in range(self.found.known)]
+        levels = np.abs(self.sums.levels)
+        if len(known) < 2 or not levels.any():
+            return frozenset()
+        vectors = np.array([each.vector for each in known])
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-300)
+        # Nor does a row tell directions apart better than its rounding lets it.
+        loose = 2 * float(self.errors.max()) / float(levels[levels > 0].min())
+        blur = np.minimum((np.array([each.error for each in known]) + loose) / lengths, _LOOSEST)
+        units = vectors / lengths[:, None]
+        either = np.concatenate([units, -units])
+        one, other = near_pairs(either, SLACK * 2 * float(blur.max()))
+        one, other, off = one % len(known), other % len(known), either[one] - either[other]
+        near = np.linalg.norm(off, axis=1) <= SLACK * (blur[one] + blur[other])
+        return frozenset([*one[near].tolist(), *other[near].tolist()])
 
     def unexplained(self, raters: int) -> IntArray:
         """Places of rows of so many raters that are not explained."""
@@ -142,9 +164,25 @@ class _Solver:
         needed = self.found.stage(len(places) * (len(places) - 1) / 2)
         rows, errors = self.sums.rows[places], self.errors[places]
         for group in self._grouped(rows, errors, needed):
-            odds = len(group) * rows.shape[1]
+            odds = rows.shape[1] * self._separate(rows[group])
             sure = len(group) > 1 and (self.sums.counted or odds >= needed)
-            self._decode_group(places[group], rows[group], errors[group], sure=sure)
+            if sure or self.sums.counted:  # else it may be a sum of several, as others are of them
+                self._decode_group(places[group], rows[group], errors[group], sure=sure)
+
+    def _separate(self, rows: FloatArray) -> int:
+        """How many rows along one direction are no whole multiple of another, but for rounding.
+
+        Those that are come out as ring words whenever the other one does.
+        """
+        words = rows / self.sums.resolution
+        lengths = np.linalg.norm(words, axis=1)
+        kept: list[int] = []
+        for row in np.argsort(lengths, kind="stable").tolist():
+            times = np.rint(words[kept] @ words[row] / lengths[kept] ** 2)
+            off = np.abs(words[row] - times[:, None] * words[kept]).max(axis=1, initial=0.0)
+            if not (off <= np.maximum(np.abs(times), 1.0) + 1.0).any():
+                kept.append(row)
+        return len(kept)
 
     def _grouped(self, rows: FloatArray, errors: FloatArray, needed: float) -> list[IntArray]:
         """Rows along one direction, as far as that is certain: places, in groups."""
@@ -525,6 +563,7 @@ class _Solver:
         return [
             each
             for who, entries in self.found.entries.items()
+            if who not in self.unclear
             if not alone or len(entries) == 1 or who in self.found.sure
             for each in entries
         ]
@@ -595,7 +634,7 @@ class _Solver:
         """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
         levels, entries = self.sums.levels, self._entries(alone=True)
         levels = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
-        entries = self._separate([e for e in entries if e.who in self.found.sure], levels)
+        entries = [each for each in entries if each.who in self.found.sure]
         parts = 1 if len(levels) == 1 else 2
         raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
         raters = raters[raters <= len(entries)]
@@ -627,23 +666,6 @@ class _Solver:
                 within = SLACK * (self.errors[place] + columns.errors[fit].sum())
                 if there and off <= within and len(np.unique(columns.who[fit])) == each:
                     self._explain(place, columns, fit[None], entries, needed)
-
-    def _separate(self, entries: list[Entry], levels: FloatArray) -> list[Entry]:
-        """Those along no other one's vector: of two, a solution has one, and it may be the other.
-
-        Only where solutions are not all looked at does that matter.
-        """
-        if len(entries) < 2:
-            return entries
-        vectors = np.array([each.vector for each in entries])
-        lengths = np.linalg.norm(vectors, axis=1)
-        widest = 2 * float(self.errors.max()) / float(np.abs(levels).min())
-        blur = (np.array([each.error for each in entries]) + widest) / np.maximum(lengths, 1e-300)
-        units = aligned(vectors)[0]
-        one, other = near_pairs(units, 2 * float(blur.max()))
-        near = np.linalg.norm(units[one] - units[other], axis=1) <= blur[one] + blur[other]
-        along = {*one[near].tolist(), *other[near].tolist()}
-        return [each for number, each in enumerate(entries) if number not in along]
 
     def _explain(
         self,
