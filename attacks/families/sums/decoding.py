@@ -125,28 +125,30 @@ class _Solver:
         self.directions = Spread(aligned(sums.rows[shown])[0])
         line = np.random.default_rng(0).standard_normal((1, sums.rows.shape[1]))
         self.line: FloatArray = (line / np.linalg.norm(line))[0]
-        self.unclear = self._along_others()
+        known = [found.entries[who][0] for who in range(found.known)]
+        self.unclear = frozenset(np.flatnonzero(self._along_others(known)).tolist())
 
-    def _along_others(self) -> frozenset[int]:
-        """Those known beforehand whose vector lies along another one's: copies and multiples.
+    def _along_others(self, entries: Sequence[Entry]) -> BoolArray:
+        """Vectors that lie along another one, such as copies and multiples: bool[E].
 
         Either may stand for the other, and together they may add up to nothing.
         """
-        known = [self.found.entries[who][0] for who in range(self.found.known)]
+        along = np.zeros(len(entries), dtype=bool)
         levels = np.abs(self.sums.levels)
-        if len(known) < 2 or not levels.any():
-            return frozenset()
-        vectors = np.array([each.vector for each in known])
+        if len(entries) < 2 or not levels.any():
+            return along
+        vectors = np.array([each.vector for each in entries])
         lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-300)
         # Nor does a row tell directions apart better than its rounding lets it.
         loose = 2 * float(self.errors.max()) / float(levels[levels > 0].min())
-        blur = np.minimum((np.array([each.error for each in known]) + loose) / lengths, _LOOSEST)
+        blur = np.minimum((np.array([each.error for each in entries]) + loose) / lengths, _LOOSEST)
         units = vectors / lengths[:, None]
         either = np.concatenate([units, -units])
         one, other = near_pairs(either, SLACK * 2 * float(blur.max()))
-        one, other, off = one % len(known), other % len(known), either[one] - either[other]
+        one, other, off = one % len(along), other % len(along), either[one] - either[other]
         near = np.linalg.norm(off, axis=1) <= SLACK * (blur[one] + blur[other])
-        return frozenset([*one[near].tolist(), *other[near].tolist()])
+        along[one[near]] = along[other[near]] = True
+        return along
 
     def unexplained(self, raters: int) -> IntArray:
         """Places of rows of so many raters that are not explained."""
@@ -635,6 +637,9 @@ class _Solver:
         levels, entries = self.sums.levels, self._entries(alone=True)
         levels = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
         entries = [each for each in entries if each.who in self.found.sure]
+        # One solution is looked at: there must be no other.
+        along = self._along_others(entries).tolist()
+        entries = [each for each, unclear in zip(entries, along, strict=True) if not unclear]
         parts = 1 if len(levels) == 1 else 2
         raters = np.unique(self.sums.counts[(self.sums.counts > 2)])
         raters = raters[raters <= len(entries)]
