@@ -66,10 +66,12 @@ class SumDecoding(SuiteAttack):
         vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
         fit is certain if it holds 20 bits more than the search had to choose among.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974.
-    Limits: Clients stay pseudonyms: which of the names they are is not told. With noise, or where
-        values hold fewer informative bits than the subsets have, nothing is certain. With biases
-        directions of rows of one rater are told, and no ratings; of changes along score vectors
-        nothing is read but rows of one client alone. Searches end at the budget.
+    Limits: Clients stay pseudonyms: which of the names they are is not told. Pairs are told where
+        each of both rates all their items alike, and known vectors that lie along each other name
+        nobody. With noise, or where values hold fewer informative bits than the subsets have,
+        nothing is certain. With biases directions of rows of one rater are told, and no ratings; of
+        changes along score vectors nothing is read but rows of one client alone. Searches end at
+        the budget.
 
     Args:
         known: private vectors known beforehand; those of the seed for an adversary that knows it.
