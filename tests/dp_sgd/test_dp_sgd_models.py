@@ -346,7 +346,7 @@ def halved(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
 
 
 def rooted(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
-    return next_item(model, batch) / float(len(batch[0])) ** 0.5
+    return next_item(model, batch) / torch.tensor(float(len(batch[0]))).sqrt()
 
 
 def halved_and_random(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
@@ -375,7 +375,7 @@ def test_losses_that_depend_on_the_size_of_a_batch_are_refused(
         gradients.leave(data(count))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("count", [1, 2, EXAMPLES])
 @pytest.mark.parametrize("make", [TRAINED["ncf"].make, recurrent(nn.GRU), with_dropout])
 @pytest.mark.parametrize("losses", [next_item, random_only])
