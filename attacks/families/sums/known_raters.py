@@ -15,6 +15,7 @@ from attacks.families.sums.state import SHARP, State
 from attacks.families.sums.unknown_raters import MOST_PAIRS
 from attacks.families.sums.vector_matches import (
     SLACK,
+    aligned,
     cost,
     fitting_subsets,
     near_pairs,
@@ -45,12 +46,13 @@ def look_up(state: State, raters: int) -> None:
     found.spent += each * len(places)
     who = np.repeat([each.who for each in entries], len(levels))
     halves = tuples(who, raters // 2), tuples(who, raters - raters // 2)
-    line = np.random.default_rng(0).standard_normal(state.sums.rows.shape[1])
-    line /= np.linalg.norm(line)
+    line = aligned(np.random.default_rng(0).standard_normal((1, state.sums.rows.shape[1])))[0]
     for place in places.tolist():
         columns = state.columns(place, entries, levels)
         error = float(state.errors[place])
-        fits = fitting_subsets(columns, state.sums.rows[place], error, halves, line)
+        fits = fitting_subsets(
+            columns, state.sums.rows[place], error, halves, line / np.linalg.norm(line)
+        )
         evident = found.evident(entries, place)[columns.entries]
         _explain(state, place, columns, fits[evident[fits].all(axis=1)], entries)
 

@@ -61,7 +61,7 @@ class RoundSums:
 
     @property
     def spread(self) -> Spread:
-        """Of the vectors behind the rows, or less: sums over n spread by sqrt(n), and by ratings."""
+        """Of the vectors, or less: sums over n spread by sqrt(n), and by ratings."""
         shown = self.lengths > self.errors
         widest = float(np.abs(self.levels).max(initial=0.0)) or 1.0
         return Spread(self.rows[shown] / np.sqrt(self.counts[shown, None]), widest)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, common_rounds, need
+from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS
 from attacks.families.sums.decoding import decode
 from attacks.families.sums.participation import deduce
@@ -105,8 +105,11 @@ class SumDecoding(SuiteAttack):
             rounds = common_rounds(view, Step.AGGREGATE, Step.UPLOAD, payload=True, otherwise=none)
             return told_by_words(view, knowledge, rounds)
         why = _unsolvable(view, knowledge)
-        payloads = () if why else view.payload_rounds(Step.AGGREGATE)
-        found = [(round_, of_aggregate(view, round_)) for round_ in payloads]
+        payloads = set[int]() if why else {*view.payload_rounds(Step.AGGREGATE)}
+        if knowledge.factorized and not why:
+            payloads &= {*view.payload_rounds(Step.MODEL)}
+            why = "" if payloads else "no round has payloads of its sum and of the table before it"
+        found = [(round_, of_aggregate(view, round_)) for round_ in sorted(payloads)]
         parts = self._solved(view, [(r, sums) for r, sums in found if sums is not None])
         counted = _counted(view) if knowledge.rated_only else ()
         need(parts or counted, why or "no round has both uploads and an aggregate")
@@ -169,21 +172,19 @@ class SumDecoding(SuiteAttack):
 
 def _unsolvable(view: View, knowledge: Knowledge) -> str:
     """Why rows of the sums are no equations in vectors; empty where they are."""
+    why = ""
     if not knowledge.exact:
-        return "noise is in the sums: none is an exact equation"
-    if float(view.public["algorithm"].get("temperature") or 0.0):
-        return "rows carry noise"
-    if knowledge.scored_rows:
+        why = "noise is in the sums: none is an exact equation"
+    elif float(view.public["algorithm"].get("temperature") or 0.0):
+        why = "rows carry noise"
+    elif knowledge.scored_rows:
         several = int(view.public.get("negatives", 0)) >= 2
-        return "" if several else "positives are not outnumbered by sampled negatives"
-    if not knowledge.factorized:
-        return "rows are neither those of a matrix factorization nor along score vectors"
-    if not view.sees(Step.MODEL):
-        return "the view holds no public table"
-    if view.sees(Step.AGGREGATE):
-        both = set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.MODEL))
-        return "" if both else "no round has payloads of its sum and of the public table before it"
-    return ""
+        why = "" if several else "positives are not outnumbered by sampled negatives"
+    elif not knowledge.factorized:
+        why = "rows are neither those of a matrix factorization nor along score vectors"
+    elif not view.sees(Step.MODEL):
+        why = "the view holds no public table"
+    return why
 
 
 def _counted(view: View) -> tuple[int, ...]:
@@ -197,12 +198,9 @@ def _with_counts(
     view: View, knowledge: Knowledge, presence: Presence, parts: Sequence[Part], why: str
 ) -> Claims:
     """Verdicts on each client, and names where one is left."""
-    whole = [
-        r if not knowledge.constant else presence.present[i].tobytes()
-        for i, r in enumerate(presence.rounds)
-    ]
-    cohort = dict(zip(presence.rounds, whole, strict=True))
-    people = people_of(parts, [cohort.get(part.round, part.round) for part in parts])
+    came = dict(zip(presence.rounds, map(bytes, presence.present), strict=True))
+    cohorts = came if knowledge.constant else dict[int, bytes]()
+    people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
     # Who collects others' rows is in the sum, and uploads nothing.
     unseen = {*knowledge.denoisers} - {*presence.clients.tolist()} - own_clients(view)
@@ -215,20 +213,20 @@ def _with_counts(
             break
         verdicts = further
     nothing = ItemSets.empty(len(presence.clients), presence.visible.shape[1])
-    excluded, visible = (
-        presence.visible & ~verdicts.possible,
-        presence.rows(presence.visible, nothing),
-    )
     claim = RatedSetClaim(
         clients=presence.clients,
         scores=presence.rows(verdicts.scores(presence, knowledge), nothing),
-        visible=visible,
+        visible=presence.rows(presence.visible, nothing),
         predicted=presence.rows(verdicts.rated, nothing),
     )
     group, items = np.nonzero(verdicts.rated & certain)
     whose = presence.clients.reshape(-1, max(1, presence.copies))[group].reshape(-1)
     named = Disclosures.named(presence.rounds[0], whose, np.repeat(items, presence.copies))
-    proven = UnmaskedClaim(clients=presence.clients, visible=visible, proven=excluded)
+    excluded = presence.visible & ~verdicts.possible
+    made: tuple[Claim, ...] = (claim, _disclosed(parts, people, names, named))
+    if knowledge.virtual_rows:
+        shown = presence.visible
+        made += (UnmaskedClaim(clients=presence.clients, visible=shown, proven=excluded),)
     details = {
         "tail_items": int((presence.counts == 1).any(axis=0).sum()),
         "pairs_proven_real": int(verdicts.rated.sum()) * presence.copies,
@@ -238,12 +236,7 @@ def _with_counts(
         "counts_exact": knowledge.exact,
         "counts_consistent": verdicts.consistent,
     }
-    made = (claim, _disclosed(parts, people, names, named))
-    return Claims(
-        rounds=presence.rounds,
-        made=(*made, proven) if knowledge.virtual_rows else made,
-        details={**details, **_details(parts, why)},
-    )
+    return Claims(rounds=presence.rounds, made=made, details={**details, **_details(parts, why)})
 
 
 def _disclosed(
