@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attacks.families.sums.decoding import decode
 from attacks.families.sums.decoded import Decoded
+from attacks.families.sums.decoding import decode
 from attacks.families.sums.round_sums import RoundSums
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint

@@ -85,13 +85,14 @@ class SumDecoding(SuiteAttack):
 
     Args:
         known: private vectors known beforehand.
+        budget: sums that may be formed or looked up, over all rounds.
     """
 
     name = "sum-decoding"
     control = Control(measure="clients_exposed", on="sums", breaks="lone rows")
 
-    def __init__(self, known: Known = nothing_known) -> None:
-        self._known = known
+    def __init__(self, known: Known = nothing_known, *, budget: float = BUDGET) -> None:
+        self._known, self._budget = known, budget
 
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
@@ -104,6 +105,7 @@ class SumDecoding(SuiteAttack):
             none = "no round has payloads of both uploads and aggregate"
             rounds = common_rounds(view, Step.AGGREGATE, Step.UPLOAD, payload=True, otherwise=none)
             return told_by_words(view, knowledge, rounds)
+        need(view.rounds(Step.AGGREGATE), "no round has both uploads and an aggregate")
         why = _unsolvable(view, knowledge)
         payloads = set[int]() if why else {*view.payload_rounds(Step.AGGREGATE)}
         if knowledge.factorized and not why:
@@ -163,7 +165,7 @@ class SumDecoding(SuiteAttack):
             vectors = (vector[: each.rows.shape[1]] for vector in told.values())
             known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in vectors]
             stages = parts[-1].found.stages if parts else 0
-            found = decode(each, known, stages=stages, budget=BUDGET / len(sums))
+            found = decode(each, known, stages=stages, budget=self._budget / len(sums))
             if Knowledge.of(view).scored_rows:
                 found.keep_smaller_side(each.rows, log2(int(view.public["negatives"])))
             parts.append(Part(round_, each, found, tuple(told)))
@@ -263,7 +265,7 @@ def _details(parts: Sequence[Part], why: str) -> dict[str, Any]:
         "informative_bits_per_row": round(max(_bits(part, 1) for part in parts), 1),
         "candidates_tried_log2": round(log2(1.0 + sum(each.tried for each in found)), 1),
         "sums_formed": int(sum(each.spent for each in found)),
-        "sums_budget": int(BUDGET),
+        "sums_budget": int(sum(each.budget for each in found)),
         "sums_beyond_budget": sum(each.beyond for each in found),
         "expected_false_matches": sum(each.false for each in found),
         "lacking": max(each.lacking for each in found),
