@@ -44,7 +44,7 @@ MEASURES = records(
         "Number of clients of whom an interaction, a rating or the private vector is known for "
         "certain, and is true; under their names, or together under one pseudonym.",
         _counted(),
-        Exposed("clients_exposed_share", "largest_profile", floor=10.0),
+        Exposed(10.0, "clients_exposed_share", "largest_profile"),
         LEADS,
         words="knows beyond doubt interactions, ratings or the private vector of "
         "{clients_exposed:.0f} of {clients_judged:.0f} clients",

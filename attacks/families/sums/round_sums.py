@@ -10,7 +10,7 @@ import numpy as np
 
 from attacks.families.sums.table_steps import TableStep
 from attacks.families.sums.vector_matches import Spread
-from attacks.view.coalition import others_sum, words_of
+from attacks.view.coalition import others_sum, own_clients, words_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
@@ -35,6 +35,7 @@ class RoundSums:
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
             each value of which comes out so by chance with odds of a half at most.
+        alone: whether one client is behind all rows.
         relative: error of the arithmetic that made the rows, over 1 and their lengths.
     """
 
@@ -46,6 +47,7 @@ class RoundSums:
     resolution: float
     bound: float = np.inf
     counted: bool = True
+    alone: bool = False
     relative: float = _DOUBLE
 
     @property
@@ -121,5 +123,6 @@ def _equations(
         resolution=view.codec.resolution,
         bound=float(algorithm.get("init_scale", np.inf)) if first else np.inf,
         counted=counted,
+        alone=int(view.public["n_clients"]) == len(own_clients(view)) + 1,
         relative=_SINGLE if scored else _DOUBLE,
     )

@@ -97,7 +97,10 @@ class SumDecoding(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
         knowledge = Knowledge.of(view)
-        need(knowledge.sums_are_real, "virtual rows are in the sums as noise: none is an equation")
+        need(
+            knowledge.sums_are_real,
+            "the sums still contain the virtual rows as noise: none is exact",
+        )
         if not view.sees(Step.AGGREGATE):
             return self._of_steps(view, knowledge)
         if not knowledge.hidden:

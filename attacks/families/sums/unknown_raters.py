@@ -36,10 +36,10 @@ def lone_rows(state: State) -> None:
     rows, errors = state.sums.rows[places], state.errors[places]
     state.found.stage(len(places) * (len(places) - 1) / 2)
     pairs = state.alike(rows, errors / state.lengths[places])
-    for group in components(len(rows), *pairs):
+    for group in [np.arange(len(rows))] if state.sums.alone else components(len(rows), *pairs):
         odds = len(group) * rows.shape[1]
-        sure = len(group) > 1 and (state.sums.counted or odds >= state.found.needed)
-        state.read(places[group], rows[group], errors[group], sure=sure)
+        told = len(group) > 1 and (state.sums.counted or odds >= state.found.needed)
+        state.read(places[group], rows[group], errors[group], sure=state.sums.alone or told)
 
 
 def same_pairs(state: State) -> None:
