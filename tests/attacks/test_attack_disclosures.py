@@ -1,5 +1,7 @@
 """What is known for certain is counted in persons, and judged by the truth."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,28 @@ def test_what_is_false_exposes_nobody_and_is_counted() -> None:
 def test_a_vector_exposes_its_client() -> None:
     found = figures(pseudonyms([[1.0, 1.0]], [(0, 3, np.nan, False)], solved=[True]))
     assert (found["clients_exposed"], found["interactions_exposed"]) == (1, 0)
+    assert found["vectors_exposed"] == 1
+
+
+def test_a_profile_is_of_one_pseudonym() -> None:
+    """Two pseudonyms are one profile where the attack says that they are one person."""
+    ties = [(0, 1, np.nan, True), (1, 2, np.nan, True)]
+    apart = pseudonyms([[0.0, 1.0], [0.0, 1.0]], ties)
+    assert figures(apart)["largest_profile"] == 0.5
+    together = replace(apart, people=np.array([7, 7]))
+    assert figures(together)["largest_profile"] == 1.0
+    first, second = (
+        replace(
+            apart,
+            whose=apart.whose[[n]],
+            items=apart.items[[n]],
+            ratings=apart.ratings[[n]],
+            certain=apart.certain[[n]],
+        )
+        for n in (0, 1)
+    )
+    assert figures(first, second)["largest_profile"] == 0.5
+    assert figures(first, second)["interactions_exposed"] == 2
 
 
 def test_what_is_not_certain_is_likely_at_most() -> None:
