@@ -100,7 +100,7 @@ def test_rows_are_decoded_by_their_form_whatever_the_algorithm_is_called(
         SMALL, SERVER, summed.stating({**summed.public, "algorithm": told}), truth, seed=0
     )
     assert ((finding.figures["vectors_exposed"] or 0) > 20) is read
-    assert (finding.details["lacking"] == "") is read
+    assert (finding.details["unsolved"] == "") is read
 
 
 def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None:
@@ -192,7 +192,7 @@ def test_noised_sums_and_counts_prove_nothing(
         assert finding.details["counts_exact"] is False
         nothing = ("pseudonyms_named", "pairs_proven_real", "pairs_excluded")
         assert {finding.details[name] for name in nothing} == {0}
-        assert "noise" in finding.details["lacking"]
+        assert "noise" in finding.details["unsolved"]
         assert finding.figures["clients_exposed"] == finding.figures["likely_exposed"] == 0
 
 
@@ -356,7 +356,7 @@ def test_rows_are_not_decoded_without_the_public_table(federate: Federate, hidde
     blind = Transcript(transcript._store, {**transcript.public, "model_hidden_from": ["server"]})
     claims = claims_of(blind)
     assert claims.details["tail_items"] > 0
-    assert claims.details["lacking"] == "the view holds no public table"
+    assert claims.details["unsolved"] == "the view holds no public table"
     assert not solved_parts(claims)
     assert Lattice().run(blind.view(SERVER)) == NotApplicable(
         reason="the view holds no public table"

@@ -40,9 +40,7 @@ def test_what_was_not_tried_follows_from_the_run(report: dict[str, Any]) -> None
     assert told(report, "no attack") == [*NEVER, "attribute inference"]
     assert told(report, "no adversary") == ["views of clients", "views of denoisers"]
     assert told(report, "no payloads") == ["payloads of 4 of 6 rounds"]
-    assert told(report, "nothing to read") == [
-        "with nothing to read: collusion-linkage"
-    ]
+    assert told(report, "nothing to read") == ["with nothing to read: collusion-linkage"]
     (off,) = (each for each in report["not_tried"] if each["kind"] == "switched off")
     assert "intersection" in off["attacks"]
     assert report["switched_off"] == off["attacks"]
@@ -69,7 +67,10 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
     silent = report["findings"][0] | {"status": "not-applicable", "attack": "signed-rows"}
     silent["reason"] = "the public knowledge does not state 'negatives'"
     lacking = report["findings"][1] | {"lacks": ["upload"]}
-    changed = report | {"findings": [report["findings"][0], silent, lacking], "switched_off": []}
+    short = report["findings"][1] | {"not_installed": "pip install it", "attack": "sum-decoding"}
+    short["details"] = {"vectors_known_beforehand": 0}
+    found = [report["findings"][0], silent, lacking, short]
+    changed = report | {"findings": found, "switched_off": []}
     changed["configuration"] = report["configuration"] | {
         "adversaries": [{"name": "all", "corrupt": ["server", "denoiser:0", "client:3"]}],
         "recording": {"payload_rounds": [1, 2, 3, 4, 5, 6, 9], "payload_senders": [2, 3]},
@@ -79,7 +80,15 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
         "no payloads": ("payloads of all senders but 2", []),
         "evidence": (f"on all that was sent: {lacking['attack']}", [lacking["attack"]]),
         "knowledge": ("without a fact that they need: signed-rows", ["signed-rows"]),
+        "extra": ("without an extra that is not installed: sum-decoding", ["sum-decoding"]),
+        "no adversary": ("private vectors that are known beforehand", []),
     }
+    short["details"] = {"vectors_known_beforehand": 9}
+    known = not_tried(changed, rounds=6, denoisers=True)
+    assert not any(each["kind"] == "no adversary" for each in known)
+    quiet = changed | {"remedies": [], "findings": [each | {"severity": "info"} for each in found]}
+    actions = [action.what for action in front(quiet)["actions"]]
+    assert "Install what an attack would use: pip install it." in actions
 
 
 def test_an_attribute_that_was_told_was_tried(report: dict[str, Any]) -> None:

@@ -99,12 +99,14 @@ def names_of(
         presence: who came.
         possible: bool[G, m], what each of these clients can have rated.
     """
+    names: dict[int, int] = {}
     can: dict[int, BoolArray] = {}
     items: dict[int, list[int]] = {}
     for part, numbers in zip(parts, people, strict=True):
         if part.round not in presence.rounds:
             continue
         there = presence.present[presence.rounds.index(part.round)]
+        names |= {int(numbers[who]): name for who, name in enumerate(part.names)}
         for (who, row), (_, certain) in part.found.ties.items():
             if certain:
                 person, item = int(numbers[who]), int(part.sums.items[row])
@@ -112,7 +114,8 @@ def names_of(
                 items.setdefault(person, []).append(item)
     left = {person: np.flatnonzero(marks) for person, marks in can.items()}
     places = {person: int(who[0]) for person, who in left.items() if len(who) == 1}
+    places |= {p: int(np.searchsorted(presence.clients, names[p])) for p in items if p in names}
     rated = np.zeros_like(possible)
     for person, place in places.items():
         rated[place, items[person]] = True
-    return {person: int(presence.clients[place]) for person, place in places.items()}, rated
+    return names | {person: int(presence.clients[place]) for person, place in places.items()}, rated

@@ -32,20 +32,15 @@ Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
 """Private vectors of clients, float64[d] by client, that the adversary knows at a round's start."""
 
 
-def nothing_known(view: View, round_: int) -> Mapping[int, FloatArray]:
-    """An adversary that knows no private vector beforehand."""
-    return {}
-
-
-def vectors_of_seed(seed: int) -> Known:
+def vectors_of_seed(seed: int | None) -> Known:
     """What follows from the seed of a run: the private vectors before the first round of PMF.
 
     Args:
-        seed: of the run; everybody who holds its configuration has it.
+        seed: of the run; None, of which nothing follows, for an adversary that does not know it.
     """
 
     def known(view: View, round_: int) -> Mapping[int, FloatArray]:
-        if round_ != 1 or view.public["algorithm"]["name"] != "pmf":
+        if seed is None or round_ != 1 or view.public["algorithm"]["name"] != "pmf":
             return {}
         clients = np.arange(int(view.public["n_clients"]))
         nobody = np.zeros(len(clients) + 1, dtype=np.int64)
@@ -84,14 +79,14 @@ class SumDecoding(SuiteAttack):
         noise nor a virtual row is in them. Searches end at the budget.
 
     Args:
-        known: private vectors known beforehand.
+        known: private vectors known beforehand; those of the seed for an adversary that knows it.
         budget: sums that may be formed or looked up, over all rounds.
     """
 
     name = "sum-decoding"
     control = Control(measure="clients_exposed", on="sums", breaks="lone rows")
 
-    def __init__(self, known: Known = nothing_known, *, budget: float = BUDGET) -> None:
+    def __init__(self, known: Known | None = None, *, budget: float = BUDGET) -> None:
         self._known, self._budget = known, budget
 
     def claim(self, view: View) -> Claims:
@@ -123,8 +118,7 @@ class SumDecoding(SuiteAttack):
                 view, knowledge, Presence.read(view, knowledge, counted), parts, why
             )
         rounds = tuple(part.round for part in parts)
-        claim = _disclosed(parts, people_of(parts, rounds), {})
-        return Claims(rounds=rounds, made=(claim,), details=_details(parts, why))
+        return _claims(rounds, (_disclosed(parts, people_of(parts, rounds), {}),), parts, {})
 
     def _of_steps(self, view: View, knowledge: Knowledge) -> Claims:
         """What clients read off the steps of the public table, and which items moved."""
@@ -157,14 +151,13 @@ class SumDecoding(SuiteAttack):
         named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
         told = _disclosed(parts, people, names if alone else {}, named)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
-        details |= _details(parts, why)
-        return Claims(rounds=rounds, made=(claim, told), details=details)
+        return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
 
     def _solved(self, view: View, sums: Sequence[tuple[int, RoundSums]]) -> list[Part]:
         parts: list[Part] = []
-        own = own_clients(view)
+        own, known_of = own_clients(view), self._known or vectors_of_seed(view.seed)
         for round_, each in sums:
-            told = {c: v for c, v in self._known(view, round_).items() if c not in own}
+            told = {c: v for c, v in known_of(view, round_).items() if c not in own}
             vectors = (vector[: each.rows.shape[1]] for vector in told.values())
             known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in vectors]
             stages = parts[-1].found.stages if parts else 0
@@ -241,7 +234,7 @@ def _with_counts(
         "counts_exact": knowledge.exact,
         "counts_consistent": verdicts.consistent,
     }
-    return Claims(rounds=presence.rounds, made=made, details={**details, **_details(parts, why)})
+    return _claims(presence.rounds, made, parts, details | {"unsolved": why})
 
 
 def _disclosed(
@@ -254,11 +247,21 @@ def _disclosed(
     return DisclosureClaim(parts=(*named, *(part.disclosed(whose, names) for part, whose in both)))
 
 
-def _details(parts: Sequence[Part], why: str) -> dict[str, Any]:
+def _claims(
+    rounds: tuple[int, ...],
+    made: tuple[Claim, ...],
+    parts: Sequence[Part],
+    details: Mapping[str, Any],
+) -> Claims:
+    """What was found, and what an extra that is not installed would have been asked for."""
+    lacking = max((part.found.lacking for part in parts), default="")
+    searched = _searched(parts) if parts else {}
+    return Claims(rounds=rounds, made=made, details={**searched, **details}, not_installed=lacking)
+
+
+def _searched(parts: Sequence[Part]) -> dict[str, Any]:
     """What was searched, at which cost, and how sure the outcome is."""
     found = [part.found for part in parts]
-    if not found:
-        return {"lacking": why}
     return {
         "pseudonyms": sum(len(each.sure) for each in found),
         "vectors_solved": sum(len(each.solved) for each in found),
@@ -271,7 +274,7 @@ def _details(parts: Sequence[Part], why: str) -> dict[str, Any]:
         "sums_budget": int(sum(each.budget for each in found)),
         "sums_beyond_budget": sum(each.beyond for each in found),
         "expected_false_matches": sum(each.false for each in found),
-        "lacking": max(each.lacking for each in found),
+        "vectors_known_beforehand": sum(len(part.names) for part in parts),
     }
 
 
