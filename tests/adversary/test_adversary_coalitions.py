@@ -298,3 +298,17 @@ def test_coalitions_against_bags(stack: tuple[str, ...], others: int, tmp_path: 
         else:
             assert left.senders.ids.tolist() == list(range(5 - others, 5))
     assert [finding.attack for finding in run.attacked(adversary)] == ["drafts"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, CLIENTS - 1])
+@pytest.mark.parametrize("server", [True, False], ids=["with server", "clients alone"])
+def test_nothing_that_sums_prove_is_false(run: Run, count: int, server: bool) -> None:
+    """Of any stack: denoisers whose rows are in sums that they sent nothing to, reports by coin."""
+    parties = [*(("server",) if server else ()), *(f"client:{each}" for each in range(count))]
+    if not parties:
+        return
+    them = Adversary(name="them", corrupt=frozenset(parties))
+    (found,) = attack_all(run.transcript, run.truth, [them], ["sum-decoding"], seed=1, bars=False)
+    if found.measured:
+        assert found.figures["disclosures_wrong"] == 0
+        assert found.figures.get("precision") in (None, 1.0) or not server
