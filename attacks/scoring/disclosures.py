@@ -100,8 +100,6 @@ class Disclosures:
         items: int64[P].
         ratings: float64[P], NaN where none is claimed.
         certain: bool[P], whether the interaction is.
-        table: private table whose rows begin with the vectors.
-        directions: whether vectors are claimed up to their lengths.
         people: int64[G], which person each without a name is, of all parts; one of its own where
             it is left out.
     """
@@ -114,8 +112,6 @@ class Disclosures:
     items: IntArray
     ratings: FloatArray
     certain: BoolArray
-    table: str = "user_vectors"
-    directions: bool = False
     people: IntArray | None = None
 
     @classmethod
@@ -207,10 +203,15 @@ def _judged(
     part: Disclosures, train: RatingTable, recorded: Truth, first: int
 ) -> Mapping[str, Any]:
     """What is claimed of which pairs of a true client and an item, and by whose vectors."""
-    private = recorded.columns(part.round, f"private-{part.table}")
-    values = None if private is None else np.asarray(private["values"], dtype=np.float64)
-    clients, solved = _true_clients(part, train, values), part.solved & (values is not None)
-    right = solved if values is None else solved & _right(part, clients, values)
+    private = recorded.columns(part.round, "private-user_vectors")
+    values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
+    if private is not None:
+        table = np.asarray(private["values"], dtype=np.float64)
+        values = table.reshape(len(table), -1)[:, : part.vectors.shape[1]]
+    clients = _true_clients(part, train, values)
+    actual, solved = values[clients], part.solved & (private is not None)
+    off = np.linalg.norm(part.vectors - actual, axis=1)
+    right = solved & (off < VECTOR_ERROR * np.linalg.norm(actual, axis=1))
     rated = train.clients.astype(np.int64) * train.n_items + train.items
     order = np.argsort(rated)
     pairs = clients[part.whose] * train.n_items + part.items
@@ -229,40 +230,15 @@ def _judged(
     }
 
 
-def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray | None) -> IntArray:
+def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
     """Who each is: the one named, or whose vector is closest, or who rated most of the items."""
     clients = part.names.copy()
-    width = part.vectors.shape[1]
-    by_item = np.argsort(train.items, kind="stable")
-    ends = np.searchsorted(train.items[by_item], np.arange(train.n_items + 1))
+    sizes = np.maximum(np.linalg.norm(values, axis=1), 1e-300)
     for who in np.flatnonzero(clients < 0).tolist():
-        vector = part.vectors[who]
-        if values is not None and vector.any():
-            actual = values.reshape(len(values), -1)[:, :width]
-            clients[who] = int(np.argmin(_errors(vector, actual, directions=part.directions)))
+        off = np.linalg.norm(values - part.vectors[who], axis=1) / sizes
+        if part.vectors[who].any() and not np.isnan(off).all():
+            clients[who] = int(np.nanargmin(off))
             continue
-        items = part.items[part.whose == who]
-        raters = [train.clients[by_item[ends[i] : ends[i + 1]]] for i in items.tolist()]
-        votes = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *raters]), minlength=1)
-        clients[who] = int(votes.argmax())
+        rated = np.isin(train.items, part.items[part.whose == who])
+        clients[who] = int(np.bincount(train.clients[rated], minlength=1).argmax())
     return clients
-
-
-def _errors(vector: FloatArray, actual: FloatArray, *, directions: bool) -> FloatArray:
-    """Relative error of a vector as each of the true ones: float64[n]."""
-    sizes = np.maximum(np.linalg.norm(actual, axis=1), 1e-300)
-    if directions:
-        vector, actual, sizes = vector / np.linalg.norm(vector), actual / sizes[:, None], sizes**0
-    return np.asarray(np.linalg.norm(actual - vector, axis=1) / sizes)
-
-
-def _right(part: Disclosures, clients: IntArray, values: FloatArray) -> BoolArray:
-    """Whether each vector is its client's, to the relative error of every claimed one: bool[G]."""
-    actual = values.reshape(len(values), -1)[:, : part.vectors.shape[1]]
-    return np.array(
-        [
-            _errors(vector, actual[client][None], directions=part.directions)[0] < VECTOR_ERROR
-            for vector, client in zip(part.vectors, clients.tolist(), strict=True)
-        ],
-        dtype=bool,
-    )

@@ -20,13 +20,13 @@ from secure_fedrec.wire import View
 def told_by_words(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Claims:
     """Compare the uploads of every round with its sums; a proof in one round stands for all."""
     n_items = int(view.public["n_items"])
-    read = [
-        (*others_uploads(view, r, payload=True), others_sum(view, r, payload=True)) for r in rounds
-    ]
-    clients = np.unique(np.concatenate([uploads.senders.ids for uploads, *_ in read]))
+    senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
+    clients = np.unique(np.concatenate(senders))
     listed, tail = ItemSets.empty(len(clients), n_items), np.zeros(n_items, dtype=bool)
     keys: list[list[IntArray]] = [[np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]]
-    for uploads, block, total in read:
+    for round_ in rounds:
+        uploads, block = others_uploads(view, round_, payload=True)
+        total = others_sum(view, round_, payload=True)
         seen, place = listed_rows(clients, uploads.senders.ids, block, n_items)
         counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
         for proven, found in zip(_compare(block, total, counts), keys, strict=True):
@@ -35,23 +35,28 @@ def told_by_words(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Cl
         tail |= counts == 1
     real, fake = (np.isin(keys_of(listed), np.concatenate(each)) for each in keys)
     fake &= knowledge.exact
-    scores = np.where(real, 2.0, np.where(fake, 0.5, 1.0))  # 0 unseen, 1 undecided
-    claim = RatedSetClaim.of_listed(clients, listed, scores, real)
     sure = real & knowledge.exact
     whose, items = clients[listed.owners[sure]], listed.items[sure].astype(np.int64)
     told = Disclosures.named(rounds[0], whose, items)
-    virtual = UnmaskedClaim(
-        clients=clients, visible=claim.visible, proven=Rows.marked(listed, fake)
-    )
     return Claims(
         rounds=tuple(rounds),
-        made=(claim, virtual, DisclosureClaim(parts=(told,))),
+        made=(*verdicts_on(clients, listed, real, fake), DisclosureClaim(parts=(told,))),
         details={
             "tail_items": int(tail.sum()),
             "rows_proven_real": int(real.sum()),
             "rows_proven_virtual": int(fake.sum()),
         },
     )
+
+
+def verdicts_on(
+    clients: IntArray, listed: ItemSets, real: BoolArray, virtual: BoolArray
+) -> tuple[RatedSetClaim, UnmaskedClaim]:
+    """Rows that are seen, int64[B] and ragged, and which of them are proven: bool[K] each."""
+    scores = np.where(real, 2.0, np.where(virtual, 0.5, 1.0))  # 0 unseen, 1 undecided
+    claim = RatedSetClaim.of_listed(clients, listed, scores, real)
+    proven = Rows.marked(listed, virtual)
+    return claim, UnmaskedClaim(clients=clients, visible=claim.visible, proven=proven)
 
 
 def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
