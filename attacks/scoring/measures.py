@@ -203,14 +203,14 @@ class Exposed(NamedTuple):
     """Of a number of persons who are exposed for certain: one is too many.
 
     Attributes:
-        share: key of their share of all.
-        profile: key of what the one who loses most loses of its own.
         floor: the floor.
+        share: key of their share of all, if it counts.
+        profile: key of what the one who loses most loses of its own, if it counts.
     """
 
-    share: str
-    profile: str
     floor: Floor
+    share: str = ""
+    profile: str = ""
 
     def grade(self, key: str, figures: Figures) -> str:
         """By the first of them, their share and the worst-off."""
@@ -221,8 +221,8 @@ class Exposed(NamedTuple):
         return "critical" if many or whole else "high"
 
     def __str__(self) -> str:
-        limits = f"{self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
-        return f"by itself: high from one client, critical from {limits}"
+        limits = f", critical from {self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
+        return f"by itself: high from the first client{limits if self.share else ''}"
 
 
 class Context(NamedTuple):

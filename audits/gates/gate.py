@@ -45,10 +45,7 @@ METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon
 """Every figure that a gate may bound."""
 
 RATING_VALUES = frozenset(
-    (
-        *("rating_accuracy", "rating_lift", "rating_headroom_lift"),
-        *("tail_rating_accuracy", "tail_rating_lift"),
-    )
+    ("rating_accuracy", "rating_lift", "rating_headroom_lift")
 )
 """Figures of how well values of ratings are named."""
 

@@ -21,7 +21,6 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
-from attacks.scoring.persons import FromFirst
 from attacks.suite import MEASURES, catalogue
 from audits.gates.gate import GateConfig
 from audits.report import report_schema
@@ -192,7 +191,7 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
-        if not isinstance(each.severity, Exposed | FromFirst | Observed)
+        if not isinstance(each.severity, Exposed | Observed)
     }
     assert severity(finding(figures)) == "info"
 
