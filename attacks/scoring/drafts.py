@@ -14,20 +14,8 @@ import numpy as np
 
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Observed,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Context, Measure, Observed, gain, records
+from attacks.scoring.scales import AREA, LEADS, SHARE, Page, Prior, Scale
 from attacks.scoring.scored import (
     NotApplicable,
     Scored,

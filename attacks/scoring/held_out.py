@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows
+from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.sets import (
     ALL_CORRUPTED,

@@ -5,18 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import (
-    CORRELATION,
-    LEADS,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Context, Measure, gain, records
+from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import (
     NOBODY,
     NotApplicable,

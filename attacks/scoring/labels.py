@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import LEADS, SHARE, Behind, Measure, Prior, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import (
     NOBODY,
     NotApplicable,

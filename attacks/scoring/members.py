@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import (
     NOBODY,
     NotApplicable,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import COUNT, Figures, Floor, Measure, Page, Scale
+from attacks.scoring.measures import Figures, Floor, Measure
+from attacks.scoring.scales import COUNT, Page, Scale
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.special import bdtr
 

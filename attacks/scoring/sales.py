@@ -16,17 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import (
-    AREA,
-    CORRELATION,
-    LEADS,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import AREA, CORRELATION, LEADS, Prior, Scale
 from attacks.scoring.scored import (
     NOBODY,
     NotApplicable,

@@ -13,19 +13,10 @@ import numpy as np
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    SHARE,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.rows import Rows
+from attacks.scoring.scales import AREA, LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client

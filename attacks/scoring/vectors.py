@@ -13,20 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import (
-    CORRELATION,
-    LEADS,
-    SHARE,
-    Behind,
-    Measure,
-    Observed,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Measure, Observed, gain, records
 from attacks.scoring.persons import Persons, persons
+from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Page, Prior, Scale
 from attacks.scoring.scored import (
     NotApplicable,
     Scored,

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.item_sets import ItemSets, Joined, pieces
-from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
+from attacks.scoring.scales import SHARE, Page, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
