@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attacks.scoring.chance import normal_null
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.measures import Behind, Figures, Measure, gain, records
 from attacks.scoring.ratings import rated_grid
 from attacks.scoring.scales import AREA, LEADS, Prior, Scale
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled

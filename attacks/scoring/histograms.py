@@ -5,18 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.scoring.chance import beside_others, normal_null, ranked_unit
 from attacks.scoring.measures import Behind, Context, Measure, gain, records
 from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Prior, Scale
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    beside_others,
-    is_honest,
-    normal_null,
-    ranked_unit,
-    require_finite,
-)
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attacks.scoring.chance import nan_mean
 from attacks.scoring.gains import Figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.rows import Rows
-from attacks.scoring.sets import nan_mean
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import count_per_client, highest_each
 

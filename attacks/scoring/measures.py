@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from attacks.scoring import scales
-from attacks.scoring.scales import DIFFERENCE, Page, Prior, Scale, Unit
+from attacks.scoring.scales import DIFFERENCE, Prior, Unit
 
 COUNT, LEADS, SHARE = scales.COUNT, scales.LEADS, scales.SHARE
+Page = scales.Page
+Scale = scales.Scale
 """For ``single_rows`` and ``disclosures``, which ask for them here."""
 
 SEVERITIES = ("critical", "high", "medium", "low", "info")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.scoring.chance import by_client
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
 from attacks.scoring.measures import Behind, Context, Measure, gain, records
 from attacks.scoring.scales import HEADROOM, SHARE, Page, Prior, Scale
-from attacks.scoring.scored import Scored, by_client, is_honest
+from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable

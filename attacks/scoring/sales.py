@@ -15,18 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attacks.scoring.chance import normal_null, ranked_unit
 from attacks.scoring.gains import Estimate, Figures
 from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.scales import AREA, CORRELATION, LEADS, Prior, Scale
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    is_honest,
-    normal_null,
-    ranked_unit,
-    require_finite,
-)
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
