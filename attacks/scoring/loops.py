@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.data.negatives import Ragged
 
 
@@ -19,7 +20,7 @@ class ByClass(NamedTuple):
         hit_ends: int64[n_clients + 1].
         misses: float64[N - P].
         miss_ends: int64[n_clients + 1].
-        taken: int32[N], the run of ``Runs`` that each is taken from, ascending for each client;
+        taken: int32[N], the run of ``Rest`` that each is taken from, ascending for each client;
             empty without them.
     """
 
@@ -30,20 +31,45 @@ class ByClass(NamedTuple):
     taken: IndexArray
 
 
-class Runs(NamedTuple):
-    """Misses that are not listed.
+class Rest(NamedTuple):
+    """Pairs that are not listed, all of them negative.
+
+    A client's are the items of the row that it shares with others, less those that are listed.
 
     Attributes:
-        values: float64[R]; row r has ``values[runs[r]:runs[r + 1]]``, ascending.
+        values: float64[R]; row h has ``values[runs[h]:runs[h + 1]]``, distinct and ascending.
         below: int64[R + 1], items in front of each, of all rows.
         runs: int64[H + 1].
         row: int64[n_clients], of each client.
+        taken: int32[N], for each listed pair the place in ``values`` of what its item has there.
     """
 
     values: FloatArray
     below: IntArray
     runs: IntArray
     row: IntArray
+    taken: IndexArray
+
+    @classmethod
+    def of_rows(
+        cls, rows: FloatArray, row: IntArray, owners: IntArray, items: IndexArray
+    ) -> "Rest":
+        """What is not listed of rows float64[H, m] of which client b has ``rows[row[b]]``."""
+        parts = [np.unique(each, return_inverse=True, return_counts=True) for each in rows]
+        runs = bounds_of([len(values) for values, _, _ in parts])
+        place = np.stack([runs[h] + of_item for h, (_, of_item, _) in enumerate(parts)])
+        return cls(
+            values=np.concatenate([values for values, _, _ in parts]),
+            below=bounds_of(np.concatenate([counts for _, _, counts in parts])),
+            runs=runs,
+            row=row,
+            taken=place.astype(np.int32)[row[owners], items],
+        )
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[n_clients], items of each client's row."""
+        return np.asarray(np.diff(self.below[self.runs])[self.row])
 
 
 @compiled_loop
@@ -78,35 +104,6 @@ def twice_wins(pairs: ByClass, wins: IntArray) -> None:
 
 
 @compiled_loop
-def count_exceeded(
-    cuts: FloatArray,
-    scores: FloatArray,
-    labels: BoolArray,
-    indptr: IntArray,
-    counts: npt.NDArray[np.unsignedinteger],
-) -> None:
-    """``counts[c, l, k]`` pairs of client c and label l have scores that exceed k of the cuts."""
-    for client in range(len(indptr) - 1):
-        for pair in range(indptr[client], indptr[client + 1]):
-            exceeded = places(cuts, 0, len(cuts), scores[pair], False)
-            counts[client, 1 if labels[pair] else 0, exceeded] += 1
-
-
-@compiled_loop
-def add_up_downwards(counts: npt.NDArray[np.unsignedinteger]) -> None:
-    """Replace each row, in bins of rising scores, by the counts of its so many highest bins."""
-    bins = counts.shape[1]
-    for row in range(len(counts)):
-        low, high = 0, bins - 1
-        while low < high:
-            counts[row, low], counts[row, high] = counts[row, high], counts[row, low]
-            low += 1
-            high -= 1
-        for place in range(1, bins):
-            counts[row, place] += counts[row, place - 1]
-
-
-@compiled_loop
 def join_sets(
     left: Ragged, right: Ragged, united: Ragged, source: IntArray, labels: BoolArray
 ) -> None:
@@ -129,10 +126,10 @@ def join_sets(
 
 
 @compiled_loop
-def rest_wins(pairs: ByClass, rest: Runs, taken_ends: IntArray, wins: IntArray) -> None:
+def rest_wins(pairs: ByClass, rest: Rest, taken_ends: IntArray, wins: IntArray) -> None:
     """As ``twice_wins``, over the misses that are not listed."""
     hits, hit_ends, taken = pairs.hits, pairs.hit_ends, pairs.taken
-    values, below, runs, row = rest
+    values, below, runs, row, _ = rest
     for client in range(len(wins)):
         start, stop = runs[row[client]], runs[row[client] + 1]
         first, last = taken_ends[client], taken_ends[client + 1]
@@ -160,13 +157,13 @@ def next_run(
 
 
 @compiled_loop
-def cut_at_size(pairs: ByClass, rest: Runs, taken_ends: IntArray, counts: IntArray) -> None:
+def cut_at_size(pairs: ByClass, rest: Rest, taken_ends: IntArray, counts: IntArray) -> None:
     """Where a client's best pairs end, as many as it has hits, one at least.
 
     ``counts[c]`` are the hits and the misses above the last score, and those equal to it.
     """
     hits, hit_ends, misses, miss_ends, taken = pairs
-    values, below, runs, row = rest
+    values, below, runs, row, _ = rest
     for client in range(len(counts)):
         hit, hit_start = hit_ends[client + 1] - 1, hit_ends[client]
         miss, miss_start = miss_ends[client + 1] - 1, miss_ends[client]
@@ -219,24 +216,6 @@ def stand(
                 right[pair] += places(hits, hit + one, hit_stop, score, True)
             if miss + other < miss_stop and misses[miss + other] == score:
                 right[pair] += places(misses, miss + other, miss_stop, score, True)
-
-
-@compiled_loop
-def add_rest(
-    bins: IntArray,
-    sizes: IntArray,
-    runs: IntArray,
-    row: IntArray,
-    taken: IndexArray,
-    taken_ends: IntArray,
-    counts: npt.NDArray[np.unsignedinteger],
-) -> None:
-    """Add to ``counts[c, 0, k]`` the pairs that are not listed, in runs that fall into bin k."""
-    for client in range(len(row)):
-        for run in range(runs[row[client]], runs[row[client] + 1]):
-            counts[client, 0, bins[run]] += sizes[run]
-        for pair in range(taken_ends[client], taken_ends[client + 1]):
-            counts[client, 0, bins[taken[pair]]] -= 1
 
 
 @compiled_loop

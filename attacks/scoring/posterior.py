@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.joint import CatalogueGame, Part, standing
+from attacks.scoring.loops import Rest
 from attacks.scoring.ranking import PublicRanking
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import precision_at_size
 from attacks.scoring.tables import (
     BlockedTable,
-    Rest,
     ScoreTable,
     Table,
     count_per_client,

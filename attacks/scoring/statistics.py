@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import Runs, add_rest, add_up_downwards, count_exceeded, cut_at_size
+from attacks.scoring.loops import Rest, cut_at_size
 from attacks.scoring.tables import Pooled, ScoreTable, Table, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
@@ -90,10 +90,10 @@ def _part_precision(table: ScoreTable) -> FloatArray:
     counts = np.zeros((table.n_clients, 4), dtype=np.int64)
     if rest is None:
         ends = np.zeros(table.n_clients + 1, dtype=np.int64)
-        runs = np.zeros(2, dtype=np.int64)
-        cut_at_size(each, Runs(np.zeros(0), runs[:1], runs, ends[1:]), ends, counts)
+        none = Rest(np.zeros(0), ends[:1], np.zeros(2, dtype=np.int64), ends[1:], each.taken)
+        cut_at_size(each, none, ends, counts)
     else:
-        cut_at_size(each, rest.columns, table.indptr, counts)
+        cut_at_size(each, rest, table.indptr, counts)
     above_hits, above_misses, tied_hits, tied_misses = counts.T
     sizes = table.positives()
     share = (sizes - (above_hits + above_misses)) / np.maximum(tied_hits + tied_misses, 1)
@@ -212,7 +212,7 @@ def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
     return _thinned(negatives, _MAX_POINTS, np.minimum(ranks, size))
 
 
-_Counts = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+_Counts = npt.NDArray[np.unsignedinteger]
 
 
 def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
@@ -221,20 +221,24 @@ def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
     Returns:
         uint[2, n_clients, len(cuts) + 1], negatives before positives.
     """
-    fits = int(table.sizes.max(initial=0)) < 2**16
-    kind = np.uint16 if fits else np.uint32
-    counts = np.zeros((2, table.n_clients, len(cuts) + 1), dtype=kind)
-    first = 0
+    kind = np.min_scalar_type(int(table.sizes.max(initial=0)))
+    bins, first = len(cuts) + 1, 0
+    counts = np.zeros((2, table.n_clients, bins), dtype=kind)
     for part in table.parts():
-        own = counts[:, first : first + part.n_clients].transpose(1, 0, 2)
-        count_exceeded(cuts, part.scores, part.labels, part.indptr, own)
+        owners = np.repeat(np.arange(first, first + part.n_clients), np.diff(part.indptr))
+        place = (part.labels * table.n_clients + owners) * bins
+        np.add.at(counts.reshape(-1), place + np.searchsorted(cuts, part.scores), kind.type(1))
         if part.rest is not None:
-            rest = part.rest
-            bins = np.searchsorted(cuts, rest.values, side="left")
-            add_rest(bins, rest.sizes, rest.runs, rest.row, rest.taken, part.indptr, own)
+            rest, own = part.rest, counts[0, first : first + part.n_clients]
+            place, exceeded = owners * bins, np.searchsorted(cuts, rest.values)
+            rows = np.zeros((len(rest.runs) - 1, bins), dtype=kind)
+            row_of = np.repeat(np.arange(len(rows)), np.diff(rest.runs))
+            np.add.at(rows, (row_of, exceeded), np.diff(rest.below).astype(kind))
+            own += rows[rest.row]
+            np.subtract.at(counts.reshape(-1), place + exceeded[rest.taken], kind.type(1))
         first += part.n_clients
-    add_up_downwards(counts.reshape(-1, len(cuts) + 1))
-    return counts
+    downwards = counts[:, :, ::-1]
+    return np.add.accumulate(downwards, axis=2, out=downwards)
 
 
 def _resampled_tpr(

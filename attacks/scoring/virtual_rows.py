@@ -18,9 +18,6 @@ from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-_CELLS = 1 << 18
-"""Of catalogues that are summed over at once."""
-
 MEASURES = records(
     "rated set",
     unmasked_share=Measure(
@@ -129,8 +126,7 @@ def _counts(
     return (
         *sums[:3],
         np.stack(sums[3:], axis=1),
-        _sums(np.where(virtual, least, 0.0), pairs, len(popularity)),
-        _sums(np.where(rated, least, 0.0), pairs, len(popularity)),
+        *(np.bincount(pairs.owners, least * each, len(sums[0])) for each in (virtual, rated)),
     )
 
 
@@ -150,19 +146,6 @@ def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) 
     ties = np.maximum(count_per_client(at, pairs.indptr), 1)
     places = (sizes - count_per_client(below, pairs.indptr)) / ties
     return np.asarray(below + at * np.maximum(places, 0)[owners])
-
-
-def _sums(values: FloatArray, pairs: Joined, n_items: int) -> FloatArray:
-    """Sum over each client's pairs, rounded as a sum over the whole catalogue is."""
-    at_once = max(1, _CELLS // n_items)
-    sums = np.empty(len(pairs.indptr) - 1)
-    for first in range(0, len(sums), at_once):
-        ends = pairs.indptr[first : first + at_once + 1]
-        own = slice(int(ends[0]), int(ends[-1]))
-        grid = np.zeros((len(ends) - 1, n_items))
-        grid[np.repeat(np.arange(len(grid)), np.diff(ends)), pairs.items[own]] = values[own]
-        sums[first : first + at_once] = grid.sum(axis=1)
-    return sums
 
 
 def _share(part: npt.NDArray[Any], whole: IntArray) -> FloatArray:
