@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from attacks.planted.recording import PlantedSum
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.blocks import TABLE
@@ -28,7 +29,7 @@ _MOVE = 1.5
 _LARGEST_GROUP = 4
 
 
-class PlantedOrganisations:
+class PlantedOrganisations(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
@@ -49,11 +50,6 @@ class PlantedOrganisations:
         """Group of each member: sizes 1, 2, 3, 4, 1, 2, ...: int64[members]."""
         sizes = 1 + np.arange(self.members) % _LARGEST_GROUP
         return np.repeat(np.arange(self.members), sizes)[: self.members]
-
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """A table of zeros."""
-        self.table.require_rows(n_rows)
-        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Random vectors; those of an organisation lie around a point of their own."""

@@ -19,22 +19,6 @@ _NULL_TAIL = 1.0 / 30_000
 """Probability of each tail beyond them."""
 
 
-def beside_others(
-    name: str, values: FloatArray, *, seed: int, span: float, sign: float = 1.0
-) -> tuple[Figures, Gains]:
-    """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
-
-    Args:
-        name: of the figure.
-        values: float64[B, B], row b is claim b against every truth, column b the claim's own.
-        seed: of the bootstrap.
-        span: length of the interval that values lie in.
-        sign: -1 where a low value is the better claim.
-    """
-    to_own, sums = values.diagonal().copy(), values.sum(axis=1)
-    return beside_sums(name, to_own, sums, len(values), seed=seed, span=span, sign=sign)
-
-
 def beside_sums(
     name: str,
     to_own: FloatArray,
@@ -45,7 +29,7 @@ def beside_sums(
     span: float,
     sign: float = 1.0,
 ) -> tuple[Figures, Gains]:
-    """As ``beside_others``, where all values are too many to be held.
+    """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
 
     Args:
         name: of the figure.

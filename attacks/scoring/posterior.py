@@ -24,14 +24,7 @@ from attacks.scoring.loops import Rest
 from attacks.scoring.ranking import PublicRanking
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import precision_at_size
-from attacks.scoring.tables import (
-    BlockedTable,
-    ScoreTable,
-    Table,
-    count_per_client,
-    distinct_scores,
-    pooled_classes,
-)
+from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 _FEW_VALUES = 16
@@ -130,7 +123,7 @@ class _Rules:
 
     def __init__(self, game: CatalogueGame, public: PublicRanking) -> None:
         self.game, self.public = game, public
-        self.values = distinct_scores(game.table)
+        self.values = np.unique(np.concatenate([c.values for c in pooled_classes(game.table)]))
         self.few = len(self.values) <= _FEW_VALUES
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)

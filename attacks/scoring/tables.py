@@ -240,11 +240,6 @@ def _pooled(parts: Sequence[_Counted]) -> Pooled:
     return Pooled(values[there], np.cumsum(counts[there]))
 
 
-def distinct_scores(table: Table) -> FloatArray:
-    """All scores that occur, ascending."""
-    return np.unique(np.concatenate([each.values for each in pooled_classes(table)]))
-
-
 def count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
     """int64[n_clients], the true entries of each client; holds for clients without pairs too."""
     counts: IntArray = np.diff(np.searchsorted(np.flatnonzero(mask), indptr))
