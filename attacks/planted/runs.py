@@ -7,7 +7,7 @@ import numpy as np
 
 from attacks.planted.organisations import BAGS, PlantedOrganisations
 from attacks.planted.recording import planted_secrets, protected, recorded
-from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
+from attacks.planted.split import ITEM_TABLE, PlantedSplit
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
@@ -50,8 +50,8 @@ def plant_split(
     groups = rng.integers(0, 2, _CLIENTS)
     rated = _rated_sets(groups, rng)
     indptr, items, classes = _examples(rated, rng, implicit=implicit)
-    config = PlantedSplitConfig(items=_ITEMS, classes=2 if implicit else _CLASSES)
-    algorithm = PlantedSplit(config, rounds=rounds)
+    kinds = 2 if implicit else _CLASSES
+    algorithm = PlantedSplit(items=_ITEMS, classes=kinds, rounds=rounds)
     problem = Problem(
         vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
         knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
@@ -59,7 +59,7 @@ def plant_split(
     streams = Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {})
     run = recorded(algorithm, problem, stack, streams, payload_rounds)
-    counts = np.zeros((_CLIENTS, config.classes))
+    counts = np.zeros((_CLIENTS, kinds))
     np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
     secrets = planted_secrets({"classes": counts, "groups": groups}, "split", "implicit")
     return run, GroundTruth(recorded=run.truth, train=_table(rated), secrets=secrets)

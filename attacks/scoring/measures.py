@@ -301,10 +301,7 @@ def records(secret: str, /, **measures: Measure) -> Mapping[str, Measure]:
         raise ValueError("figures say which secret they tell")
     return {
         key: replace(
-            each,
-            key=key,
-            name=each.name or key.replace("_", " "),
-            secret=each.secret or secret,
+            each, key=key, name=each.name or key.replace("_", " "), secret=each.secret or secret
         )
         for key, each in measures.items()
     }

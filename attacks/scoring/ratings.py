@@ -82,13 +82,6 @@ class RatingClaim:
             yield Scored(figures=figures, gains=gains, units={})
 
 
-def rated_grid(train: RatingTable) -> BoolArray:
-    """Which items the clients rated: bool[n, m]."""
-    grid = np.zeros((train.n_clients, train.n_items), dtype=bool)
-    grid[train.clients, train.items] = True
-    return grid
-
-
 def rating_figures(
     claim: RatingClaim, clients: IntArray, train: RatingTable, corrupted: frozenset[int]
 ) -> tuple[Figures, Gains]:

@@ -173,9 +173,7 @@ def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:
     """What is said of some clients, bool[B], all of it of the same pairs."""
     first = said[0]
     if not isinstance(first, Rows):
-        grids = [np.asarray(each)[keep] for each in said]
-        whole = ItemSets.whole(*grids[0].shape)
-        return [Rows(listed=whole, values=grid.reshape(-1)) for grid in grids]
+        return [Rows.of_grid(np.asarray(each)[keep]) for each in said]
     rows = [each for each in said if isinstance(each, Rows)]
     if keep.all():
         return rows

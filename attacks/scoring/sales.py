@@ -178,12 +178,10 @@ def _tell(
         combined = ranked_unit(combined + own)
     true = ranked_unit(counts[judged].astype(np.float64))
     dealt = np.random.default_rng(seed).permutation(true)
-    sells = counts[judged] >= SELLS
-    auc = area_under_curve(combined, sells)
     return _Told(
         correlation=float(combined @ true),
         prior=prior,
-        auc=auc,
+        auc=area_under_curve(combined, counts[judged] >= SELLS),
         null=float(combined @ dealt),
         size=int(judged.sum()),
         sold=judged is sold,
