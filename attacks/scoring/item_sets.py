@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.known import Known
-from attacks.scoring.loops import count_members, join_sets, unite_sets
+from attacks.scoring.loops import join_sets
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.uploads import RowBlock
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _PAIRS_AT_ONCE = 1 << 21
 """Pairs that are held in all their columns, which take some 180 bytes of each."""
@@ -105,18 +108,19 @@ class ItemSets:
         places, indptr = segments(self.indptr, clients)
         return ItemSets(indptr=indptr, items=self.items[places], n_items=self.n_items)
 
+    def sparse(self, kind: npt.DTypeLike) -> "csr_array[Any, tuple[int, int]]":
+        """[B, m] with a one for every pair; where it is added up, pairs of zero are left out."""
+        from scipy.sparse import csr_array  # noqa: PLC0415 - who only reads of attacks need not wait
+
+        ones = np.ones(len(self.items), dtype=kind)
+        # Places of 32 bits, as those of items: of two widths all would be copied to the larger.
+        columns = ones, self.items, self.indptr.astype(np.int32)
+        return csr_array(columns, (len(self), self.n_items))
+
     def united(self, other: "ItemSets") -> "ItemSets":
         """Each client's items of either."""
-        items = np.empty(len(self.items) + len(other.items), dtype=np.int32)
-        indptr = np.zeros(len(self.indptr), dtype=np.int64)
-        unite_sets(self.ragged, other.ragged, Ragged(indptr, items))
-        size = int(indptr[-1])
-        kept = items if size == len(items) else items[:size].copy()
-        return ItemSets(indptr=indptr, items=kept, n_items=self.n_items)
-
-    def count_in(self, other: "ItemSets", counts: npt.NDArray[np.unsignedinteger]) -> None:
-        """Add one to the count of every pair that other sets, parts of these, have as well."""
-        count_members(self.ragged, other.ragged, counts)
+        both = self.sparse(bool) + other.sparse(bool)
+        return ItemSets.of_sizes(np.diff(both.indptr), both.indices, self.n_items)
 
     def popularity(self) -> IntArray:
         """int64[m], sets that hold each item."""

@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
@@ -216,40 +215,3 @@ def stand(
                 right[pair] += places(hits, hit + one, hit_stop, score, True)
             if miss + other < miss_stop and misses[miss + other] == score:
                 right[pair] += places(misses, miss + other, miss_stop, score, True)
-
-
-@compiled_loop
-def unite_sets(left: Ragged, right: Ragged, united: Ragged) -> None:
-    """Unite two ascending sets per client."""
-    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
-    place = 0
-    for client in range(len(one_ends) - 1):
-        one, one_end = one_ends[client], one_ends[client + 1]
-        other, other_end = other_ends[client], other_ends[client + 1]
-        while one < one_end and other < other_end:
-            first, second = ones[one], others[other]
-            items[place] = min(first, second)
-            one += first <= second
-            other += second <= first
-            place += 1
-        while one < one_end:
-            items[place] = ones[one]
-            one += 1
-            place += 1
-        while other < other_end:
-            items[place] = others[other]
-            other += 1
-            place += 1
-        indptr[client + 1] = place
-
-
-@compiled_loop
-def count_members(whole: Ragged, part: Ragged, counts: npt.NDArray[np.unsignedinteger]) -> None:
-    """Add one for every item of a set that a part of it has as well."""
-    (one_ends, ones), (other_ends, others) = whole, part
-    for client in range(len(one_ends) - 1):
-        one = one_ends[client]
-        for other in range(other_ends[client], other_ends[client + 1]):
-            while ones[one] < others[other]:
-                one += 1
-            counts[one] += 1

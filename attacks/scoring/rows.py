@@ -122,15 +122,15 @@ def touches(
     Args:
         uploaded: every client's items of a round; asked twice, so that no round is held.
         rounds: one at least.
-        at: told the counts after so many rounds; they go on changing.
+        at: told the counts after so many rounds.
     """
-    listed = _all_of(uploaded, rounds)
-    counts = np.zeros(len(listed.items), dtype=np.min_scalar_type(len(rounds)))
+    listed, kind = _all_of(uploaded, rounds), np.min_scalar_type(len(rounds) + 1)
+    counts = listed.sparse(kind)  # one too many of each, so that none is left out as a zero
     for number, round_ in enumerate(rounds, start=1):
-        listed.count_in(uploaded(round_), counts)
+        counts = counts + uploaded(round_).sparse(kind)
         if at is not None:
-            at(number, Rows(listed=listed, values=counts))
-    return Rows(listed=listed, values=counts)
+            at(number, Rows(listed=listed, values=counts.data - 1))
+    return Rows(listed=listed, values=counts.data - 1)
 
 
 def _all_of(uploaded: Callable[[int], ItemSets], rounds: Sequence[int]) -> ItemSets:
