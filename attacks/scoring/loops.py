@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.kernels import bounds_of
-from secure_fedrec.data.negatives import Ragged
 
 
 class ByClass(NamedTuple):
@@ -100,28 +99,6 @@ def twice_wins(pairs: ByClass, wins: IntArray) -> None:
             wins[client] += 2 * below
             if start + below < stop and misses[start + below] == hits[hit]:
                 wins[client] += places(misses, start + below, stop, hits[hit], True)
-
-
-@compiled_loop
-def join_sets(
-    left: Ragged, right: Ragged, united: Ragged, source: IntArray, labels: BoolArray
-) -> None:
-    """Unite two ascending sets per client; where each item lies in the first, -1 if it does not."""
-    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
-    place = 0
-    for client in range(len(one_ends) - 1):
-        one, one_end = one_ends[client], one_ends[client + 1]
-        other, other_end = other_ends[client], other_ends[client + 1]
-        while one < one_end or other < other_end:
-            first = one < one_end and (other == other_end or ones[one] <= others[other])
-            second = other < other_end and (one == one_end or others[other] <= ones[one])
-            items[place] = ones[one] if first else others[other]
-            source[place] = one if first else -1
-            labels[place] = second
-            one += first
-            other += second
-            place += 1
-        indptr[client + 1] = place
 
 
 @compiled_loop

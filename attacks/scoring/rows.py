@@ -125,9 +125,9 @@ def touches(
         at: told the counts after so many rounds.
     """
     listed, kind = _all_of(uploaded, rounds), np.min_scalar_type(len(rounds) + 1)
-    counts = listed.sparse(kind)  # one too many of each, so that none is left out as a zero
+    counts = listed.marks(kind)  # one too many of each, so that none is left out as a zero
     for number, round_ in enumerate(rounds, start=1):
-        counts = counts + uploaded(round_).sparse(kind)
+        counts = counts + uploaded(round_).marks(kind)
         if at is not None:
             at(number, Rows(listed=listed, values=counts.data - 1))
     return Rows(listed=listed, values=counts.data - 1)
