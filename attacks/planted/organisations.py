@@ -8,10 +8,11 @@ vector per attribute, weighted by records times an accuracy. Layouts are those o
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from attacks.families.hierarchical.drafts import MEMBERS
 from attacks.planted.recording import PlantedSum
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
@@ -21,9 +22,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
-
-BAGS: Final = {"user-drafts": "user_embeddings", "item-drafts": "item_representations"}
-"""Private table of the members behind each bag."""
 
 _MOVE = 1.5
 _LARGEST_GROUP = 4
@@ -55,7 +53,7 @@ class PlantedOrganisations(PlantedSum):
         """Random vectors; those of an organisation lie around a point of their own."""
         size, dim = vault.n_clients, self.table.attributes
         ends = np.arange(size + 1) * self.members
-        for lane, name in enumerate(BAGS.values()):
+        for lane, name in enumerate(MEMBERS.values()):
             draws = streams.stream("planted-start").generator(lane=lane)
             centres = np.repeat(draws.normal(size=(size, dim)), self.members, axis=0)
             vault.create_ragged(name, ends, centres + draws.normal(size=centres.shape))
@@ -66,7 +64,7 @@ class PlantedOrganisations(PlantedSum):
         """Move vectors, form groups, count records."""
         moved = {
             bag: [_MOVE * vault.read_ragged(table, client) for client in clients.tolist()]
-            for bag, table in BAGS.items()
+            for bag, table in MEMBERS.items()
         }
         rows, values = [], []
         for client in clients.tolist():
@@ -86,7 +84,7 @@ class PlantedOrganisations(PlantedSum):
         def commit(vault: Vault) -> None:
             for bag, tables in moved.items():
                 for client, own in zip(clients.tolist(), tables, strict=True):
-                    vault.write_ragged(BAGS[bag], client, own)
+                    vault.write_ragged(MEMBERS[bag], client, own)
 
         upload = Upload(clients=clients, blocks={TABLE: block}, bags=bags)
         return FinishedStep(clients=clients, upload=upload, commit=commit)
@@ -103,7 +101,7 @@ class PlantedOrganisations(PlantedSum):
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """A draft per group."""
         each = np.full(vault.n_clients, int(self.groups.max()) + 1)
-        return dict.fromkeys(BAGS, each)
+        return dict.fromkeys(MEMBERS, each)
 
     def public_knowledge(self) -> dict[str, Any]:
         """Where things lie in a row."""

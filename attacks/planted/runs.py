@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from attacks.planted.organisations import BAGS, PlantedOrganisations
+from attacks.families.hierarchical.drafts import MEMBERS
+from attacks.planted.organisations import PlantedOrganisations
 from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.planted.split import ITEM_TABLE, PlantedSplit
 from attacks.scoring.truth import GroundTruth
@@ -92,11 +93,11 @@ def plant_organisations(
         vault=Vault.of_examples(indptr, {"attributes": attributes}), n_rows=algorithm.rows
     )
     shape = BagShape(width=_ATTRIBUTES, most=int(algorithm.groups.max()) + 1)
-    bags, streams = dict.fromkeys(BAGS, shape), Streams.from_seed(seed)
+    bags, streams = dict.fromkeys(MEMBERS, shape), Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)
     # Drafts of round 1 are judged by what the vaults held before round 2.
     run = recorded(algorithm, problem, stack, streams, (1, 2))
-    members = run.truth.columns(1, f"private-{BAGS['user-drafts']}")
+    members = run.truth.columns(1, f"private-{MEMBERS['user-drafts']}")
     if members is None:
         raise ValueError("the run was not recorded")
     planted = {"attributes": counts, "members": members["values"]}
