@@ -63,7 +63,7 @@ class ScoreTable:
     @property
     def n_pairs(self) -> int:
         """Number of (client, guess) pairs, listed or not."""
-        return len(self.scores) if self.rest is None else int(self.rest.lengths.sum())
+        return int(self.sizes.sum())
 
     @property
     def sizes(self) -> IntArray:
