@@ -112,5 +112,8 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
         yield Action("Run every attack of the algorithm: take out the key 'attacks'.")
     if any(each.get("lacks") for each in report["findings"]):
         yield Action("Record what attacks read: see [recording].")
+    for absent in dict.fromkeys(each.get("not_installed") for each in report["findings"]):
+        if absent:
+            yield Action(f"Install what an attack would use: {absent}.")
     if not report["gates"]:
         yield Action("Set gates: without them an audit measures and does not judge.")
