@@ -28,8 +28,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import Rest, cut_at_size
-from attacks.scoring.tables import Pooled, ScoreTable, Table, pooled_classes
+from attacks.scoring.loops import count_below
+from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
@@ -63,7 +63,9 @@ def per_client_auc(table: Table) -> FloatArray:
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
-    wins, positives = table.twice_won(), table.positives()
+    positives = table.positives()
+    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives())))  # ties count once
+    wins = np.diff(twice_won[table.by_class().hit_ends])
     pairs = 2 * positives * (table.sizes - positives)
     aucs = np.full(table.n_clients, np.nan)
     np.divide(wins, pairs, out=aucs, where=pairs > 0)
@@ -86,20 +88,20 @@ def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> Floa
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:
-    each, rest = table.by_class(), table.rest
-    counts = np.zeros((table.n_clients, 4), dtype=np.int64)
-    if rest is None:
-        ends = np.zeros(table.n_clients + 1, dtype=np.int64)
-        none = Rest(np.zeros(0), ends[:1], np.zeros(2, dtype=np.int64), ends[1:], each.taken)
-        cut_at_size(each, none, ends, counts)
-    else:
-        cut_at_size(each, rest, table.indptr, counts)
-    above_hits, above_misses, tied_hits, tied_misses = counts.T
+    (hits, ends, *_), (below, up_to) = table.by_class(), table.among_negatives()
+    own_below, own_up_to = (np.zeros(len(hits), dtype=np.int64) for _ in range(2))
+    count_below(hits, ends, hits, ends, own_below, own_up_to)
     sizes = table.positives()
-    share = (sizes - (above_hits + above_misses)) / np.maximum(tied_hits + tied_misses, 1)
-    hits = above_hits + share * tied_hits
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    # Of each positive: pairs that tie with it, and how many of them find room among the best.
+    tied = (up_to + own_up_to) - (below + own_below)
+    room = sizes[owners] - (table.sizes[owners] - (up_to + own_up_to))
+    cut = (room > 0) & (room < tied)
+    share = np.zeros(len(sizes))
+    share[owners[cut]] = room[cut] / tied[cut]
+    found = count_per_client(room >= tied, ends) + share * count_per_client(cut, ends)
     known = (sizes > 0) & (sizes < table.sizes)
-    return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
+    return np.asarray(np.divide(found, sizes, out=np.full(len(sizes), np.nan), where=known))
 
 
 def pooled_roc(table: Table) -> RocCurve:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.known import Known
-from attacks.scoring.loops import ByClass, Rest, rest_wins, stand, twice_wins
+from attacks.scoring.loops import ByClass, Rest, count_below, count_rest_below
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
 
@@ -83,22 +83,27 @@ class ScoreTable:
         """Listed scores by class, ascending for each client; nobody changes them."""
         return self._known.once("by class", lambda: _by_class(self))
 
-    def twice_won(self) -> IntArray:
-        """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
+    def among_negatives(self) -> tuple[IntArray, IntArray]:
+        """int64[P], negatives of the client below each of its positives, and not above it."""
+        return self._known.once("among negatives", self._among_negatives)
+
+    def _among_negatives(self) -> tuple[IntArray, IntArray]:
         each = self.by_class()
-        wins = np.zeros(self.n_clients, dtype=np.int64)
-        twice_wins(each, wins)
+        below, up_to = (np.zeros(len(each.hits), dtype=np.int64) for _ in range(2))
+        count_below(each.hits, each.hit_ends, each.misses, each.miss_ends, below, up_to)
         if self.rest is not None:
-            rest_wins(each, self.rest, self.indptr, wins)
-        return wins
+            count_rest_below(each, self.rest, self.indptr, below, up_to)
+        return below, up_to
 
     def standing(self) -> tuple[IntArray, IntArray]:
         """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
         return self._known.once("standing", self._standing)
 
     def _standing(self) -> tuple[IntArray, IntArray]:
-        left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
-        stand(self.scores, self.indptr, self.by_class(), left, right)
+        left, right = (np.zeros(len(self.scores), dtype=np.int64) for _ in range(2))
+        hits, hit_ends, misses, miss_ends, _ = self.by_class()
+        for values, ends in ((hits, hit_ends), (misses, miss_ends)):
+            count_below(self.scores, self.indptr, values, ends, left, right)
         return left, right
 
     def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.item_sets import ItemSets, Joined, pieces
+from attacks.scoring.loops import count_below
 from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
 from attacks.scoring.scales import SHARE, Page, Scale
@@ -135,17 +136,12 @@ def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) 
 
     Rows that tie for the last places share them.
     """
-    owners = pairs.owners
     ordered = np.where(seen, counts, np.inf)
     sort_each(ordered, pairs.indptr)
-    place = pairs.indptr[:-1] + np.maximum(sizes, 1) - 1
-    inside = place < pairs.indptr[1:]
-    last = np.full(len(sizes), np.inf)
-    last[inside] = ordered[place[inside]]
-    below, at = seen & (counts < last[owners]), seen & (counts == last[owners])
-    ties = np.maximum(count_per_client(at, pairs.indptr), 1)
-    places = (sizes - count_per_client(below, pairs.indptr)) / ties
-    return np.asarray(below + at * np.maximum(places, 0)[owners])
+    below, up_to = (np.zeros(len(counts), dtype=np.int64) for _ in range(2))
+    count_below(counts, pairs.indptr, ordered, pairs.indptr, below, up_to)
+    places = (sizes[pairs.owners] - below) / np.maximum(up_to - below, 1)
+    return np.asarray(seen * np.clip(places, 0.0, 1.0))
 
 
 def _share(part: npt.NDArray[Any], whole: IntArray) -> FloatArray:
