@@ -21,7 +21,8 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
-from attacks.scoring.measures import COUNTED, Behind
+from attacks.scoring.measures import Behind
+from attacks.scoring.scales import COUNTED
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
@@ -44,9 +45,7 @@ UTILITY_METRICS = (*FIGURES, UTILITY_GAIN)
 METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon")))
 """Every figure that a gate may bound."""
 
-RATING_VALUES = frozenset(
-    ("rating_accuracy", "rating_lift", "rating_headroom_lift")
-)
+RATING_VALUES = frozenset(("rating_accuracy", "rating_lift", "rating_headroom_lift"))
 """Figures of how well values of ratings are named."""
 
 _BOUNDS = ("max", "min", "equals", "least")
