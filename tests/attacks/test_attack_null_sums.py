@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attacks.families.sums.round_sums import SURE_BITS
+from attacks.families.sums.decoded import SURE_BITS
 from tests.attacks.null_sums import (
     COARSE,
     FRACTION_BITS,

@@ -1,0 +1,240 @@
+"""Rows of raters whose vectors are not known yet: of one, of the same two, of one beside a known.
+
+A row of one rater gives the direction of its vector, and the rating scale a few possible lengths.
+Two items of the same two raters give both vectors; a known vector taken off a row of two leaves the
+row of the other.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from attacks.families.sums.decoded import LIGHT, UNTOLD, Entry
+from attacks.families.sums.state import LOOSEST, SHARP, State
+from attacks.families.sums.vector_matches import aligned, components, near_pairs
+from secure_fedrec.core.arrays import FloatArray, IntArray
+
+MOST_PAIRS = 2**22
+"""Held at once."""
+
+_BESIDE = 0.2
+"""Of a row's length: as much may lie beside the plane of two rows for it to count as in it."""
+
+_MOST_ALIKE = 8
+"""Rows of two raters that are solved together."""
+
+_DEVIATIONS = 5.0
+"""Of the sum of many roundings: more than they will be off."""
+
+
+def lone_rows(state: State) -> None:
+    """Group the rows of one rater by their directions, and decode each group."""
+    places = state.unexplained(1)
+    if not len(places):
+        return
+    rows, errors = state.sums.rows[places], state.errors[places]
+    state.found.stage(len(places) * (len(places) - 1) / 2)
+    pairs = state.alike(rows, errors / state.lengths[places])
+    for group in [np.arange(len(rows))] if state.sums.alone else components(len(rows), *pairs):
+        sure = state.sums.alone or len(group) > 1
+        if not state.sums.counted:
+            sure &= rows.shape[1] * _separate(state, rows[group]) >= state.found.needed
+        if sure or state.sums.counted:  # else it may be a sum of several, as others are of them
+            state.read(places[group], rows[group], errors[group], sure=sure)
+
+
+def _separate(state: State, rows: FloatArray) -> int:
+    """How many rows along one direction are not whole multiples of another, but for rounding.
+
+    Those that are come out as ring words whenever the other one does.
+    """
+    words = rows / state.sums.resolution
+    lengths = np.linalg.norm(words, axis=1)
+    kept: list[int] = []
+    for row in np.argsort(lengths, kind="stable").tolist():
+        times = np.rint(words[kept] @ words[row] / lengths[kept] ** 2)
+        off = np.abs(words[row] - times[:, None] * words[kept]).max(axis=1, initial=0.0)
+        if not (off <= np.maximum(np.abs(times), 1.0) + 1.0).any():
+            kept.append(row)
+    return len(kept)
+
+
+def same_pairs(state: State) -> None:
+    """Items of the same two raters: both vectors, to be confirmed by further rows."""
+    places = state.unexplained(2)
+    if len(places) < 2:
+        return
+    state.found.stage(len(places) * (len(places) - 1) / 2)
+    near = near_pairs(aligned(state.sums.rows[places]), min(0.1, state.widest()))
+    for group in components(len(places), *near):
+        if 1 < len(group) <= _MOST_ALIKE:
+            _two(state, places[group])
+
+
+def _two(state: State, places: IntArray) -> None:
+    """Both vectors behind rows of the same two raters, each rating the same."""
+    levels = [level for level in state.sums.levels.tolist() if level]
+    vectors: list[tuple[FloatArray, float]] = []
+    for one, other in combinations_with_replacement(levels, 2):
+        for start in _starts(state, places, one, other):
+            *both, error = _refine(state, places, one, other, start) or (np.inf,)
+            size = 2 * float(state.lengths[places[0]])
+            if any(k * np.linalg.norm(v) > size for k, v in zip((one, other), both, strict=False)):
+                continue
+            for vector in both:
+                if all(np.linalg.norm(vector - v) > error + e for v, e in vectors):
+                    vectors.append((vector, error))
+    if not vectors:
+        return
+    # Whatever fits two rows of one plane fits the others in it by less than chance.
+    rows, found = state.sums.rows, state.found
+    plane = np.linalg.svd(rows[places], full_matrices=False)[2][:2]
+    beside = np.linalg.norm(rows - rows @ plane.T @ plane, axis=1)
+    inside = (beside < _BESIDE * state.lengths) & (state.sums.counts == 2)
+    origin, begin = frozenset(np.flatnonzero(inside).tolist()), len(found.entries)
+    for vector, error in vectors:
+        who = found.add([])
+        # Two vectors are told apart alone; of several readings none is another's mate.
+        mate = 2 * begin + 1 - who if len(vectors) == 2 else -1
+        found.entries[who] = [Entry(who, vector, error, origin, mate)]
+
+
+def _starts(state: State, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
+    """First guesses of the first vector: the sum, and how it moved from one V to the other."""
+    rows, public = state.sums.rows[places], state.sums.vectors[places]
+    far = int(np.argmax(np.linalg.norm(public - public[0], axis=1)))
+    total, moved, step = rows[0], rows[0] - rows[far], public[far] - public[0]
+    tau, size = float(total @ step), 1.0 / other**2
+    quadratic = (1.0 + one**2 * size, -2.0 * one * tau * size, tau**2 * size - moved @ step)
+    root = quadratic[1] ** 2 - 4 * quadratic[0] * quadratic[2]
+    for sign in (1.0, -1.0) if root > 0 else ():
+        along = (-quadratic[1] + sign * np.sqrt(root)) / (2 * quadratic[0])
+        rest = tau - one * along
+        lever = along - one * rest * size
+        if lever:
+            yield np.asarray((moved - rest * size * total) / lever)
+
+
+def _refine(
+    state: State, places: IntArray, one: float, other: float, start: FloatArray
+) -> tuple[FloatArray, FloatArray, float] | None:
+    """Newton's method on the exact equations: both vectors and their error."""
+    rows, public = state.sums.rows[places], state.sums.vectors[places]
+    width, eye = rows.shape[1], np.eye(rows.shape[1])
+    first, second = start, (rows[0] - one * start) / other
+    for _ in range(8):
+        blocks, left = [], []
+        for row, v in zip(rows, public, strict=True):
+            a, b = one - first @ v, other - second @ v
+            left.append(row - a * first - b * second)
+            blocks.append(np.hstack([a * eye - np.outer(first, v), b * eye - np.outer(second, v)]))
+        jacobian, missing = np.vstack(blocks), np.concatenate(left)
+        if not np.isfinite(jacobian).all():
+            return None
+        step, _, _, singular = np.linalg.lstsq(jacobian, missing, rcond=None)
+        first, second = first + step[:width], second + step[width:]
+        if np.linalg.norm(step) <= 1e-12 * np.linalg.norm(first):
+            break
+    noise = float(np.linalg.norm(state.errors[places]))
+    if not singular[-1] > 0 or not np.linalg.norm(missing) <= 2 * noise:
+        return None
+    # Independent roundings do not all push along the one direction that is solved worst.
+    each = state.sums.resolution * np.sqrt(2 / 12)
+    error = _DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
+    both = np.stack([first, second])
+    loose = error > LOOSEST * np.linalg.norm(both, axis=1).min()
+    if loose or np.abs(both).max() > state.sums.bound + error:
+        return None
+    return first, second, error
+
+
+def propagate(state: State) -> None:
+    """Rows of two less a known rater: where two of them agree, that is the row of another.
+
+    First by the vectors that are known best: a wide tolerance takes long to search.
+    """
+    before = len(state.found.entries)
+    for most in (SHARP, 1.0):
+        if len(state.found.entries) == before:
+            _propagate(state, most)
+
+
+def _propagate(state: State, most: float) -> None:
+    found, places, entries = state.found, state.unexplained(2), state.found.possible(alone=True)
+    parts = [state.columns(place, entries, state.sums.levels) for place in places.tolist()]
+    size = len(entries) * len(state.sums.levels)
+    total = size * len(places)
+    if not total:
+        return
+    if total > MOST_PAIRS // 4:
+        found.beyond += len(places)
+        return
+    found.stage(total * (total - 1) / 2)
+    found.spent += total
+    place = np.repeat(places, size)
+    values, loose, off, entry, who, level = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("values", "errors", "sizes", "entries", "who", "levels")
+    )
+    rest, errors = state.sums.rows[place] - values, state.errors[place] + loose
+    blur = errors / np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
+    evident = np.concatenate([found.evident(entries, p) for p in places.tolist()])
+    evident = evident[np.repeat(np.arange(len(places)) * len(entries), size) + entry]
+    # Taking off next to nothing leaves a row as it was.
+    weighty = off > LIGHT * np.abs(state.sums.levels).max()
+    kept = np.flatnonzero((blur < most) & evident & weighty)
+    one, other = (kept[each] for each in state.alike(rest[kept], blur[kept]))
+    # Of two rows of the same raters any third client can be taken off, with like remainders.
+    apart = (place[one] != place[other]) & (who[one] != who[other])
+    apart &= _told_apart(state.sums.rows[place], rest, errors, (one, other)) >= found.needed
+    # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
+    readings: dict[frozenset[int], int] = {}
+    source = np.array(
+        [
+            -1 - n if e.who in found.sure or not e.origin else readings.setdefault(e.origin, n)
+            for n, e in enumerate(entries)
+        ]
+    )[entry]
+    apart &= source[one] != source[other]
+    groups = [g for g in components(len(rest), one[apart], other[apart]) if len(g) > 1]
+    told = np.bincount(place[np.concatenate(groups)]) if groups else place[:0]
+    for group in groups:
+        rows = place[group].tolist()
+        # A row that is of several groups, or in one twice, can be explained in several ways.
+        if (told[rows] > 1).any() or found.explained.intersection(rows):
+            continue
+        if state.read(place[group], rest[group], errors[group], sure=True) is None:
+            continue
+        for at, row in zip(group.tolist(), rows, strict=True):
+            own = np.arange(size) + at - at % size
+            away = np.linalg.norm(values[own] - values[at], axis=1)
+            like = own[away <= 2 * errors[at] + loose[own] + loose[at]]
+            if len(np.unique(who[like])) > 1:
+                continue  # another one's vector leaves the same
+            known, ratings = entries[int(entry[at])], np.unique(level[like])
+            found.settle(known.who, known)
+            rating = float(ratings[0]) if len(ratings) == 1 else UNTOLD
+            found.tie(known.who, row, rating, certain=True)
+            found.explained.add(row)
+            found.most = max(found.most, 2)
+
+
+def _told_apart(
+    rows: FloatArray, rest: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
+) -> FloatArray:
+    """Bits by which like remainders are due to what was taken off: float64[P].
+
+    Rows that are alike stay so if like vectors are taken off them, whoever has these; and next to
+    nothing may be taken off a row that is almost one rater's.
+    """
+    one, other = pairs
+    scale = (rest[one] * rest[other]).sum(axis=1) / (rest[other] ** 2).sum(axis=1)
+    tolerance = errors[one] + np.abs(scale) * errors[other]
+    moved = [
+        rows[one] - scale[:, None] * rows[other],
+        rows[one] - scale[:, None] * rest[other],
+        scale[:, None] * rows[other] - rest[one],
+    ]
+    least = np.min([np.linalg.norm(each, axis=1) for each in moved], axis=0) / tolerance
+    return np.asarray((rows.shape[1] - 1) * np.log2(np.maximum(least, 1.0)))
