@@ -170,21 +170,20 @@ class Decoded:
             self.tie(who, row, rating, certain=certain)
 
     def possible(self, *, alone: bool = False) -> list[Entry]:
-        """Possible vectors of all but unclear ones; ``alone``: of who is sure or has just one."""
+        """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
         kept = (
             entries
             for who, entries in self.entries.items()
-            if who not in self.unclear
             if not alone or len(entries) == 1 or who in self.sure
         )
         return [each for entries in kept for each in entries]
 
     def evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
         """Of which possible vectors a row is evidence: bool[E]."""
-        sure = self.sure
-        return np.array(
-            [place not in e.origin or e.who in sure or e.mate in sure for e in entries], dtype=bool
-        )
+        sure, unclear = self.sure, self.unclear
+        told = (place not in e.origin or e.who in sure or e.mate in sure for e in entries)
+        both = zip(entries, told, strict=True)
+        return np.array([fits and e.who not in unclear for e, fits in both], dtype=bool)
 
     def raters(self, counts: IntArray) -> dict[int, tuple[int, ...]]:
         """Pseudonyms of rows, by their place, all of whose raters are known for certain."""

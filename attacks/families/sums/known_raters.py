@@ -62,30 +62,34 @@ def reduce(state: State) -> None:
     """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
     entries, levels = _sure(state, state.found.possible(alone=True))
     # One solution is looked at: there must be no other.
-    along = state.along_others(entries).tolist()
-    entries = [each for each, unclear in zip(entries, along, strict=True) if not unclear]
+    clear = np.flatnonzero(~state.along_others(entries))
     counts = np.unique(state.sums.counts[state.sums.counts > 2])
-    counts = counts[counts <= len(entries)]
-    steps = np.array([each.vector for each in entries]) * np.ptp(levels[:2])
+    counts = counts[counts <= len(clear)]
+    steps = np.array([entries[each].vector for each in clear]) * np.ptp(levels[:2])
     steps = steps if len(levels) > 1 else steps[:0]
-    if not len(counts) or len(entries) + len(steps) > MOST_UNKNOWNS:
+    if not len(counts) or len(clear) + len(steps) > MOST_UNKNOWNS:
         return
     for raters in counts.tolist():
-        places, size = state.unexplained(raters), float(comb(len(entries), raters))
+        places, size = state.unexplained(raters), float(comb(len(clear), raters))
         if not len(places) or not _telling(state, places, levels, size * len(levels) ** raters):
             continue
         for place in places.tolist():
             columns = state.columns(place, entries, levels)
-            fit = _reduced(state, place, columns, steps, len(levels))
+            fit = _reduced(state, place, columns, (clear, steps), len(levels))
             if fit is not None and len(np.unique(columns.who[fit])) == raters:
                 _explain(state, place, columns, fit[None], entries)
 
 
 def _reduced(
-    state: State, place: int, columns: Columns, steps: FloatArray, levels: int
+    state: State,
+    place: int,
+    columns: Columns,
+    among: tuple[IntArray, FloatArray],
+    levels: int,
 ) -> IntArray | None:
-    """Columns that add up to a row, by the lattice of all: int64[F]; None where it finds none."""
-    row, bases = state.sums.rows[place], columns.values[::levels]
+    """Columns that add up to a row, by the lattice of some vectors: int64[F]; None for none."""
+    (clear, steps), row = among, state.sums.rows[place]
+    bases = columns.values[::levels][clear]
     unit = float(state.errors[place]) / np.sqrt(len(row))
     told = coefficients(np.concatenate([bases, steps]), row, unit)
     if told is None:
@@ -94,7 +98,7 @@ def _reduced(
     step = told[len(bases) :][chosen] if len(steps) else np.zeros_like(chosen)
     if not ((step >= 0) & (step < levels)).all():
         return None
-    fit = chosen * levels + step
+    fit = clear[chosen] * levels + step
     off = np.linalg.norm(row - columns.values[fit].sum(axis=0))
     within = SLACK * (state.errors[place] + columns.errors[fit].sum())
     return fit if off <= within else None
@@ -119,7 +123,8 @@ def _explain(
 ) -> None:
     """Take over what all fits (int64[F, n], columns) of a row agree on.
 
-    A row that is shorter than others, or what is added to it, has fewer bits to show.
+    A row that is shorter than others, or what is added to it, has fewer bits to show. Nobody is
+    told for whom somebody else could stand, who may not have been searched.
     """
     if not len(fits):
         return
@@ -129,7 +134,9 @@ def _explain(
     for who in agreed:
         mine = fits[columns.who[fits] == who]
         size = min(float(columns.sizes[mine].min()), float(state.lengths[place]) / state.usual)
-        sure = found.holds(state.vectors.bits(tolerance, size))
+        away = np.linalg.norm(columns.values - columns.values[mine[0]], axis=1)
+        rivals = columns.who[away <= 2 * tolerance + columns.errors]
+        sure = (rivals == who).all() and found.holds(state.vectors.bits(tolerance, size))
         if sure:
             which = np.unique(columns.entries[mine])
             found.settle(who, entries[int(which[0])] if len(which) == 1 else None)

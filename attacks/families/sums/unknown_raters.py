@@ -12,7 +12,7 @@ import numpy as np
 
 from attacks.families.sums.decoded import LIGHT, UNTOLD, Entry
 from attacks.families.sums.state import LOOSEST, SHARP, State
-from attacks.families.sums.vector_matches import aligned, components, near_pairs
+from attacks.families.sums.vector_matches import SLACK, aligned, components, near_pairs
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 MOST_PAIRS = 2**22
@@ -178,7 +178,8 @@ def _propagate(state: State, most: float) -> None:
         for name in ("values", "errors", "sizes", "entries", "who", "levels")
     )
     rest, errors = state.sums.rows[place] - values, state.errors[place] + loose
-    blur = errors / np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
+    lengths = np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
+    blur = errors / lengths
     evident = np.concatenate([found.evident(entries, p) for p in places.tolist()])
     evident = evident[np.repeat(np.arange(len(places)) * len(entries), size) + entry]
     # Taking off next to nothing leaves a row as it was.
@@ -204,14 +205,18 @@ def _propagate(state: State, most: float) -> None:
         # A row that is of several groups, or in one twice, can be explained in several ways.
         if (told[rows] > 1).any() or found.explained.intersection(rows):
             continue
-        if state.read(place[group], rest[group], errors[group], sure=True) is None:
-            continue
-        for at, row in zip(group.tolist(), rows, strict=True):
+        # How far the rest of each row may be off, and what else could have been taken off for that.
+        reach = SLACK * 2 * (blur[group] + blur[group].max()) * lengths[group]
+        alike = []
+        for at, leeway in zip(group.tolist(), reach.tolist(), strict=True):
             own = np.arange(size) + at - at % size
             away = np.linalg.norm(values[own] - values[at], axis=1)
-            like = own[away <= 2 * errors[at] + loose[own] + loose[at]]
-            if len(np.unique(who[like])) > 1:
-                continue  # another one's vector leaves the same
+            alike.append(own[away <= leeway + loose[own] + loose[at]])
+        if any(len(np.unique(who[like])) > 1 for like in alike):
+            continue  # another one's vector leaves the same
+        if state.read(place[group], rest[group], errors[group], sure=True) is None:
+            continue
+        for at, row, like in zip(group.tolist(), rows, alike, strict=True):
             known, ratings = entries[int(entry[at])], np.unique(level[like])
             found.settle(known.who, known)
             rating = float(ratings[0]) if len(ratings) == 1 else UNTOLD
