@@ -56,7 +56,9 @@ def test_nothing_certain_is_false() -> None:
     must not name them, though they are copies or multiples of members' vectors that it knows too:
     what it cannot tell apart it must not call certain. One exception is no fault of an attack: a
     stranger whose exact vector is a member's to three digits and more, while the member's own is
-    not known. By chance no stranger's is; the name is a lie, and is read as the member's.
+    not known. By chance no stranger's is; the name is a lie, and is read as the member's. Outside
+    are multiples of such a member's vector, which are no stranger's by chance either: where
+    ``U.V`` is within rounding, her rating is the multiple's other rating.
     """
     there, certain, most = Counter[str](), Counter[tuple[str, str]](), 0.0
     wrong: list[tuple[Draw, int]] = []
@@ -105,6 +107,11 @@ def test_where_known_vectors_tell_nothing_nothing_is_certain(wanted: Draw) -> No
     assert made.known
     found = outcome(made)
     assert (found.wrong, sum(found.certain.values())) == (0, 0)
+
+
+def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
+    """Rows less either vector are as like a third one, which is known less well."""
+    assert outcome(record(draw(10241, "decoys"))).wrong == 0
 
 
 def test_what_is_almost_one_raters_row_is_no_evidence_for_another() -> None:

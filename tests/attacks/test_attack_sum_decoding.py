@@ -252,6 +252,20 @@ def test_a_lattice_has_more_than_one_solution_where_two_vectors_are_equal(raters
     assert not named(both, len(own) + 1) & {(0, 0), (len(own), 0)}
 
 
+def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
+    """A row that hardly depends on a vector is of her as well who has it under two names."""
+    federation = opposed(8, rows=[[0, 1]], levels=ONE)
+    sums, (own, other) = federation.sums, federation.users[:2]
+    apart = 8 * float(sums.errors.max())
+    little = float(sums.errors[0]) / 2 / apart
+    sums.vectors[0] = own * (1 - little) / (own @ own)
+    sums.rows[0] = little * own + (1 - other @ sums.vectors[0]) * other
+    aside = np.cross(own[:3], [1.0, 0.0, 0.0])
+    nearly = own + apart * np.pad(aside / np.linalg.norm(aside), (0, 5))
+    known = [(own, 1e-15), (own, 1e-15), (nearly, 1e-15), (other, 1e-15)]
+    assert named(decode(sums, known), 4) == {(3, 0)}
+
+
 def test_a_row_of_a_few_ring_units_names_nobody() -> None:
     """Two opposite vectors add up to next to nothing, and so may two others."""
     federation = opposed(5, rows=[[0, 1]], levels=STARS)
