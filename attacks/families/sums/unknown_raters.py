@@ -188,7 +188,7 @@ def _propagate(state: State, most: float) -> None:
     one, other = (kept[each] for each in state.alike(rest[kept], blur[kept]))
     # Of two rows of the same raters any third client can be taken off, with like remainders.
     apart = (place[one] != place[other]) & (who[one] != who[other])
-    apart &= _told_apart(state.sums.rows[place], rest, errors, (one, other)) >= found.needed
+    apart &= _told_apart(state.sums.rows[place], values, errors, (one, other)) >= found.needed
     # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
     readings: dict[frozenset[int], int] = {}
     source = np.array(
@@ -226,20 +226,34 @@ def _propagate(state: State, most: float) -> None:
 
 
 def _told_apart(
-    rows: FloatArray, rest: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
+    rows: FloatArray, values: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
 ) -> FloatArray:
     """Bits by which like remainders are due to what was taken off: float64[P].
 
-    Rows that are alike stay so if like vectors are taken off them, whoever has these; and next to
-    nothing may be taken off a row that is almost one rater's.
+    Rows that are alike stay so if like vectors are taken off them, whoever has these; next
+    to nothing may be taken off a row that is almost one rater's; and two rows of the same raters
+    come out alike if a part of either's vector is taken off.
     """
-    one, other = pairs
+    (one, other), rest = pairs, rows - values
     scale = (rest[one] * rest[other]).sum(axis=1) / (rest[other] ** 2).sum(axis=1)
     tolerance = errors[one] + np.abs(scale) * errors[other]
     moved = [
         rows[one] - scale[:, None] * rows[other],
         rows[one] - scale[:, None] * rest[other],
         scale[:, None] * rows[other] - rest[one],
+        _beside(rest[one], values[one], values[other]),
     ]
     least = np.min([np.linalg.norm(each, axis=1) for each in moved], axis=0) / tolerance
     return np.asarray((rows.shape[1] - 1) * np.log2(np.maximum(least, 1.0)))
+
+
+def _beside(points: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    """What of each point lies beside the plane of two vectors of its own: float64[P, d]."""
+    for axis in (one, other - _along(other, one)):
+        points = points - _along(points, axis)
+    return points
+
+
+def _along(points: FloatArray, axes: FloatArray) -> FloatArray:
+    sizes = np.maximum((axes**2).sum(axis=1, keepdims=True), 1e-300)
+    return np.asarray((points * axes).sum(axis=1, keepdims=True) / sizes * axes)
