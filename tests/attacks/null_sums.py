@@ -312,7 +312,7 @@ def sparse(active: IntArray, rng: np.random.Generator) -> list[list[int]]:
     lone = order[: int(rng.integers(1, 6))]
     rows = [[client] for client in lone for _ in range(int(rng.integers(1, 5)))]
     left = order[len(lone) :]
-    for place in range(0, 4 * int(rng.integers(0, 3)), 4):
+    for place in range(0, min(4 * int(rng.integers(0, 3)), len(left) - 3), 4):
         one, two, three, four = left[place : place + 4]
         common = int(rng.integers(2, 5))
         rows += common * [[one, two]] + common * [[three, four]]
@@ -426,7 +426,9 @@ def outcome(made: Recorded) -> Outcome:
             wrong += certain[name]
         for told in claims.of(DisclosureClaim):
             certain[name] = sum(int(p.certain.sum() + p.solved.sum()) for p in told.parts)
-            judged = DisclosureClaim(parts=tuple(_honest(part, made) for part in told.parts))
+            # Counts of who came tell further names, which are no better than those they rest on.
+            parts = [p for p in told.parts if p.vectors.shape[1] or not made.lies]
+            judged = DisclosureClaim(parts=tuple(_honest(part, made) for part in parts))
             found = score_disclosures(judged, made.truth.ratings, made.run.truth, corrupted)
             wrong += int(found.figures["disclosures_wrong"] or 0)
             exposed |= set(found.details["exposed_clients"])

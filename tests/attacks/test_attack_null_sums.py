@@ -114,6 +114,10 @@ def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
     assert outcome(record(draw(10241, "decoys"))).wrong == 0
 
 
+def test_known_vectors_along_each_other_name_nobody() -> None:
+    assert outcome(record(draw(60316, "decoys"))).wrong == 0
+
+
 def test_two_rows_less_parts_of_their_own_raters_are_no_row_of_another() -> None:
     """Ratings 3 and 5 less 0 and 2, and 4 and 3 less 1 and 0, leave rows along each other."""
     assert outcome(record(draw(20115, "decoys"))).wrong == 0

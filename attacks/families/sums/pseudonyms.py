@@ -113,8 +113,11 @@ def names_of(
                 can[person] = can.get(person, there) & there & possible[:, item]
                 items.setdefault(person, []).append(item)
     left = {person: np.flatnonzero(marks) for person, marks in can.items()}
-    places = {person: int(who[0]) for person, who in left.items() if len(who) == 1}
-    places |= {p: int(np.searchsorted(presence.clients, names[p])) for p in items if p in names}
+    places = {
+        person: int(who[0]) for person, who in left.items() if len(who) == 1 and person not in names
+    }
+    came = {name: place for place, name in enumerate(presence.clients.tolist())}
+    places |= {p: came[names[p]] for p in items if names.get(p) in came}
     rated = np.zeros_like(possible)
     for person, place in places.items():
         rated[place, items[person]] = True
