@@ -114,6 +114,12 @@ def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
     assert outcome(record(draw(10241, "decoys"))).wrong == 0
 
 
+def test_a_known_name_that_never_came_is_not_the_next_client() -> None:
+    """Client 32 did not come, and is taken for another one in two rows; 33 came, and is not."""
+    made = record(draw(30430, "decoys"))
+    assert outcome(replace(made, lies={})).wrong == 2
+
+
 def test_known_vectors_along_each_other_name_nobody() -> None:
     assert outcome(record(draw(60316, "decoys"))).wrong == 0
 
