@@ -207,7 +207,8 @@ def _judged(
     values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
     if private is not None:
         table = np.asarray(private["values"], dtype=np.float64)
-        values = table.reshape(len(table), -1)[:, : part.vectors.shape[1]]
+        known = table.reshape(len(table), -1)[:, : values.shape[1]]
+        values[:, : known.shape[1]] = known  # rows may be wider: a line over biases is not stored
     clients = _true_clients(part, train, values)
     actual, solved = values[clients], part.solved & (private is not None)
     off = np.linalg.norm(part.vectors - actual, axis=1)

@@ -20,9 +20,9 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import own_clients, rows_of
+from attacks.view.coalition import others_counts, own_clients
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence
+from attacks.view.presence import Presence, others_cohort
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
@@ -111,7 +111,7 @@ class SumDecoding(SuiteAttack):
             why = "" if payloads else "no round has payloads of its sum and of the table before it"
         found = [(round_, of_aggregate(view, round_)) for round_ in sorted(payloads)]
         parts = self._solved(view, [(r, sums) for r, sums in found if sums is not None])
-        counted = _counted(view) if knowledge.rated_only else ()
+        counted = _counted(view, knowledge)
         need(parts or counted, why or "no round has both uploads and an aggregate")
         if counted:
             return _with_counts(
@@ -127,8 +127,9 @@ class SumDecoding(SuiteAttack):
         need(knowledge.exact, "the table moved by noise as well")
         steps = [TableStep.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
+        counted = _counted(view, knowledge)
         need(
-            known,
+            known or counted,
             "no round has the tables before and after it and the adversary's own rows: "
             "see recording.payload_rounds and recording.payload_senders",
         )
@@ -136,6 +137,9 @@ class SumDecoding(SuiteAttack):
         why, alone = _unsolvable(view, knowledge), len(others) == 1
         sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
         parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
+        if counted:
+            presence = Presence.read(view, knowledge, counted)
+            return _with_counts(view, knowledge, presence, parts, why)
         moved = np.mean([step.moved for step in known], axis=0)
         nothing = ItemSets.empty(len(others), len(moved))
         seen = Rows(listed=nothing, values=np.zeros(0, dtype=bool), rest=moved > 0)
@@ -157,7 +161,9 @@ class SumDecoding(SuiteAttack):
         parts: list[Part] = []
         own, known_of = own_clients(view), self._known or vectors_of_seed(view.seed)
         for round_, each in sums:
-            told = {c: v for c, v in known_of(view, round_).items() if c not in own}
+            # Without a rating scale a slope that is not known stands beside each vector.
+            beforehand = known_of(view, round_) if len(each.levels) else {}
+            told = {c: v for c, v in beforehand.items() if c not in own}
             vectors = (vector[: each.rows.shape[1]] for vector in told.values())
             known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in vectors]
             stages = parts[-1].found.stages if parts else 0
@@ -185,11 +191,12 @@ def _unsolvable(view: View, knowledge: Knowledge) -> str:
     return why
 
 
-def _counted(view: View) -> tuple[int, ...]:
-    """Rounds that have uploads, and an aggregate with counts."""
-    both = sorted(set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.AGGREGATE)))
-    blocks = {round_: rows_of(view.messages(Step.AGGREGATE, round_))[1] for round_ in both}
-    return tuple(round_ for round_, block in blocks.items() if block.counts is not None)
+def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
+    """Rounds of which both who took part and how many rated each item are told."""
+    step = Step.AGGREGATE if view.sees(Step.AGGREGATE) else Step.MODEL
+    rounds = view.rounds(step) if knowledge.rated_only and view.sees(step) else ()
+    seen = (round_ for round_ in rounds if others_cohort(view, round_) is not None)
+    return tuple(round_ for round_ in seen if others_counts(view, round_) is not None)
 
 
 def _with_counts(
@@ -222,7 +229,7 @@ def _with_counts(
     named = Disclosures.named(presence.rounds[0], whose, np.repeat(items, presence.copies))
     excluded = presence.visible & ~verdicts.possible
     made: tuple[Claim, ...] = (claim, _disclosed(parts, people, names, named))
-    if knowledge.virtual_rows:
+    if knowledge.virtual_rows and presence.shown:
         shown = presence.visible
         made += (UnmaskedClaim(clients=presence.clients, visible=shown, proven=excluded),)
     details = {
