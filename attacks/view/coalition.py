@@ -41,13 +41,15 @@ def own_clients(view: View) -> frozenset[int]:
     return frozenset() if view.own is None else view.own.clients
 
 
-def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[Messages, RowBlock]:
-    """Uploads of a round, without those of clients whose part is known.
+def others_uploads(
+    view: View, round_: int, *, payload: bool = False, step: Step = Step.UPLOAD
+) -> tuple[Messages, RowBlock]:
+    """Uploads of a round, or what clients send in a step beside, without those whose part is known.
 
     Raises:
         TranscriptError: none was recorded.
     """
-    uploads = view.messages(Step.UPLOAD, round_, payload=payload)
+    uploads = view.messages(step, round_, payload=payload)
     known = _known(view, round_)
     if known is not None:
         others = ~np.isin(uploads.senders.ids, known.senders.ids)

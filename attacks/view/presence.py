@@ -12,7 +12,6 @@ from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rows import Rows, touches
 from attacks.view.coalition import others_counts, others_uploads, own_clients, rows_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -72,25 +71,30 @@ class Sightings:
         )
 
 
+_SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
+"""What every client that takes part sends: all of them reach whom one of them reaches."""
+
+
 def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
     """Who of the others took part in a round, and their rows where these are seen.
 
-    The server has their uploads, who holds shares a share of each; a tap sees who sends. None where
-    nobody of these is the adversary's.
+    The server and who holds shares have a message of each, a tap sees who sends. None where nobody
+    of these is the adversary's.
     """
-    for role, step in (("server", Step.UPLOAD), ("denoiser", Step.SHARE)):
-        if view.adversary.has(role) and view.sees(step) and round_ in view.rounds(step):
-            if step is Step.UPLOAD:
-                sent, block = others_uploads(view, round_)
-            else:
-                sent, _ = rows_of(named_rows(view, round_))
-                others = ~np.isin(sent.senders.ids, sorted(own_clients(view)))
-                sent, block = rows_of(sent.select(np.flatnonzero(others)))
-            return sent.senders.ids, block
+    receivers = {Step.SHARE: "denoiser"}
+    for step in _SENT:
+        received = view.adversary.has(receivers.get(step, "server"))
+        if received and view.sees(step) and round_ in view.rounds(step):
+            sent, block = others_uploads(view, round_, step=step)
+            once = sent.receivers.ids == sent.receivers.ids[:1]
+            if not once.all():
+                sent, block = rows_of(sent.select(np.flatnonzero(once)))
+            return sent.senders.ids, None if step is Step.COUNTS else block
     if "network" in view.adversary.taps:
-        senders = view.traffic(round_).get(Step.UPLOAD, (np.zeros(0, dtype=np.int64),))[0]
-        if len(senders) and senders.min() >= 0:
-            return np.setdiff1d(senders, sorted(own_clients(view))), None
+        traffic = view.traffic(round_)
+        for step in _SENT:
+            if step in traffic and traffic[step][0].min() >= 0:
+                return np.setdiff1d(traffic[step][0], sorted(own_clients(view))), None
     return None
 
 
