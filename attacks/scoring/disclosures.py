@@ -205,10 +205,11 @@ def _judged(
     """What is claimed of which pairs of a true client and an item, and by whose vectors."""
     private = recorded.columns(part.round, "private-user_vectors")
     values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
-    if private is not None:
+    if private is not None:  # rows of biases are wider than vectors, which they do not tell
         table = np.asarray(private["values"], dtype=np.float64)
-        known = table.reshape(len(table), -1)[:, : values.shape[1]]
-        values[:, : known.shape[1]] = known  # rows may be wider: a line over biases is not stored
+        told = table.reshape(len(table), -1)[:, : part.vectors.shape[1]]
+        values = np.full((len(table), part.vectors.shape[1]), np.nan)
+        values[:, : told.shape[1]] = told
     clients = _true_clients(part, train, values)
     actual, solved = values[clients], part.solved & (private is not None)
     off = np.linalg.norm(part.vectors - actual, axis=1)

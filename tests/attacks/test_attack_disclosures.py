@@ -87,6 +87,14 @@ def test_a_vector_exposes_its_client() -> None:
     assert found["vectors_exposed"] == 1
 
 
+def test_rows_that_are_wider_than_vectors_tell_none() -> None:
+    """As of biases: directions of rows, whose clients are those who rated most of the items."""
+    found = figures(pseudonyms([[0.0, 0.0, 0.0]], [(0, 0, np.nan, True), (0, 1, np.nan, True)]))
+    assert (found["interactions_exposed"], found["vectors_exposed"]) == (2, 0)
+    nobody = replace(Disclosures.named(1, np.array([0]), np.array([0])), vectors=np.zeros((1, 3)))
+    assert figures(nobody)["disclosures_wrong"] == 0
+
+
 def test_a_profile_is_of_one_pseudonym() -> None:
     """Two pseudonyms are one profile where the attack says that they are one person."""
     ties = [(0, 1, np.nan, True), (1, 2, np.nan, True)]
