@@ -233,7 +233,10 @@ def _judged(
 
 
 def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
-    """Who each is: the one named, or whose vector is closest, or who rated most of the items."""
+    """Who each is: the one named, or whose vector is closest, or who rated most of the items.
+
+    Of several that is who rated the fewest others.
+    """
     clients = part.names.copy()
     sizes = np.maximum(np.linalg.norm(values, axis=1), 1e-300)
     for who in np.flatnonzero(clients < 0).tolist():
@@ -242,5 +245,6 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> 
             clients[who] = int(np.nanargmin(off))
             continue
         rated = np.isin(train.items, part.items[part.whose == who])
-        clients[who] = int(np.bincount(train.clients[rated], minlength=1).argmax())
+        told = np.bincount(train.clients[rated], minlength=train.n_clients)
+        clients[who] = int((told - train.counts() / (train.n_items + 1)).argmax())
     return clients

@@ -14,14 +14,19 @@ satisfy all equations rank what is left: for one client, the difference between 
 rounds with and without it, put right for who else came and went.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from attacks.families.sums.equations import fit_bits
+from attacks.scoring.disclosures import Disclosures
+from attacks.view.coalition import others_counts, own_clients, own_uploads
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.wire import View
 
 _RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the others again
 _SETTLED = 1e-6  # what leverage may lack of 1
@@ -64,6 +69,34 @@ class Verdicts:
         return np.array_equal(self.rated, other.rated) and np.array_equal(
             self.possible, other.possible
         )
+
+
+def left_out(view: View, rounds: Sequence[int]) -> tuple[Disclosures, ...]:
+    """What those rated who alone were left out of a round, for who does not see who was.
+
+    Who knows how many clients are invited knows how many of the others are not. The count of an
+    item is then one of two numbers: the lower one, if the one left out is among its raters.
+    """
+    if view.public.get("cohort") is None:
+        return ()
+    cohort, clients = CohortConfig(**view.public["cohort"]), int(view.public["n_clients"])
+    told: dict[int, tuple[int, FloatArray]] = {}
+    for round_ in rounds:
+        counts, own = others_counts(view, round_), own_uploads(view, round_)
+        invited = cohort.invited(round_, clients) - (0 if own is None else len(own))
+        absent = clients - len(own_clients(view)) - invited
+        if counts is not None and absent <= 1:
+            told[round_] = absent, counts
+    if not told:
+        return ()
+    most = np.fmax.reduce([counts for _, counts in told.values()])
+    fewer = {round_: most - counts for round_, (absent, counts) in told.items() if absent}
+    if any((each > 1).any() for each in fewer.values()):
+        return ()
+    return tuple(
+        Disclosures.named(round_, np.full(int((each == 1).sum()), -1), np.flatnonzero(each == 1))
+        for round_, each in fewer.items()
+    )
 
 
 def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = None) -> Verdicts:

@@ -9,7 +9,7 @@ import numpy as np
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS
 from attacks.families.sums.decoding import decode
-from attacks.families.sums.participation import deduce
+from attacks.families.sums.participation import deduce, left_out
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
 from attacks.families.sums.round_sums import MOST_RATERS, RoundSums, of_aggregate, of_step
@@ -153,7 +153,10 @@ class SumDecoding(SuiteAttack):
         names = dict.fromkeys(np.concatenate([[], *people]).tolist(), int(others[0]))
         items = np.flatnonzero(moved) if alone else np.zeros(0, dtype=np.int64)
         named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
-        told = _disclosed(parts, people, names if alone else {}, named)
+        # Who collects others' rows may be in the sum and send nothing.
+        sure = knowledge.constant and not knowledge.denoisers
+        absent = left_out(view, rounds) if sure else ()
+        told = _disclosed(parts, people, names if alone else {}, named, *absent)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
         return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
 
