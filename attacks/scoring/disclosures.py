@@ -12,17 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attacks.scoring.measures import (
-    COUNT,
-    LEADS,
-    SHARE,
-    Context,
-    Exposed,
-    Measure,
-    Page,
-    Scale,
-    records,
-)
+from attacks.scoring.measures import Context, Exposed, Measure, records
+from attacks.scoring.scales import COUNT, LEADS, SHARE, Page, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import COUNT, Exposed, Floor, Measure, Page, Scale
+from attacks.scoring.measures import Exposed, Floor, Measure
+from attacks.scoring.scales import COUNT, Page, Scale
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.special import bdtr
 

@@ -10,17 +10,16 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import planted_finding
 from attacks.scoring.catalogue import leading, listed_keys
 from attacks.scoring.measures import (
-    SHARE,
     Behind,
     Context,
     Exposed,
     Gained,
     Measure,
     Observed,
-    Scale,
     gain,
     records,
 )
+from attacks.scoring.scales import SHARE, Scale
 from attacks.suite import MEASURES, catalogue
 from audits.gates.gate import GateConfig
 from audits.report import report_schema
