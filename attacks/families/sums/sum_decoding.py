@@ -59,7 +59,8 @@ class SumDecoding(SuiteAttack):
     Adversary: Honest-but-curious server; or clients, who see the steps of the public table.
     Needs: Sums free of virtual rows: the aggregate, or public tables before and after a round, with
         payloads, exact, of rows of a matrix factorization or of changes along score vectors with
-        two or more sampled negatives for each rated item; or counts alone, and who uploaded.
+        two or more sampled negatives for each rated item; or counts alone, of the aggregate or of
+        public biases, and who uploaded.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
         rating scale gives the length. Two items of the same two raters give both vectors, a known
         vector taken off a row of two gives the other's row, and subsets of known vectors are looked
@@ -68,7 +69,8 @@ class SumDecoding(SuiteAttack):
         fit is certain if it holds 20 bits more than the search had to choose among. A readable
         upload that equals the row of an item with count 1 is real, every other of it virtual.
         Counts are equations in the bits of each client: 0 clears everybody who took part, and
-        differences of cohorts tell those who came or went. A pseudonym has the name of the one
+        differences of two cohorts tell those who came or went; without a name if who took part is
+        not seen, and one alone was left out. A pseudonym has the name of the one
         client that can have rated all its items. What own clients sent is taken out first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
