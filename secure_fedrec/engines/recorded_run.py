@@ -229,7 +229,7 @@ def public_knowledge(
     layout = stack.layout or BlockLayout(blocks_of(algorithm, problem), codec)
     return {
         "n_clients": problem.vault.n_clients,
-        "cohort": asdict(cohort),
+        "cohort": {**asdict(cohort), "everybody_in": list(cohort.everybody_in)},
         **problem.knowledge,
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
         "blocks": layout.describe(),

@@ -21,7 +21,7 @@ from tests.adversary.test_adversary_coalitions import recorded
 
 CLIENTS, ROUNDS = 12, 4
 COUNTED = {"biases": True}
-SHARED = [
+SHARED: list[dict[str, Any]] = [
     {"layer": "virtual-ratings", "sticky": True},
     {"layer": "shared-upload", "count": 2, "floor": 2},
 ]
@@ -127,12 +127,19 @@ def test_whoever_sees_biases_and_who_sends_subtracts_counts(
     assert_finds(case, by_subtraction(case))
 
 
-@pytest.mark.parametrize("floor", [0, 3])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        [{"layer": "masking", "min_survivors": 3}],
+        [{"layer": "masking", "min_survivors": 3, "tail_floor": 3}],
+        SHARED,
+    ],
+    ids=["masking", "floor", "shares"],
+)
 def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
-    floor: int, tmp_path: Path
+    stack: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     """They know how many are invited, and not who: what is told has no name."""
-    stack = [{"layer": "masking", "min_survivors": 3, "tail_floor": floor}]
     case = attacked(tmp_path, stack, "client:3", **COUNTED)
     assert others_cohort(case.view, 1) is None
     tapped = Adversary(name="x", corrupt=frozenset({"client:3"}), taps=frozenset({"network"}))
@@ -143,6 +150,16 @@ def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
     assert left_out(case.view, range(1, ROUNDS + 1))
     two = {**case.view.public, "cohort": {"clients_per_round": CLIENTS - 3}}
     assert not left_out(View(case.view._store, two, case.view.adversary, own=case.view.own), [1, 2])
+
+
+def test_who_sends_nothing_and_is_in_the_sum_is_not_left_out(tmp_path: Path) -> None:
+    """Denoisers collect others' rows: nothing is proven of those who are seen."""
+    stack = [{"layer": "virtual-ratings"}, {"layer": "denoisers", "count": 2}]
+    for number, tap in enumerate((False, True)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        case = attacked(folder, stack, "client:3", tap=tap, **COUNTED)
+        assert "pairs_proven_real" not in case.finding.details
 
 
 def test_a_holder_of_shares_subtracts_counts(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Exact sums over few clients are equations: whose vectors and interactions stand behind them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb, log2
 from typing import Any, TypeAlias
 
@@ -139,8 +139,8 @@ class SumDecoding(SuiteAttack):
         why, alone = _unsolvable(view, knowledge), len(others) == 1
         sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
         parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
-        if counted:
-            presence = Presence.read(view, knowledge, counted)
+        presence = Presence.read(view, knowledge, counted) if counted else None
+        if presence is not None and not _unseen(view, knowledge, presence.clients):
             return _with_counts(view, knowledge, presence, parts, why)
         moved = np.mean([step.moved for step in known], axis=0)
         nothing = ItemSets.empty(len(others), len(moved))
@@ -155,8 +155,7 @@ class SumDecoding(SuiteAttack):
         names = dict.fromkeys(np.concatenate([[], *people]).tolist(), int(others[0]))
         items = np.flatnonzero(moved) if alone else np.zeros(0, dtype=np.int64)
         named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
-        # Who collects others' rows may be in the sum and send nothing.
-        sure = knowledge.constant and not knowledge.denoisers
+        sure = knowledge.constant and not _unseen(view, knowledge)
         absent = left_out(view, rounds) if sure else ()
         told = _disclosed(parts, people, names if alone else {}, named, *absent)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
@@ -204,6 +203,12 @@ def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
     return tuple(round_ for round_ in seen if others_counts(view, round_) is not None)
 
 
+def _unseen(view: View, knowledge: Knowledge, seen: Iterable[int] = ()) -> set[int]:
+    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
+    holders = knowledge.stack.get("denoising") == "shares"
+    return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
+
+
 def _with_counts(
     view: View, knowledge: Knowledge, presence: Presence, parts: Sequence[Part], why: str
 ) -> Claims:
@@ -212,9 +217,7 @@ def _with_counts(
     cohorts = came if knowledge.constant else dict[int, bytes]()
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
-    # Who collects others' rows is in the sum, and uploads nothing.
-    unseen = {*knowledge.denoisers} - {*presence.clients.tolist()} - own_clients(view)
-    certain = knowledge.exact and not unseen
+    certain = knowledge.exact and not _unseen(view, knowledge, presence.clients)
     # A name settles the items of its pseudonym, which may settle other counts, and so on.
     while certain and presence.copies == 1 and verdicts.consistent:
         names, rated = names_of(parts, people, presence, verdicts.possible)
