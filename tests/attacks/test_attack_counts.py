@@ -154,7 +154,7 @@ def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
 
 def test_who_sends_nothing_and_is_in_the_sum_is_not_left_out(tmp_path: Path) -> None:
     """Denoisers collect others' rows: nothing is proven of those who are seen."""
-    stack = [{"layer": "virtual-ratings"}, {"layer": "denoisers", "count": 2}]
+    stack: list[dict[str, Any]] = [{"layer": "virtual-ratings"}, {"layer": "denoisers", "count": 2}]
     for number, tap in enumerate((False, True)):
         folder = tmp_path / str(number)
         folder.mkdir()
