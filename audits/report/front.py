@@ -77,7 +77,8 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         if not answered:
             continue
         left = [finding for finding in left if finding not in answered]
-        what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
+        does = "makes a search longer for" if "raises" in remedy else "answers"
+        what = f"{capital(remedy['system'])} {does} {len(answered)} of {total} findings."
         what += f" Put in place of {replaced(remedy)}:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:

@@ -42,8 +42,9 @@ _MASKED = Claim(
     assumes="a roster of signing keys that the server did not choose, and at most the "
     "configured share of clients working with the server",
     lossless=True,
-    found="one upload tells nothing; an item with a single rater is that rater's row in "
-    "the sum, whoever it is, unless the tail floor keeps it back from a curious server; "
+    found="one upload tells nothing; sums over few clients are equations in their vectors: an "
+    "item with a single rater is that rater's row, whoever it is, and a tail floor only raises, "
+    "for a curious server, how many raters the smallest sum has; "
     "sums of different cohorts can be subtracted, by which a server that deviates opens "
     "single uploads over several rounds",
 )
@@ -67,10 +68,12 @@ MASKING = Layer(
     stands=(Stand(corrupt=("server",), hides="owners"),),
     options=(
         Option(
-            settings={"tail_floor": 2},
-            hides="lone rows",
-            costs="a round of masked counts before every sum, and rows that a single client has "
-            "are not learned",
+            settings={"tail_floor": 5},
+            holds_back="lone rows",
+            raises="a floor raises how many raters a search has to find at once, and hides none "
+            "of them: whoever knows vectors, from a seed or an earlier round, reads sums of five",
+            costs="a round of masked counts before every sum, and rows that fewer than five "
+            "clients have are not learned",
             lossless=False,
         ),
     ),
