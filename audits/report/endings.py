@@ -162,7 +162,7 @@ def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
     if not most:
         return Advice(text=_NOTHING_HELPS)
     fitting = [remedy for count, remedy in ranked if count == most]
-    best = min(fitting, key=lambda e: ("raises" in e, not e["lossless"], len(e["costs"])))
+    best = min(fitting, key=lambda each: (not each["lossless"], len(each["costs"])))
     rest = [each["adversary"] for each in leaking if not answers(best, each)]
     beside = f" It leaves what it tells {', '.join(rest)}." if rest else ""
     return Advice(in_words(best), price(report, best) + beside)
@@ -218,7 +218,7 @@ def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int
 
 
 def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
-    """What a change costs, in a sentence; and of one that hides nothing, that it does not."""
+    """What a change costs, in a sentence."""
     parts = []
     now = [role for role in report["cost"]["roles"] if role["role"] == "ordinary client"]
     if (moved := remedy["bytes_up_per_round"]) is not None:
@@ -231,13 +231,11 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
         gates = f"the {'gate' if one else 'gates'} {' and '.join(idle)}"
         parts.append(f"{gates} {'falls: take it' if one else 'fall: take them'} out")
     text = "; ".join([*parts, *remedy["costs"]])
-    instead = f" It does not hide: {remedy['raises']}." if "raises" in remedy else ""
-    return f"{text}.{instead}"
+    return f"{text}."
 
 
 SMALLEST_CHANGES = (
-    "Smallest changes under which a layer withstands what was found, by how much they answer; "
-    "last, those that hide nothing and make a search longer. "
+    "Smallest changes under which a layer withstands what was found, by how much they answer. "
     "Bytes are metered on a round in which everybody sends every row."
 )
 """What stands above the changes of a report."""

@@ -87,6 +87,7 @@ def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, A
         "status": "measured" if finding.measured else "not-applicable",
         "reason": finding.reason,
         "lacks": list(finding.lacks),
+        "not_installed": finding.not_installed,
         "rounds": list(finding.rounds),
         "units": {"clients": 0, "pairs": 0, "positives": 0, **finding.units},
         **dict.fromkeys(("auc", "auc_low", "auc_high", "tpr_at_1pct_fpr", "advantage")),

@@ -77,8 +77,7 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         if not answered:
             continue
         left = [finding for finding in left if finding not in answered]
-        does = "makes a search longer for" if "raises" in remedy else "answers"
-        what = f"{capital(remedy['system'])} {does} {len(answered)} of {total} findings."
+        what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
         what += f" Put in place of {replaced(remedy)}:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:
@@ -113,5 +112,8 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
         yield Action("Run every attack of the algorithm: take out the key 'attacks'.")
     if any(each.get("lacks") for each in report["findings"]):
         yield Action("Record what attacks read: see [recording].")
+    for absent in dict.fromkeys(each.get("not_installed") for each in report["findings"]):
+        if absent:
+            yield Action(f"Install what an attack would use: {absent}.")
     if not report["gates"]:
         yield Action("Set gates: without them an audit measures and does not judge.")

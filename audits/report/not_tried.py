@@ -15,10 +15,11 @@ Report = Mapping[str, Any]
 
 KINDS: Mapping[str, str] = {
     "no attack": "what no attack of the suite does",
-    "no adversary": "parties whose view no adversary of the configuration has",
+    "no adversary": "views and knowledge that no adversary of the configuration has",
     "no payloads": "rounds and senders whose payloads were not recorded",
     "evidence": "attacks that lacked payloads which were sent and not recorded",
     "knowledge": "attacks that need a fact which nobody states",
+    "extra": "attacks that would have searched further with an extra that is not installed",
     "nothing to read": "attacks that found nothing that they read in any view",
     "switched off": "attacks of this algorithm that the configuration leaves out",
 }
@@ -27,6 +28,7 @@ KINDS: Mapping[str, str] = {
 _LACKING: Mapping[str, str] = {
     "evidence": "on all that was sent: {}",
     "knowledge": "without a fact that they need: {}",
+    "extra": "without an extra that is not installed: {}",
     "nothing to read": "with nothing to read: {}",
     "switched off": "switched off: {}",
 }
@@ -46,6 +48,9 @@ def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str,
     told: list[tuple[str, str, list[str]]]
     told = [("no attack", words, []) for words in _unattacked(report["findings"])]
     told += [("no adversary", f"views of {who}", []) for who in _unseen(report, denoisers)]
+    known = {each["details"].get("vectors_known_beforehand") for each in report["findings"]}
+    if known - {None} == {0}:
+        told.append(("no adversary", "private vectors that are known beforehand", []))
     told += [("no payloads", words, []) for words in _unrecorded(report["configuration"], rounds)]
     by_kind: dict[str, list[str]] = {kind: [] for kind in _LACKING}
     for attack, kind in _lacking(report):
@@ -123,6 +128,8 @@ def _lacking(report: Report) -> Iterator[tuple[str, str]]:
             yield attack, "knowledge"
         elif finding.get("lacks"):
             yield attack, "evidence"
+        elif finding.get("not_installed"):
+            yield attack, "extra"
         elif attack not in measured:
             yield attack, "nothing to read"
     for attack in report.get("switched_off", ()):

@@ -67,7 +67,13 @@ def claimed(config: AuditConfig, attack: str, adversary: Adversary) -> bool:
     in_bags, needed = _asked(attack)
     layers = config.bag_protection if in_bags else config.protection
     records = [_records(in_bags=in_bags)[name] for name in layers]
-    return bool(needed & _hidden(records, adversary))
+    chosen = (  # an option counts from its own value on
+        option
+        for name, record in zip(layers, records, strict=True)
+        for option in record.options
+        if all(getattr(layers[name], key) >= value for key, value in option.settings.items())
+    )
+    return bool(needed & _hidden(records, chosen, adversary))
 
 
 def findings_json(
@@ -100,10 +106,9 @@ def remedies(
     learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
     changes = {repr(c): c for f in learned for c in _changes(config, f, sizes)}
     told = (_told(config, change, learned, sizes_of) for change in changes.values())
-    # What hides, then what raises; by what is answered; of two, the one that pays no accuracy.
+    # By what is answered; of two that answer the same, the one that pays no accuracy.
     return sorted(
-        filter(None, told),
-        key=lambda each: ("raises" in each, -len(each["against"]), not each["lossless"]),
+        filter(None, told), key=lambda each: (-len(each["against"]), not each["lossless"])
     )
 
 
@@ -120,14 +125,9 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_C
         records = [known[name] for name in names]
         if any(less <= frozenset(names) for less in smaller):
             continue
-        options = [
-            option
-            for name, record in zip(names, records, strict=True)
-            for option in record.options
-            if name not in present or not option.reached(present[name])
-        ]
+        options = [option for record in records for option in record.options]
         for chosen in ((), *((option,) for option in options)):
-            if needed & _out_of_reach(records, chosen, adversary):
+            if needed & _hidden(records, chosen, adversary):
                 if not chosen:
                     smaller.append(frozenset(names))
                 with suppress(ConfigError):  # a federation too small to start from anything
@@ -141,7 +141,7 @@ def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
     if in_bags != change.in_bags or adversary.taps:
         return False
     records = [_records(in_bags=in_bags)[name] for name in change.names]
-    return bool(needed & _out_of_reach(records, change.options, adversary))
+    return bool(needed & _hidden(records, change.options, adversary))
 
 
 def _asked(attack: str) -> tuple[bool, frozenset[str]]:
@@ -162,15 +162,9 @@ def _adversary(config: AuditConfig, finding: Finding) -> Adversary:
     return next(each for each in config.adversaries if each.name == finding.adversary)
 
 
-def _out_of_reach(
+def _hidden(
     records: Sequence[Layer], options: Iterable[Option], adversary: Adversary
 ) -> frozenset[str]:
-    """What a stack hides from a coalition, and what it does not send under some options."""
-    hidden = _hidden(records, adversary)
-    return hidden | {option.holds_back for option in options} if hidden else hidden
-
-
-def _hidden(records: Sequence[Layer], adversary: Adversary) -> frozenset[str]:
     """What a stack hides from a coalition.
 
     Clients join a coalition as far as the built stack says; where nobody denoises, the denoisers
@@ -180,7 +174,8 @@ def _hidden(records: Sequence[Layer], adversary: Adversary) -> frozenset[str]:
     roles = {party.partition(":")[0].rstrip("s") for party in adversary.corrupt} - {"client"}
     roles -= set() if denoised else {"denoiser"}
     stands = (stand for record in records for stand in record.stands)
-    return frozenset(stand.hides for stand in stands if roles <= {*stand.corrupt})
+    found = {stand.hides for stand in stands if roles <= {*stand.corrupt}}
+    return frozenset({*found, *(option.hides for option in options)} if found else ())
 
 
 def _settings(
@@ -228,7 +223,6 @@ def _told(
     answered = [finding for finding in learned if _answers(config, change, finding)]
     claim = _claims(config, in_bags=change.in_bags)[change.names]
     known, extra = _records(in_bags=change.in_bags), [each.costs for each in change.options]
-    raised = [each.raises for each in change.options]
     try:
         learner = _learner(config, change)
         moved = None if change.in_bags else _bytes_up(change, sizes_of(learner), config.ring)
@@ -244,7 +238,6 @@ def _told(
         "hides": claim.hides,
         "assumes": claim.assumes,
         "remains": claim.found,
-        **({"raises": "; ".join(raised)} if raised else {}),
         "lossless": claim.lossless and all(option.lossless for option in change.options),
         "bytes_up_per_round": moved,
         "costs": [*filter(None, (known[name].costs for name in change.names)), *extra],

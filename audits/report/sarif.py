@@ -164,8 +164,9 @@ def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str,
     Which system, on which data, is attacked by which parties, and by what.
     """
     key = key_of_adversary(report, adversary)
-    told = [setting(report, f"{key}.{part}") for part in ("corrupt", "taps")]
-    parties = [str(each) for part in told if isinstance(part, list) for each in sorted(part)]
+    told = setting(report, key)
+    sets = told.values() if isinstance(told, dict) else ()
+    parties = [str(each) for part in sets if isinstance(part, list) for each in sorted(part)]
     parties = parties or [str(adversary)]
     system = str(setting(report, "algorithm.name"))
     whole = json.dumps([system, report["data"]["name"], parties, *what])

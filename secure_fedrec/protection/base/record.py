@@ -103,22 +103,17 @@ class Stand(Settings, section="layer.stands"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Settings under which whom a layer withstands has to search longer; they hide nothing.
-
-    No claim follows from them, and advice names them after all that hides.
+    """Settings under which a layer hides more from those whom it withstands.
 
     Args:
-        settings: the settings, as they are advised.
-        holds_back: what is not sent under them: "lone rows", rows of a sum that one client alone
-            gave. Who reads nothing else reads nothing.
-        raises: what they raise, and what is still read, in a clause.
+        settings: the settings.
+        hides: what they hide besides: "lone rows", rows of a sum that one client alone gave.
         costs: what is paid for it, in a clause.
         lossless: whether sums are still those of the plain twin, bit for bit.
     """
 
     settings: Mapping[str, Any]
-    holds_back: Literal["lone rows"]
-    raises: str
+    hides: Literal["lone rows"]
     costs: str
     lossless: bool
 
@@ -126,10 +121,6 @@ class Option:
         """Whether settings of the layer have it, or more of it: they differ from the defaults."""
         defaults = {each.name: each.default for each in fields(layer)}
         return any(getattr(layer, name) != defaults[name] for name in self.settings)
-
-    def reached(self, layer: Settings) -> bool:
-        """Whether settings of the layer have all of it, or more."""
-        return all(getattr(layer, name) >= value for name, value in self.settings.items())
 
 
 STOPS: Mapping[str, frozenset[str]] = MappingProxyType(

@@ -68,12 +68,10 @@ MASKING = Layer(
     stands=(Stand(corrupt=("server",), hides="owners"),),
     options=(
         Option(
-            settings={"tail_floor": 5},
-            holds_back="lone rows",
-            raises="a floor raises how many raters a search has to find at once, and hides none "
-            "of them: whoever knows vectors, from a seed or an earlier round, reads sums of five",
-            costs="a round of masked counts before every sum, and rows that fewer than five "
-            "clients have are not learned",
+            settings={"tail_floor": 2},
+            hides="lone rows",
+            costs="a round of masked counts before every sum, and rows that a single client has "
+            "are not learned",
             lossless=False,
         ),
     ),
