@@ -103,11 +103,13 @@ class Claims:
         made: the claims. The first gives units, null control and curve of the finding; of two of a
             kind, the first gives the figures.
         details: what else is worth reporting, as JSON values.
+        not_installed: which extra would have let it claim more, with the command that installs it.
     """
 
     rounds: tuple[int, ...]
     made: tuple[Claim, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    not_installed: str = ""
 
     def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
         """The claims of a kind."""

@@ -237,6 +237,7 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
         secrets,
         Truth(BlockStore(folder / "truth")),
         name=config.data.name,
+        seed=config.seed,
         denoisers=Knowledge.of(transcript).denoisers,
     )
     return config, truth

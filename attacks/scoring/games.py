@@ -37,6 +37,7 @@ class Finding:
         reason: why the attack was not applicable; None if it was measured.
         lacks: whose payloads the attack asked for although not all were recorded; empty where it
             had all that it can read. What it lacks, it may have learned from.
+        not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
             data cannot support it.
@@ -51,6 +52,7 @@ class Finding:
     game: str
     reason: str | None = None
     lacks: tuple[str, ...] = ()
+    not_installed: str = ""
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
     units: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +90,7 @@ def evaluate(
         judged: pairs of attack and adversary in the audit.
     """
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
-    view = transcript.view(adversary, own=own)
+    view = transcript.view(adversary, own=own, seed=truth.seed)
     server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
@@ -147,6 +149,7 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     return replace(
         blank,
         rounds=claims.rounds,
+        not_installed=claims.not_installed,
         figures=figures,
         units=next(each.units for each in scored if each.units),
         details=details,

@@ -26,6 +26,7 @@ class GroundTruth:
             client. What an array holds is the kind's, stated beside its scorer (``KIND``).
         auxiliary: how many persons' attributes the adversary knows; None for all but those it is
             judged on.
+        seed: of the run's streams, which adversaries may know; None where no run has one.
     """
 
     recorded: Truth
@@ -33,6 +34,7 @@ class GroundTruth:
     denoiser_clients: tuple[int, ...] = ()
     secrets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     auxiliary: int | None = None
+    seed: int | None = None
 
     @property
     def ratings(self) -> RatingTable:

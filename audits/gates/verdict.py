@@ -244,7 +244,7 @@ def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
 
 def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Attacks that were switched off, and attacks that lacked what was not recorded."""
+    """Attacks that were switched off, or lacked what was not recorded or not installed."""
     tables = report["configuration"].get("adversaries", ())
     for table in tables if isinstance(tables, list) else ():
         name = str(table.get("name")) if isinstance(table, dict) else str(table)
@@ -253,10 +253,12 @@ def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
             excused = excuse(name, attack, None)
             yield _objection(OPEN, text, excused, adversary=name, attack=attack)
     for finding in report["findings"]:
-        if (lacking := unrecorded(finding)) is not None:
-            name, attack = finding["adversary"], finding["attack"]
+        name, attack = finding["adversary"], finding["attack"]
+        absent = finding.get("not_installed")
+        lacking = unrecorded(finding), f"{name}/{attack}: {absent}" if absent else None
+        for text in filter(None, lacking):
             excused = excuse(name, attack, None)
-            yield _objection(OPEN, lacking, excused, adversary=name, attack=attack)
+            yield _objection(OPEN, text, excused, adversary=name, attack=attack)
 
 
 def _without_gates(report: Report) -> Iterator[Objection]:

@@ -50,7 +50,12 @@ def read_secrets(run: Path) -> Secrets:
 
 
 def ground_truth(
-    secrets: Secrets, recorded: Truth, *, name: str, denoisers: tuple[int, ...] = ()
+    secrets: Secrets,
+    recorded: Truth,
+    *,
+    name: str,
+    seed: int | None = None,
+    denoisers: tuple[int, ...] = (),
 ) -> GroundTruth:
     """What the harness scores claims against.
 
@@ -58,6 +63,7 @@ def ground_truth(
         secrets: of the task.
         recorded: what the run recorded apart from the transcript.
         name: of the data set.
+        seed: of the run, for adversaries that know it.
         denoisers: client number of each denoiser.
 
     Raises:
@@ -74,6 +80,7 @@ def ground_truth(
         recorded=recorded,
         denoiser_clients=denoisers,
         secrets=columns,
+        seed=seed,
     )
 
 
@@ -83,6 +90,7 @@ def truth_of(federation: Federation[Task], recorded: Truth) -> GroundTruth:
         federation.task.secrets(),
         recorded,
         name=federation.config.data.name,
+        seed=federation.config.seed,
         denoisers=federation.denoiser_clients,
     )
 

@@ -20,14 +20,17 @@ class Adversary(Settings, section="adversaries"):
         corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
             "denoiser:K", "client:U".
         taps: "network" sees sizes and visible end points of every message, no payload.
+        knows: what it knows beforehand: "seed", of the streams that simulated clients draw their
+            first private tables from. A deployed client draws these from a secret of its own.
 
     Raises:
-        ConfigError: an unknown party or tap, or neither.
+        ConfigError: an unknown party, tap or knowledge, or neither party nor tap.
     """
 
     name: Annotated[str, Filled()]
     corrupt: frozenset[Annotated[str, _PARTY]] = frozenset()
     taps: frozenset[Annotated[str, OneOf(("network",), "unknown tap")]] = frozenset()
+    knows: frozenset[Annotated[str, OneOf(("seed",), "unknown knowledge")]] = frozenset()
 
     def _agree(self) -> None:
         if not self.corrupt and not self.taps:

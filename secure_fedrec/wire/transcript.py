@@ -132,9 +132,17 @@ class Transcript:
                         whole.update(np.ascontiguousarray(columns[name]).tobytes())
         return whole.hexdigest()
 
-    def view(self, adversary: Adversary, *, own: OwnUploads | None = None) -> "View":
-        """What ``adversary`` saw, and what its clients know of themselves."""
-        return View(self._store, self.public, adversary, own=own)
+    def view(
+        self, adversary: Adversary, *, own: OwnUploads | None = None, seed: int | None = None
+    ) -> "View":
+        """What an adversary saw, and what it knows.
+
+        Args:
+            adversary: whose view.
+            own: what its clients know of themselves.
+            seed: of the run's streams, for an adversary that knows it.
+        """
+        return View(self._store, self.public, adversary, own=own, seed=seed)
 
 
 class View:
@@ -146,11 +154,12 @@ class View:
             not stated there raises ``UnstatedFactError``.
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
+        seed: of the run's streams; None for an adversary that does not know it.
         block: which rows it holds, of a view of one block; None of all.
         asked: steps whose payloads were asked for, here or in a view of a part of this one.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public")
+    __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public", "seed")
 
     def __init__(
         self,
@@ -160,8 +169,10 @@ class View:
         *,
         only: int | None = None,
         own: OwnUploads | None = None,
+        seed: int | None = None,
     ) -> None:
         self._store = store
+        self.seed = seed if "seed" in adversary.knows else None
         self.asked: set[Step] = set()
         self.block: Within | None = None
         self.own = own
@@ -175,7 +186,9 @@ class View:
 
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
-        view = View(self._store, self.public, self.adversary, only=round_, own=self.own)
+        view = View(
+            self._store, self.public, self.adversary, only=round_, own=self.own, seed=self.seed
+        )
         view.block, view.codec, view.asked = self.block, self.codec, self.asked
         return view
 
@@ -192,13 +205,16 @@ class View:
         if within is None:
             return None
         own = None if self.own is None else self.own.within(within)
-        view = View(self._store, self.public, self.adversary, only=self._only, own=own)
+        view = View(
+            self._store, self.public, self.adversary, only=self._only, own=own, seed=self.seed
+        )
         view.block, view.codec, view.asked = within, within.codec, self.asked
         return view
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
         if step is Step.MODEL:  # everybody takes part in the broadcast, denoisers as clients
+            # Unstated, it is hidden from nobody: that takes no knowledge from an adversary.
             blind = set(self.public.get("model_hidden_from", ()))
             return any(party.split(":")[0] not in blind for party in self.adversary.corrupt)
         sender, receiver = _ENDS[step]

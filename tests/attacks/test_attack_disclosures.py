@@ -1,10 +1,13 @@
 """What is known for certain is counted in persons, and judged by the truth."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attacks import SUITE, evaluate
-from attacks.families.sums.sum_decoding import SumDecoding, vectors_of_seed
+from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.planted.controls import WHO, planted
 from attacks.scoring.catalogue import severity_of
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
@@ -119,11 +122,21 @@ def test_sums_under_masks_expose_clients_and_claim_nothing_false() -> None:
     assert len(found.details["exposed_clients"]) == found.figures["clients_exposed"]
 
 
+def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of three and more of known vectors are left, which lattice reduction would search."""
+    run, truth = planted("sums")
+    monkeypatch.setitem(sys.modules, "flint", None)
+    found = evaluate(SUITE["sum-decoding"], WHO["server"], run.transcript, truth, seed=0)
+    assert found.not_installed.endswith("pip install 'secure-fedrec[lattice]' brings it")
+
+
 def test_who_knows_the_seed_names_clients_in_sums_of_several() -> None:
     """First private vectors follow from it; with them sums name their raters."""
     run, truth = planted("sums")
-    server, transcript = WHO["server"], run.transcript
+    server, transcript, truth = WHO["server"], run.transcript, replace(truth, seed=7)
     blind = evaluate(SumDecoding(), server, transcript, truth, seed=0).figures
-    found = evaluate(SumDecoding(vectors_of_seed(7)), server, transcript, truth, seed=0)
+    knowing = replace(server, knows=frozenset({"seed"}))
+    found = evaluate(SumDecoding(), knowing, transcript, truth, seed=0)
+    assert found.details["vectors_known_beforehand"] > 0
     assert found.figures["disclosures_wrong"] == 0
     assert (found.figures["clients_exposed"] or 0) > 2 * (blind["clients_exposed"] or 0)

@@ -346,6 +346,13 @@ def test_an_attack_without_its_evidence_leaves_an_audit_undecided(reason: str | 
     assert "server/lattice: payloads that it reads were not all recorded (aggregate)" in why
 
 
+def test_an_attack_without_an_extra_leaves_an_audit_undecided() -> None:
+    short = replace(finding({"auc": 0.5}), not_installed="needs flint; pip install 'a[lattice]'")
+    decided = decide([result(PASS)], [short], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == ("server/lattice: needs flint; pip install 'a[lattice]'",)
+
+
 def test_nothing_passes_where_too_few_are_left_to_judge_by() -> None:
     few = replace(finding({"auc": 0.5}), units={"clients": 19})
     decided = decide([result(PASS)], [few], {})

@@ -23,7 +23,7 @@ UNKNOWN_KEYS = [
     ("run.colour", "choices: checkpoint_every, check_lossless"),
     ("protection.0.colour", "choices: rho, filling"),
     ("protection.1.colour", "choices: count"),
-    ("adversaries.0.colour", "choices: name, corrupt, taps"),
+    ("adversaries.0.colour", "choices: name, corrupt, taps, knows"),
     ("gates.0.colour", "choices: metric, attack, adversary, max, min, equals"),
 ]
 
@@ -103,6 +103,7 @@ WRONG_VALUES = [
     ("adversaries.0.corrupt", ["denoiser:10"], "there are 10 denoisers"),
     ("adversaries.0.corrupt", ["client:3", "client:40"], "there are 40 clients"),
     ("adversaries.0.taps", ["wifi"], "choices: network"),
+    ("adversaries.0.knows", ["keys"], "choices: seed"),
     ("adversaries.1.name", "server", "is used twice"),
     ("attacks", ["lattice", "oracle"], "choices: direct, intersection, lattice"),
     ("gates.1.attack", "oracle", "choices: direct, intersection, lattice"),

@@ -69,7 +69,10 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
     silent = report["findings"][0] | {"status": "not-applicable", "attack": "signed-rows"}
     silent["reason"] = "the public knowledge does not state 'negatives'"
     lacking = report["findings"][1] | {"lacks": ["upload"]}
-    changed = report | {"findings": [report["findings"][0], silent, lacking], "switched_off": []}
+    short = report["findings"][1] | {"not_installed": "pip install it", "attack": "sum-decoding"}
+    short["details"] = {"vectors_known_beforehand": 0}
+    found = [report["findings"][0], silent, lacking, short]
+    changed = report | {"findings": found, "switched_off": []}
     changed["configuration"] = report["configuration"] | {
         "adversaries": [{"name": "all", "corrupt": ["server", "denoiser:0", "client:3"]}],
         "recording": {"payload_rounds": [1, 2, 3, 4, 5, 6, 9], "payload_senders": [2, 3]},
@@ -79,7 +82,15 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
         "no payloads": ("payloads of all senders but 2", []),
         "evidence": (f"on all that was sent: {lacking['attack']}", [lacking["attack"]]),
         "knowledge": ("without a fact that they need: signed-rows", ["signed-rows"]),
+        "extra": ("without an extra that is not installed: sum-decoding", ["sum-decoding"]),
+        "no adversary": ("private vectors that are known beforehand", []),
     }
+    short["details"] = {"vectors_known_beforehand": 9}
+    known = not_tried(changed, rounds=6, denoisers=True)
+    assert not any(each["kind"] == "no adversary" for each in known)
+    quiet = changed | {"remedies": [], "findings": [each | {"severity": "info"} for each in found]}
+    actions = [action.what for action in front(quiet)["actions"]]
+    assert "Install what an attack would use: pip install it." in actions
 
 
 def test_an_attribute_that_was_told_was_tried(report: dict[str, Any]) -> None:

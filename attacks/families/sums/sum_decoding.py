@@ -29,21 +29,16 @@ _SINGLE = 2.0**-22
 """Error of a few steps in single precision."""
 
 
-def nothing_known(view: View, round_: int) -> Mapping[int, FloatArray]:
-    """An adversary that knows no private vector beforehand."""
-    return {}
-
-
-def vectors_of_seed(seed: int) -> Known:
+def vectors_of_seed(seed: int | None) -> Known:
     """What follows from the seed of a run: the private vectors before the first round of PMF.
 
     Args:
-        seed: of the run; everybody who holds its configuration has it.
+        seed: of the run; None, of which nothing follows, for an adversary that does not know it.
     """
 
     def known(view: View, round_: int) -> Mapping[int, FloatArray]:
         told = view.public["algorithm"]
-        if round_ != 1 or told["name"] != "pmf":
+        if seed is None or round_ != 1 or told["name"] != "pmf":
             return {}
         settings = {key: value for key, value in told.items() if key not in ("name", "traits")}
         clients = np.arange(int(view.public["n_clients"]))
@@ -77,13 +72,13 @@ class SumDecoding(SuiteAttack):
         nothing is read but rows of one client alone. Searches end at the budget.
 
     Args:
-        known: private vectors known beforehand.
+        known: private vectors known beforehand; those of the seed for an adversary that knows it.
     """
 
     name = "sum-decoding"
     control = Control(measure="clients_exposed", on="sums", breaks="lone rows")
 
-    def __init__(self, known: Known = nothing_known) -> None:
+    def __init__(self, known: Known | None = None) -> None:
         self._known = known
 
     def claim(self, view: View) -> Claims:
@@ -107,13 +102,14 @@ class SumDecoding(SuiteAttack):
         for round_, sums in rounds.items():
             parts.append(self._decoded(view, round_, sums, parts, BUDGET / len(rounds)))
         claim = DisclosureClaim(parts=tuple(part.disclosed() for part in parts))
-        return Claims(rounds=tuple(rounds), made=(claim,), details=_details(parts))
+        return _claims(parts, claim)
 
     def _decoded(
         self, view: View, round_: int, sums: RoundSums, before: list["_Part"], budget: float
     ) -> "_Part":
         own = own_clients(view)
-        told = {c: v for c, v in self._known(view, round_).items() if c not in own}
+        known_of = self._known or vectors_of_seed(view.seed)
+        told = {c: v for c, v in known_of(view, round_).items() if c not in own}
         width = sums.rows.shape[1]
         known = [(vector[:width], 1e-15 * float(np.abs(vector).sum())) for vector in told.values()]
         stages = before[-1].found.stages if before else 0
@@ -234,8 +230,7 @@ def _scored(view: View) -> Claims:
         parts.append(_Part(round_, sums, found, ()))
     need(parts, "no round has payloads of its sum")
     claim = DisclosureClaim(parts=tuple(part.disclosed() for part in parts))
-    rounds = tuple(part.round for part in parts)
-    return Claims(rounds=rounds, made=(claim,), details=_details(parts))
+    return _claims(parts, claim)
 
 
 def _of_steps(view: View, round_: int) -> RoundSums | None:
@@ -280,6 +275,16 @@ def _equations(
     )
 
 
+def _claims(parts: list[_Part], claim: DisclosureClaim) -> Claims:
+    """What was found, and what an extra that is not installed would have been asked for."""
+    return Claims(
+        rounds=tuple(part.round for part in parts),
+        made=(claim,),
+        details=_details(parts),
+        not_installed=max(part.found.lacking for part in parts),
+    )
+
+
 def _details(parts: list[_Part]) -> dict[str, Any]:
     """What was searched, at which cost, and how sure the outcome is."""
     found = [part.found for part in parts]
@@ -295,5 +300,5 @@ def _details(parts: list[_Part]) -> dict[str, Any]:
         "sums_budget": int(BUDGET),
         "sums_beyond_budget": sum(each.beyond for each in found),
         "expected_false_matches": sum(each.false for each in found),
-        "lacking": max(each.lacking for each in found),
+        "vectors_known_beforehand": sum(len(part.names) for part in parts),
     }
