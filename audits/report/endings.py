@@ -211,7 +211,7 @@ def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int
 
     def is_idle(gate: Mapping[str, Any]) -> bool:
         if gate["metric"] == "lossless":
-            return not remedy["lossless"]
+            return bool(gate["threshold"] != remedy["lossless"])
         return documents_leak(gate) and answers(remedy, gate)
 
     return [number for number, gate in enumerate(report["gates"]) if is_idle(gate)]
@@ -229,7 +229,7 @@ def gates_at_risk(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[
 
 
 def beyond_exact_sums(report: Mapping[str, Any]) -> list[str]:
-    """Attacks that no stack of exact sums withstands, of those that a change answers or leaves open."""
+    """Attacks on sums, found or open under a change, that no stack of exact sums withstands."""
     over_sums = [each for each in report.get("remedies", ()) if each["key"] == "protection"]
     exact = [each for each in over_sums if each["lossless"]]
     asked = [pair for each in over_sums for pair in (*each["against"], *each.get("open", ()))]

@@ -3,9 +3,9 @@
 Nothing here knows an attack or a layer by name. An attack says what has to be hidden to withstand
 it (``Control.breaks``), a layer from whom it hides what (``Layer.stands``), and the algorithm over
 which layers a claim holds at all. Settings that raise how many clients a sum is over
-(``Layer.options``) hide nothing: one is set beyond the largest sum that the attack could have solved
-on this recording. Bytes come from the meter of a round of empty rows through the changed stack; what
-else it costs, from the claim of that stack.
+(``Layer.options``) hide nothing: one is set beyond the largest sum that the attack could have
+solved on this recording. Bytes come from the meter of a round of empty rows through the changed
+stack; what else it costs, from the claim of that stack.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ from secure_fedrec.protection import (
     Claim,
     Layer,
     Option,
+    Place,
     Sizes,
     build_stack,
 )
@@ -147,36 +148,32 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -
                         yield _Change(in_bags, own, option, fewest)
 
 
-def _withstands(change: _Change, attack: str, adversary: Adversary) -> bool:
-    """Whether a layer of a change hides what an attack by an adversary has to see."""
+def _withstands(config: AuditConfig, change: _Change, attack: str, adversary: Adversary) -> bool:
+    """Whether a layer hides what an attack has to see, under a change of sums or of bags."""
     in_bags, needed = _asked(attack)
-    if in_bags != change.in_bags or adversary.taps:
-        return False
-    records = [_records(in_bags=in_bags)[name] for name in change.names]
-    return bool(needed & _hidden(records, adversary))
+    present = config.bag_protection if in_bags else config.protection
+    names = change.names if in_bags == change.in_bags else tuple(present)
+    records = [_records(in_bags=in_bags)[name] for name in names]
+    return not adversary.taps and bool(needed & _hidden(records, adversary))
 
 
 def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
     """Whether a finding goes away: it is withstood, or its sums are put out of its reach."""
-    if _withstands(change, finding.attack, _adversary(config, finding)):
-        return True
-    in_bags, _ = _asked(finding.attack)
+    adversary, (in_bags, _) = _adversary(config, finding), _asked(finding.attack)
+    if in_bags != change.in_bags or adversary.taps:
+        return False
     raises = change.option is not None and change.option.raises
-    return (
-        in_bags == change.in_bags
-        and raises == SUITE[finding.attack].control.breaks
-        and change.fewest > _reach(finding)
-        and not _adversary(config, finding).taps
-    )
+    beyond = raises == SUITE[finding.attack].control.breaks and change.fewest > _reach(finding)
+    return beyond or _withstands(config, change, finding.attack, adversary)
 
 
 def _open(config: AuditConfig, change: _Change) -> list[dict[str, str]]:
-    """Attacks that read messages of the algorithm there, and against which nothing is claimed."""
+    """Attacks that read messages of the algorithm, and against which nothing is claimed then."""
     return [
         {"attack": attack, "adversary": adversary.name}
         for adversary in config.adversaries
         for attack in config.audited.attacks
-        if _asked(attack)[0] == change.in_bags and not _withstands(change, attack, adversary)
+        if not _withstands(config, change, attack, adversary)
     ]
 
 
@@ -284,6 +281,10 @@ def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
     Raises:
         ConfigError: the stack does not fit the federation.
     """
+    own = {name: RECORDS[name].settings(**settings) for name, settings in change.layers}
+    place = Place(layers=own, sizes=sizes, codec=codec, streams=Streams.from_seed(0))
+    for name in own:
+        RECORDS[name].fits(place)
     words = sizes.n_items * (sizes.width + 1)
     clients = max(3, min(sizes.cohort, _WORDS // words))
     few = replace(sizes, n_clients=clients, cohort=clients, bags={})

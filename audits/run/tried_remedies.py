@@ -1,6 +1,6 @@
 """Advice that was tried: every change that a report names is made, and the audit run again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -25,8 +25,8 @@ class TriedRemedy:
 
     Args:
         change: in a line, as reports have it.
-        taken_out: gates that ask for what the change takes away: exact sums, or a leak that is
-            documented and gone.
+        taken_out: gates that ask for what the change takes away: exact sums, a leak that is
+            documented and gone, messages that are no longer sent; and adversaries who see nothing.
         outcome: of the audit under it ("pass", "fail", ...); "refused" where the configuration
             cannot be run with it.
         reasons: of that verdict, or why it is refused.
@@ -102,7 +102,7 @@ def _tried(
             ).report
         except (ConfigError, EncodingError) as refused:
             return told(taken_out=tuple(taken_out), outcome=REFUSED, reasons=(str(refused),))
-    found, gone = _without_gone_leaks(found)
+    found, gone = _without_idle(found, remedy)
     before, after = _leaking(report), _leaking(found)
     said = [(each["attack"], each["adversary"]) for each in remedy["against"]]
     return told(
@@ -125,25 +125,47 @@ def _name(pair: tuple[str, str]) -> str:
     return f"{pair[1]}/{pair[0]}"
 
 
-def _without_gone_leaks(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
-    """A report judged again without gates that document what does not leak, and their names."""
-    leaking = _leaking(report)
-    gone = [
-        number
-        for number, gate in enumerate(report["gates"])
-        if documents_leak(gate)
-        and gate["outcome"] != Outcome.LEAK
-        and (gate["attack"], gate["adversary"]) not in leaking
-    ]
-    if not gone:
+def _without_idle(
+    report: Mapping[str, Any], remedy: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[str]]:
+    """A report judged again without what asks for nothing any more, and the names of that.
+
+    Idle are gates that document what does not leak, gates on attacks that the change answers so
+    well that they have nothing to read, and adversaries to whom no attack applies any more.
+    """
+    measured = {
+        (each["attack"], each["adversary"])
+        for each in report["findings"]
+        if each["status"] == "measured"
+    }
+    answered = {(each["attack"], each["adversary"]) for each in remedy["against"]}
+    seen, leaking = {adversary for _, adversary in measured}, _leaking(report)
+    blind = {adversary for _, adversary in answered if adversary not in seen}
+
+    def is_idle(gate: Mapping[str, Any]) -> bool:
+        whose = gate["attack"], gate["adversary"]
+        if documents_leak(gate):
+            return gate["outcome"] != Outcome.LEAK and whose not in leaking
+        return gate["adversary"] in blind or (whose in answered and whose not in measured)
+
+    idle = [number for number, gate in enumerate(report["gates"]) if is_idle(gate)]
+    if not idle and not blind:
         return report, []
 
-    def kept(gates: list[Any]) -> list[Any]:
-        return [each for number, each in enumerate(gates) if number not in gone]
+    def kept(gates: Sequence[Any]) -> list[Any]:
+        return [each for number, each in enumerate(gates) if number not in idle]
 
-    configuration = report["configuration"]
-    configuration = {**configuration, "gates": kept(configuration["gates"])}
-    left = {**report, "configuration": configuration, "gates": kept(report["gates"])}
+    configuration = dict(report["configuration"])
+    configuration["gates"] = kept(configuration["gates"])
+    configuration["adversaries"] = [
+        each for each in configuration["adversaries"] if each["name"] not in blind
+    ]
+    left = {
+        **report,
+        "configuration": configuration,
+        "gates": kept(report["gates"]),
+        "findings": [each for each in report["findings"] if each["adversary"] not in blind],
+    }
     left.pop("policy", None)
     verdict = decide(objections_to(left), left)
     left["verdict"] = {
@@ -152,7 +174,8 @@ def _without_gone_leaks(report: Mapping[str, Any]) -> tuple[Mapping[str, Any], l
         "exit_code": verdict.exit_code,
         "reasons": list(verdict.reasons),
     }
-    names = [report["gates"][number]["name"] for number in gone]
+    names = [f"adversary {each}" for each in sorted(blind)]
+    names += [report["gates"][number]["name"] for number in idle]
     return applied(left, Policy(today=datetime.now(UTC).date())), names
 
 
@@ -161,7 +184,8 @@ def _unforeseen(
 ) -> Iterator[Objection]:
     """What stands in the way under a change, and neither did before nor is warned of.
 
-    Gates that so few clients cannot decide are not counted: a change does nothing about these.
+    Gates that so few clients cannot decide are not counted: a change does nothing about these;
+    nor that no gate is left, where the change takes away what all of them ask for.
     """
     before = {(each.adversary, each.attack, each.metric) for each in objections_to(report)}
     warned = {(each["adversary"], each["attack"]) for each in remedy.get("open", ())}
@@ -172,7 +196,8 @@ def _unforeseen(
         whose = each.adversary, each.attack
         known = whose not in answered and (*whose, each.metric) in before
         undecided = gate is not None and each.state == OPEN and not documents_leak(gate)
-        if known or undecided or whose in warned or (gate and gate["name"] in risky):
+        emptied = each.adversary is None and not found["gates"]
+        if known or undecided or emptied or whose in warned or (gate and gate["name"] in risky):
             continue
         if each.state in (FAIL, OPEN):
             yield each

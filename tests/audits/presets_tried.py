@@ -17,7 +17,6 @@ from typing import Any
 
 from audits.config.audit import AuditConfig, load_config
 from audits.gates.figures import figures_of, grades
-from audits.gates.gate import documents_leak
 from audits.presets import PRESETS, QUICKSTART
 from audits.report.text import decimal
 from audits.run.audit import audit
