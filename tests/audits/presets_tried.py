@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from audits.config.audit import AuditConfig, load_config
@@ -26,22 +27,29 @@ from tests.audits.stand_ins import STAND_INS
 HEADS = ("preset", "verdict", "who is exposed", "change", "then", "falls or opens", "costs")
 
 
-def configured(preset: str, *, quick: bool, rounds: int | None = None) -> AuditConfig:
-    """A preset as it ships, or on its stand-in; its rounds cut where they are more."""
-    path, changes = QUICKSTART.with_stem(preset), dict(STAND_INS.get(preset, {}) if quick else {})
+def configured(
+    preset: str,
+    *,
+    quick: bool,
+    rounds: int | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> AuditConfig:
+    """A preset as it ships, or on its stand-in, and changed; its rounds cut where they are more."""
+    path = QUICKSTART.with_stem(preset)
+    changes = {**(STAND_INS.get(preset, {}) if quick else {}), **changes}
     config = load_config(path, changes)
     if rounds is not None and config.algorithm.rounds > rounds:
         config = load_config(path, {**changes, "algorithm.rounds": rounds})
     return config
 
 
-def report_of(config: AuditConfig) -> dict[str, Any]:
+def report_of(config: AuditConfig, data_dir: Path | None = None) -> dict[str, Any]:
     """The report of an audit whose folder is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         found = audit(
             config,
             out=Path(folder) / "run",
-            data_dir=None,
+            data_dir=data_dir,
             resume=False,
             command=["audit"],
             progress=False,
@@ -50,8 +58,10 @@ def report_of(config: AuditConfig) -> dict[str, Any]:
     return dict(found.report)
 
 
-def row_of(preset: str, config: AuditConfig) -> tuple[dict[str, Any], list[TriedRemedy]]:
-    """What a preset and its changes came to, as JSON values; and the changes in full."""
+def row_of(
+    preset: str, config: AuditConfig
+) -> tuple[dict[str, Any], dict[str, Any], list[TriedRemedy]]:
+    """What a preset and its changes came to, as JSON values; its report; the changes in full."""
     report = report_of(config)
     tried = list(tried_remedies(report, data_dir=None, progress=False))
     shipped = load_config(QUICKSTART.with_stem(preset)).algorithm.rounds
@@ -77,7 +87,7 @@ def row_of(preset: str, config: AuditConfig) -> tuple[dict[str, Any], list[Tried
             for remedy, each in zip(report["remedies"], tried, strict=True)
         ],
     }
-    return row, tried
+    return row, report, tried
 
 
 def _told(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def kept_rows(
         if not place.exists():
             started = time.monotonic()
             config = configured(preset, quick=quick, rounds=rounds)
-            row, _ = row_of(preset, config)
+            row, *_ = row_of(preset, config)
             row["seconds"] = round(time.monotonic() - started)
             place.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
             print(f"{preset}: {row['verdict']}, {row['seconds']} s", flush=True)

@@ -175,12 +175,13 @@ def test_every_attack_says_what_would_have_to_be_hidden(name: str) -> None:
 
 
 @pytest.mark.parametrize("layer", [*RECORDS.values(), *BAG_RECORDS.values()], ids=lambda x: x.name)
-def test_options_are_settings_of_their_layer_and_hide_what_some_attack_reads(layer: Any) -> None:
+def test_options_are_settings_of_their_layer_and_raise_what_some_attack_reads(layer: Any) -> None:
     known = {each.name for each in dataclasses.fields(layer.settings)}
     for option in layer.options:
-        assert set(option.settings) <= known
-        assert layer.stands  # they hide more from those whom the layer withstands
-        assert any(option.hides in STOPS[each.control.breaks] for each in SUITE.values())
+        assert option.setting in known
+        assert layer.stands  # they raise what those learn whom the layer withstands
+        assert any(option.raises == each.control.breaks for each in SUITE.values())
+        assert option.raises not in STOPS[option.raises]  # whoever is raised is not hidden
     hidden = {each for stops in STOPS.values() for each in stops}
     assert {stand.hides for stand in layer.stands} <= hidden
 
