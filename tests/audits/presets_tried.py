@@ -1,10 +1,11 @@
 """Every shipped preset audited, and each change that its report names, made and audited again.
 
-    python -m tests.audits.presets_tried OUT [--quick] [--rounds N] [PRESET ...]
+    python -m tests.audits.presets_tried OUT [--quick] [--rounds N] [--record] [PRESET ...]
 
 prints one Markdown table. What a preset came to is kept in OUT as it is done and not run again.
 ``--quick`` is the small form on generated data of ``stand_ins``; ``--rounds`` cuts longer runs, and
-their rows say so.
+their rows say so. ``--record`` runs nothing: rows that lie in OUT take the place of those of the
+record, and the page of presets has the table of all.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from typing import Any
 from audits.config.audit import AuditConfig, load_config
 from audits.gates.figures import figures_of, grades
 from audits.presets import PRESETS, QUICKSTART
-from audits.report.text import decimal
 from audits.run.audit import audit
 from audits.run.tried_remedies import TriedRemedy, tried_remedies
 from tests.audits.stand_ins import STAND_INS
 
+DOCS = Path(__file__).parents[2] / "docs"
+RECORD, PAGE = DOCS / "presets-tried.json", DOCS / "reference" / "presets.md"
+BEGIN, END = "<!-- tried: begin -->\n", "<!-- tried: end -->\n"
 HEADS = ("preset", "verdict", "who is exposed", "change", "then", "falls or opens", "costs")
 
 
@@ -145,7 +148,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     for row in rows:
         first = [f"`{row['preset']}`{_cut(row)}", row["verdict"], _exposed(row)]
-        changes = [_cells(row, each) for each in row["changes"]] or [["none is named", "", "", ""]]
+        changes = [_cells(row, each) for each in row["changes"]] or [["none is named", *[""] * 3]]
         for cells in changes:
             lines.append(f"| {' | '.join([*first, *cells])} |")
             first = ["", "", ""]
@@ -164,8 +167,12 @@ def _exposed(row: Mapping[str, Any]) -> str:
     for each in row["judged"]:
         if each["metric"] != "clients_exposed":
             whose = f"{each['adversary']}/" * several + each["attack"]
-            told.append(f"{whose} `{each['metric']}` {decimal(each['value'])}")
+            told.append(f"{whose} `{each['metric']}` {_number(each['value'])}")
     return "; ".join(told)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _cells(row: Mapping[str, Any], change: Mapping[str, Any]) -> list[str]:
@@ -180,12 +187,36 @@ def _cells(row: Mapping[str, Any], change: Mapping[str, Any]) -> list[str]:
     for metric, value in change["utility"].items():
         before = row["utility"].get(metric)
         if value != before:
-            costs.append(
-                f"{metric} {'–' if before is None else decimal(before)} → {decimal(value)}"
-            )
+            costs.append(f"{metric} {_number(before)} → {_number(value)}")
     if change["epsilon"] is not None:
-        costs.append(f"ε = {decimal(change['epsilon'])}")
+        costs.append(f"ε = {_number(change['epsilon'])}")
     return [key + name, change["outcome"], "; ".join(wrong), "; ".join(costs) or "nothing"]
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Rows of the record."""
+    rows: list[dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return rows
+
+
+def section(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What stands between the marks of the page."""
+    missing = [f"`{preset}`" for preset in PRESETS if preset not in {row["preset"] for row in rows}]
+    left = (
+        f"\nNot in the table, their runs being longer: {', '.join(missing)}.\n" if missing else ""
+    )
+    return f"\n{table(rows)}{left}\n"
+
+
+def record(out: Path) -> None:
+    """Put rows that are kept into the record, and its table into the page."""
+    rows = {row["preset"]: row for row in (recorded() if RECORD.exists() else ())}
+    for place in out.glob("*.json"):
+        rows[place.stem] = json.loads(place.read_text(encoding="utf-8"))
+    told = [rows[preset] for preset in PRESETS if preset in rows]
+    RECORD.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(before + BEGIN + section(told) + END + rest.partition(END)[2], "utf-8")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -195,7 +226,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("presets", nargs="*", metavar="PRESET", help="these alone")
     parser.add_argument("--quick", action="store_true", help="on small generated data")
     parser.add_argument("--rounds", type=int, metavar="N", help="no run has more rounds")
+    parser.add_argument("--record", action="store_true", help="keep the rows of OUT; run nothing")
     options = parser.parse_intermixed_args(words)
+    if options.record:
+        record(options.out)
+        return
     rows = kept_rows(
         options.out,
         options.presets or PRESETS,

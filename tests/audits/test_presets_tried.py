@@ -11,8 +11,18 @@ from audits.config.audit import load_config
 from audits.presets import PRESETS
 from audits.report.front import front
 from audits.run.tried_remedies import REFUSED, TriedRemedy, tried_remedies
-from tests.audits.presets_tried import configured, report_of, row_of
+from tests.audits.presets_tried import (
+    BEGIN,
+    END,
+    PAGE,
+    configured,
+    recorded,
+    report_of,
+    row_of,
+    section,
+)
 from tests.audits.stand_ins import RATINGS, SMALLER
+from tests.audits.test_audit_presets import OUTCOMES
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -114,3 +124,19 @@ def test_a_floor_is_set_beyond_what_was_within_reach() -> None:
     assert not floor["lossless"]
     noise = report["remedies"][0]
     assert noise["open"] == []
+
+
+def test_the_page_has_the_table_of_the_record() -> None:
+    """``python -m tests.audits.presets_tried OUT --record`` writes both."""
+    rows = recorded()
+    shown = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    assert shown == section(rows)
+    names = [row["preset"] for row in rows]
+    assert names == [preset for preset in PRESETS if preset in names]
+    for row in rows:
+        whole = row["rounds"] == row["shipped_rounds"]
+        assert not whole or row["verdict"] == OUTCOMES[row["preset"]], row["preset"]
+        for change in row["changes"]:
+            assert change["outcome"] != REFUSED
+            assert change["unforeseen"] == []
+            assert change["outcome"] in ("pass", "leaks as documented") or change["reasons"]
