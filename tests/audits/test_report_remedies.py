@@ -24,9 +24,11 @@ from audits.report.endings import (
     OPEN,
     UNDECIDED,
     attack_rows,
+    beyond_exact_sums,
     changes,
     ending,
     leaks,
+    price,
 )
 from audits.report.front import front
 from audits.run import audit as runner
@@ -259,6 +261,29 @@ def test_a_change_that_answers_one_adversary_of_two_says_whom_it_leaves() -> Non
     (lattice,) = [row for row in attack_rows(report) if row["attack"] == "lattice"]
     assert lattice["advice"].change.startswith("protection = masking")
     assert lattice["advice"].text.endswith("It leaves what it tells server+denoisers.")
+
+
+def test_advice_says_what_it_leaves_open_and_which_gates_are_at_risk() -> None:
+    report = saved("red")
+    exact = next(each for each in report["remedies"] if each["lossless"])
+    costly = next(each for each in report["remedies"] if not each["lossless"])
+    left = [{"attack": "sum-decoding", "adversary": "server"}]
+    for each in report["remedies"]:
+        each["open"] = left if each["lossless"] else []
+    gate = copy.deepcopy(report["gates"][0])
+    gate |= {"name": "rmse <= 9", "metric": "rmse", "attack": None, "adversary": None}
+    report["gates"].append(gate)
+    assert "nothing is claimed against sum-decoding" in price(report, exact)
+    assert "rmse <= 9" not in price(report, exact)
+    assert "nothing is claimed" not in price(report, costly)
+    assert "the gate rmse <= 9 may fall" in price(report, costly)
+    assert "sum-decoding" in beyond_exact_sums(report)
+    actions = front(report)["actions"]
+    assert "No stack of exact sums withstands" in actions[0].what
+    assert not any("No stack" in each.what for each in actions[1:])
+    for each in report["remedies"]:
+        each["open"] = []
+    assert "sum-decoding" not in beyond_exact_sums(report)
 
 
 def test_a_claim_that_is_broken_is_not_answered_by_itself() -> None:
