@@ -214,7 +214,7 @@ def _utility(measured: Measured) -> dict[str, Any]:
 def _lossless(measured: Measured) -> dict[str, Any]:
     outcome = measured.lossless
     if outcome is None:
-        statement = "The plain twin was not trained."
+        statement = "No plain run was made to compare with."
     elif outcome.vacuous:
         statement = f"{capital(str(outcome))}."
     elif outcome.holds:

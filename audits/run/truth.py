@@ -54,7 +54,7 @@ def ground_truth(
     recorded: Truth,
     *,
     name: str,
-    seed: int,
+    seed: int | None = None,
     denoisers: tuple[int, ...] = (),
 ) -> GroundTruth:
     """What the harness scores claims against.
@@ -63,7 +63,7 @@ def ground_truth(
         secrets: of the task.
         recorded: what the run recorded apart from the transcript.
         name: of the data set.
-        seed: of the run.
+        seed: of the run, for adversaries that know it.
         denoisers: client number of each denoiser.
 
     Raises:

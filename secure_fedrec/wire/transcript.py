@@ -214,6 +214,7 @@ class View:
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
         if step is Step.MODEL:  # everybody takes part in the broadcast, denoisers as clients
+            # Unstated, it is hidden from nobody: that takes no knowledge from an adversary.
             blind = set(self.public.get("model_hidden_from", ()))
             return any(party.split(":")[0] not in blind for party in self.adversary.corrupt)
         sender, receiver = _ENDS[step]

@@ -256,7 +256,7 @@ def test_fallen_gates_are_named_on_stderr(
             ],
             "server/collusion-linkage: linked_share <= 0.5: not applicable: ",
         ),
-        ([{"metric": "lossless", "equals": True}], "the plain twin was not trained"),
+        ([{"metric": "lossless", "equals": True}], "no plain run was made"),
     ],
 )
 def test_an_audit_that_could_not_tell_exits_with_3(

@@ -134,7 +134,8 @@ def _read(view: View, round_: int) -> Puzzle:
     if Knowledge.of(view).summed_in_shares:
         told, denoisers = _added_up(told, view.codec), np.array([_EVERYBODY])
     words, totals = words_of(sent), words_of(told)
-    regularization = float(view.public["algorithm"].get("regularization", 0.0))
+    pulled = Knowledge.of(view).factorized
+    regularization = float(view.public["algorithm"]["regularization"]) if pulled else 0.0
     return Puzzle(
         senders=uploads.senders.ids,
         sent=sent,
