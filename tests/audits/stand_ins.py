@@ -82,6 +82,10 @@ _FEW = {"data": {**RATINGS, "clients": 60, "items": 150, "mean_ratings": 8.0}}
 SMALLER: Mapping[str, Mapping[str, Any]] = {
     "masking-ml100k": _FEW,
     "paillier-ml100k": _FEW,
-    "furl-20newsgroups": {"data": TEXTS},
+    "quickstart": {"data": RATINGS},
+    "plain": {"data": RATINGS},
+    "fed3cr-ml100k": {"data": {**CLICKS, "clients": 30}},
+    "furl-20newsgroups": {"data": {**TEXTS, "users": 30}},
+    "furl-quickstart": {"data": {**CLICKS, "clients": 40}},
 }
 """What is changed further where a verdict does not matter, only what is advised."""
