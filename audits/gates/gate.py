@@ -381,7 +381,9 @@ def _most(gate: GateConfig) -> float:
 
 def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> GateResult:
     if lossless is None:
-        return _undecided(gate, "no plain run was made to compare with (run.check_lossless = false)")
+        return _undecided(
+            gate, "no plain run was made to compare with (run.check_lossless = false)"
+        )
     outcome = Outcome.PASS if lossless == gate.equals else Outcome.FAIL
     reason = f"{words}: every table equals the plain twin's" if lossless else "the tables differ"
     return GateResult(gate=gate, value=lossless, outcome=outcome, reason=reason)

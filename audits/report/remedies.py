@@ -20,6 +20,7 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
 from audits.report.findings import finding_json, severity
+from audits.run.privacy import prices
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -252,7 +253,10 @@ def _told(
     known, option = _records(in_bags=change.in_bags), change.option
     try:
         learner = _learner(config, change)
-        moved = None if change.in_bags else _bytes_up(change, sizes_of(learner), config.ring)
+        sizes = sizes_of(learner)
+        moved = None if change.in_bags else _bytes_up(change, sizes, config.ring)
+        if change.in_bags:
+            _require_priced(config, change, sizes)
     except ConfigError:
         return None
     algorithm = {} if learner is None else {"name": config.system, **_given(learner)}
@@ -273,6 +277,18 @@ def _told(
             *([] if option is None else [option.costs]),
         ],
     }
+
+
+def _require_priced(config: AuditConfig, change: _Change, sizes: Sizes) -> None:
+    """Refuse noise in bags that has no price over the rounds of a run.
+
+    Raises:
+        ConfigError: it has none, or the layers do not fit the federation.
+    """
+    layers = {name: BAG_RECORDS[name].settings(**settings) for name, settings in change.layers}
+    streams = Streams.from_seed(0)
+    stack = build_stack({}, sizes=sizes, codec=config.ring, streams=streams, bag_layers=layers)
+    prices(stack, rounds=config.algorithm.rounds)
 
 
 def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:

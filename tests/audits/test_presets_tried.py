@@ -105,6 +105,19 @@ def test_what_describe_writes_passes_by_the_first_advice(
     assert "sum-decoding" in actions.partition("No stack")[2]
 
 
+def test_noise_in_bags_is_advised_that_has_a_price() -> None:
+    """Of many vectors a client, one of the default's noise each would cost more than can be said."""
+    changes = {"algorithm.user_drafts": 1.0, "algorithm.item_drafts": 1.0, "algorithm.rounds": 3}
+    report = report_of(configured("hpfl-quickstart", quick=True, changes=changes))
+    (change,) = report["remedies"]
+    assert change["value"][0]["noise_multiplier"] > 1.0
+    (tried,) = tried_remedies(report, data_dir=None, progress=False)
+    assert tried.outcome != REFUSED
+    assert tried.report is not None
+    (price,) = tried.report["protection"]["privacy"]
+    assert 0 < price["epsilon"] < 100
+
+
 def test_a_floor_is_set_beyond_what_was_within_reach() -> None:
     """It hides nobody, and so is no claim: the advice says against what nothing is claimed."""
     data = {**RATINGS, "clients": 60, "items": 150, "mean_ratings": 8.0}
