@@ -106,7 +106,7 @@ def test_what_describe_writes_passes_by_the_first_advice(
 
 
 def test_noise_in_bags_is_advised_that_has_a_price() -> None:
-    """Of many vectors a client, one of the default's noise each would cost more than can be said."""
+    """Many vectors a client, each with the noise of the default, would cost more than has a price."""
     changes = {"algorithm.user_drafts": 1.0, "algorithm.item_drafts": 1.0, "algorithm.rounds": 3}
     report = report_of(configured("hpfl-quickstart", quick=True, changes=changes))
     (change,) = report["remedies"]
