@@ -106,7 +106,7 @@ def test_what_describe_writes_passes_by_the_first_advice(
 
 
 def test_noise_in_bags_is_advised_that_has_a_price() -> None:
-    """Many vectors a client, each with the noise of the default, would cost more than has a price."""
+    """With the noise of the default, so many vectors would cost more than has a price."""
     changes = {"algorithm.user_drafts": 1.0, "algorithm.item_drafts": 1.0, "algorithm.rounds": 3}
     report = report_of(configured("hpfl-quickstart", quick=True, changes=changes))
     (change,) = report["remedies"]
