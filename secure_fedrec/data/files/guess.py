@@ -1,0 +1,338 @@
+"""What a file does not say of itself: which column is what, by names and by what stands there.
+
+What is likely is taken; what a column's contents make unlikely is asked about, with the options
+that answer.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from secure_fedrec.data.files.contents import FRACTIONS, Contents, unlike_ids
+from secure_fedrec.data.files.decimals import number_of
+from secure_fedrec.data.files.faults import fields_of, lines, shown, split
+from secure_fedrec.data.files.jsonlines import is_json_lines, names_of, objects, text_of
+from secure_fedrec.data.files.kinds import ROLES, named_so
+from secure_fedrec.data.files.lists import lists_items
+from secure_fedrec.data.files.parquet import head as parquet_head
+from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
+from secure_fedrec.data.files.shape import first_lines, is_number, misnamed, shape_of
+from secure_fedrec.data.files.values import comma_hint
+from secure_fedrec.errors import DataError
+
+_LOOKED_AT: Final = 1000
+_CELLS: Final = 6
+"""Fewest columns of numbers, beside the first, that read like items."""
+_CELL: Final = 10**8
+"""Above any rating."""
+_SAID: Final = 20
+"""Most columns of a file that a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """How a file is read, as far as its first lines tell.
+
+    Args:
+        file: the settings.
+        names: of its columns; None without a header.
+        width: number of its columns.
+        taken: what was not told and is no matter of course, as sentences.
+    """
+
+    file: RatingsFile
+    names: tuple[str, ...] | None
+    width: int
+    taken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """The beginning of a file.
+
+    Args:
+        path: the file.
+        file: its settings, with separator and header where it has lines of columns.
+        names: of its columns; None without a header.
+        rows: the first ones, of one width.
+        ragged: all first lines, parted.
+        gaps: texts that stand for nothing.
+    """
+
+    path: Path
+    file: TextFile
+    names: tuple[str, ...] | None
+    rows: Sequence[Sequence[str]]
+    ragged: Sequence[Sequence[str]] = ()
+    gaps: frozenset[str] = frozenset()
+
+    @property
+    def line(self) -> int:
+        """Of the first row."""
+        return 1 if self.names is None else 2
+
+    @property
+    def width(self) -> int:
+        return len(self.names or self.rows[0])
+
+    def columns(self) -> list[Contents]:
+        texts = zip(*self.rows, strict=True) if self.rows else ((),) * self.width
+        trimmed = ([text.strip() for text in column] for column in texts)
+        return [Contents(["" if text in self.gaps else text for text in each]) for each in trimmed]
+
+
+def guess(path: Path, told: Mapping[str, Any]) -> Guess:
+    """Find out how a file is read.
+
+    Args:
+        path: the file.
+        told: settings of ``RatingsFile`` that are known.
+
+    Raises:
+        DataError: it is not sound, or it cannot be told which columns are users and items.
+        ConfigError: it is Parquet, and pyarrow is not installed; or what is told does not fit.
+    """
+    known = {each.name for each in fields(TextFile)}
+    head = _head(path, TextFile(path=path.name, **{k: told[k] for k in known & told.keys()}))
+    head = replace(head, gaps=frozenset(map(str, told.get("missing_values", ()))))
+    kept = {name: getattr(head.file, name) for name in ("separator", "header")}
+    named = {what: told[what] for what in ROLES if what in told}
+    listed = told.get("layout") == "lists" or ("layout" not in told and not named and _lists(head))
+    if listed:
+        said = () if "layout" in told else (_LISTED,)
+        given = {**kept, "layout": "lists", "user": 1, "item": 2, **told}
+        file = RatingsFile(path=path.name, **given)
+        return Guess(file=file, names=None, width=head.width, taken=said)
+    if not {"user", "item"} <= named.keys():
+        _require_rows(head)
+    found, taken = _by_place(head, named) if head.names is None else _by_name(head, named)
+    return Guess(
+        file=RatingsFile(path=path.name, **{**kept, **found, **told}),
+        names=head.names,
+        width=head.width,
+        taken=tuple(taken),
+    )
+
+
+_LISTED: Final = (
+    "every line as a client and its items, since no two begin alike (--set data.layout=rows if "
+    "each is a rating)"
+)
+
+
+def _head(path: Path, file: TextFile) -> _Head:
+    if file.parquet:
+        names, rows = parquet_head(path, file, _LOOKED_AT)
+        return _Head(path=path, file=file, names=names, rows=rows)
+    if is_json_lines(path, file):
+        first = list(itertools.islice(objects(path, file), _LOOKED_AT))
+        names = names_of(iter(first))
+        rows = [[text_of(each.get(name)) or "" for name in names] for each in first]
+        return _Head(path=path, file=file, names=names, rows=rows)
+    shape = shape_of(path, file, {})
+    texts = first_lines(path, file, _LOOKED_AT)[shape.first_line - 1 :]
+    numbered = enumerate(texts, start=shape.first_line)
+    ragged = [fields_of(path, line, text, shape.separator) for line, text in numbered]
+    return _Head(
+        path=path,
+        file=replace(file, separator=shape.separator, header=shape.names is not None),
+        names=shape.names,
+        rows=[row for row in ragged if len(row) == shape.width],
+        ragged=ragged,
+    )
+
+
+def _lists(head: _Head) -> bool:
+    """Whether every line is a client and its items, and no client begins two of all lines."""
+    if head.names is not None or not lists_items(head.ragged):
+        return False
+    seen: set[str] = set()
+    for text in lines(head.path, head.file):
+        client = split(text, head.file.separator)[0] if text.strip() else ""
+        if client in seen:
+            return False
+        seen.add(client)
+    return True
+
+
+def _require_rows(head: _Head) -> None:
+    """Refuse a table of users by items, whose cells are the ratings.
+
+    Raises:
+        DataError: it reads like one.
+    """
+    cells = list(head.rows[0][1:]) if head.rows else []
+    written = [number_of(cell) for cell in cells if cell.strip()]
+    small = all(each is not None and abs(each) < _CELL for each in written)
+    known = any(named_so(what, head.names or ()) for what in ROLES if what != "user")
+    if len(cells) >= _CELLS and small and not known:
+        problem = (
+            f"has {len(cells) + 1} columns of numbers: this looks like a table of users by items. "
+            "Write a row per rating instead, user,item,rating; or, if rows are, say which column "
+            "is what: --set data.user=COLUMN --set data.item=COLUMN --set data.rating=COLUMN"
+        )
+        raise DataError(head.path, problem, line=head.line)
+
+
+def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+    """Columns by what a header calls them, where what is in them agrees."""
+    names = head.names or ()
+    found, taken = dict(named), []
+    contents = dict(zip(names, head.columns(), strict=True))
+    for what in ROLES:
+        numbered = enumerate(names, start=1)
+        free = [name for at, name in numbered if not {at, name} & set(found.values())]
+        likely = named_so(what, free)
+        if what in found or not likely:
+            continue
+        if what == "item" and likely[0][2] == _ANY_ID:
+            if len(likely) == 1:
+                found[what] = likely[0][0]
+                taken.append(f"column {shown(likely[0][0])} as the item: the only other id")
+            continue
+        for name, kind, rank in likely:
+            column = contents[name]
+            if what == "time":
+                if column.times or (rank == 0 and column.whole):
+                    found[what] = name
+                    break
+                taken.append(f"column {shown(name)} as no time: it holds {column.examples}")
+            elif what != "rating" or not kind.implicit:
+                found[what] = name
+                break
+            elif column.flags if kind.title == "flag" else column.numbers is not None:
+                found[what] = name
+                taken.append(f"column {shown(name)} as a {kind.title}: what is above 0 counts")
+                break
+    for what in ("user", "item") if len(names) == 2 else ():
+        found.setdefault(what, names[0 if what == "user" else 1])
+    _require_known(head, named, found)
+    rating = found.get("rating")
+    if isinstance(rating, str):
+        first = next(iter(contents[rating].written), "0")
+        if not is_number(first) and comma_hint(first):
+            problem = f"rating column {rating!a}: {first!a} is no number" + comma_hint(first)
+            raise DataError(head.path, problem, line=2)
+    return found, taken
+
+
+_ANY_ID: Final = 2
+"""Rank of names that end in "id", and say no more."""
+
+
+def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str, Column]) -> None:
+    """Refuse a header that does not say what users and items are.
+
+    Raises:
+        DataError: names every column that is not there.
+    """
+    names = head.names or ()
+    said = ", ".join(map(shown, names[:_SAID])) + (", ..." if len(names) > _SAID else "")
+    problems = misnamed(head.file, named, names, width=len(names))
+    if unknown := [what for what in ("user", "item") if what not in found]:
+        keys = " ".join(f"--set data.{what}=NAME" for what in unknown)
+        problem = (
+            f"none of its columns is known to be the {' or the '.join(unknown)}: {said}; say {keys}"
+        )
+        beside = [f"data.{what}" for what in ("rating", "time") if what not in found]
+        if beside:
+            problem += f", and {' and '.join(beside)} likewise if there are such columns"
+        problems.append(problem)
+    if problems:
+        raise DataError(head.path, "; ".join(problems), line=1)
+
+
+def _by_place(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+    """Columns of a file without a header: user, item, then a rating and a time, if they read so.
+
+    Raises:
+        DataError: what stands in the first two is unlikely; or in what may be ratings.
+    """
+    columns = head.columns()
+    found, taken = dict(named), []
+    if problems := misnamed(head.file, named, None, width=head.width):
+        raise DataError(head.path, "; ".join(problems), line=1)
+    free = [place for place in range(len(columns)) if place + 1 not in found.values()]
+    if "time" not in found and (times := [place for place in free if columns[place].times]):
+        found["time"] = times[0] + 1
+    unlikely = unlike_ids(columns)
+    ids = [place for place in free if place not in unlikely]
+    wanted = [what for what in ("user", "item") if what not in found]
+    if wanted == ["user", "item"] and ids[1:]:
+        for place in ids[1:]:
+            if not columns[place].repeats(columns[ids[0]]):
+                break
+            unlikely[place] = f"repeats itself ({columns[place].examples})"
+        ids = [place for place in ids if place not in unlikely]
+    usual = (free if len(wanted) == 2 else ids)[: len(wanted)]
+    if ids[: len(wanted)] != usual or len(usual) < len(wanted):
+        proposed = {what: place + 1 for what, place in zip(wanted, ids, strict=False)}
+        _ask(head, unlikely, {**proposed, **found}, wanted, columns)
+    found.update({what: place + 1 for what, place in zip(wanted, usual, strict=False)})
+    if "rating" not in found:
+        left = [place for place in free if place + 1 not in found.values()]
+        _require_points(head, columns, left)
+        may = [place for place in left if _may_be_rating(columns, unlikely, place)]
+        if len(may) == 1:
+            found["rating"] = may[0] + 1
+        elif may and wanted:
+            each = " or ".join(head.file.advice("rating", place + 1) for place in may)
+            keys = _keys(head, {what: at for what, at in found.items() if what in ("user", "item")})
+            said = " and ".join(f"{place + 1} ({columns[place].examples})" for place in may)
+            problem = (
+                f"columns {said} may both be ratings: say {keys} and, if one of them is, {each}"
+            )
+            raise DataError(head.path, problem, line=head.line)
+    return found, taken
+
+
+def _may_be_rating(columns: Sequence[Contents], unlikely: Mapping[int, str], place: int) -> bool:
+    """Whether a column has numbers that are no times, no coordinates, no numbers of rows."""
+    return columns[place].numeric and (place not in unlikely or FRACTIONS in unlikely[place])
+
+
+def _require_points(head: _Head, columns: Sequence[Contents], places: Iterable[int]) -> None:
+    """Refuse decimal commas.
+
+    Raises:
+        DataError: a column has them.
+    """
+    for place in places:
+        first = next(iter(columns[place].written), "")
+        if hint := comma_hint(first):
+            problem = f"column {place + 1}: {shown(first)} is no number{hint}"
+            raise DataError(head.path, problem, line=head.line)
+
+
+def _ask(
+    head: _Head,
+    unlikely: Mapping[int, str],
+    proposed: dict[str, Column],
+    wanted: Sequence[str],
+    columns: Sequence[Contents],
+) -> None:
+    """Ask which columns are what.
+
+    Raises:
+        DataError: with the columns that are unlikely, and what the others may be.
+    """
+    why = "; ".join(f"column {place + 1} {problem}" for place, problem in sorted(unlikely.items()))
+    if not set(wanted) <= proposed.keys():
+        keys = " ".join(f"--set data.{what}=COLUMN" for what in wanted)
+        problem = f"has no two columns that read like clients and items: {why}; say {keys}"
+        raise DataError(head.path, problem, line=head.line)
+    left = [
+        place
+        for place in range(len(columns))
+        if place + 1 not in proposed.values() and _may_be_rating(columns, unlikely, place)
+    ]
+    if len(left) == 1:
+        proposed.setdefault("rating", left[0] + 1)
+    problem = f"{why}. If the others are what they seem, say {_keys(head, proposed)}"
+    raise DataError(head.path, problem, line=head.line)
+
+
+def _keys(head: _Head, found: Mapping[str, Column]) -> str:
+    return " ".join(head.file.advice(what, found[what]) for what in ROLES if what in found)
