@@ -103,7 +103,7 @@ def _told(
             problem = "a description is told keys of [data] alone, other than name and path"
             raise ConfigError(key, value, problem)
         *steps, last = name.split(".")
-        inner = table
+        inner: Any = table
         for step in steps:
             inner = require_table(f"data.{step}", inner.setdefault(step, {}))
         inner[last] = value

@@ -191,7 +191,10 @@ HEAD = "user,item,rating\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (HEAD + STRAY + "r1,b99,85\n", "line 122: rating column 'rating': '85' is astray"),
+        (
+            HEAD + STRAY + "r1,b99,85\n",
+            "line 122: rating column 'rating': '85' (1 of 121 rows) stands",
+        ),
         (HEAD + STRAY.replace("1.5", "2").replace("3.5", "2"), "has the rating 2 alone"),
         (HEAD + "".join(f"u{n % 9},i{n},{n * n}\n" for n in range(40)), "has 40 different ratings"),
     ],

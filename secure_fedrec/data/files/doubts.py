@@ -46,7 +46,8 @@ def doubt_of(
         rest = [each for each in ordered if each not in strays]
         alone = len(strays) == 1 and _stands_apart(strays[0], rest)
         rare = sum(levels[float(value)] for value in strays) <= few
-        if alone or (refused is not None and rare and _is_scale(rest)):
+        clear = rare or (len(strays) == 1 and len(rest) >= _FEW)
+        if alone or (refused is not None and clear and _is_scale(rest)):
             return _asked_of(columns, exact, levels, strays, rest)
     if refused is None:
         return None
@@ -96,11 +97,13 @@ def _answers(columns: Columns, ordered: Sequence[Fraction]) -> str:
     """What says that values are ratings, or counts."""
     least = next((value for value in ordered if value > 0), ordered[-1])
     counts = columns.file.advice("positive_from", _short(least))
+    numbers = ""
     if len(ordered) < 2:
-        return f"If they are counts or clicks, say {counts}"
+        ordered = sorted({*ordered, Fraction(1), Fraction(5)})
+        numbers = " with its numbers"
     return (
-        f"If all are ratings, say {columns.file.advice('scale', _scale(ordered))}; if they are "
-        f"counts or clicks, {counts}"
+        f"If all are ratings, say {columns.file.advice('scale', _scale(ordered))}{numbers}; if "
+        f"they are counts or clicks, {counts}"
     )
 
 

@@ -23,6 +23,7 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 UNIT: Final = "\x1f"
 """Stands for a separator of several signs; no text may hold it."""
 
+_AS_LISTS: Final = "--set data.layout=lists --set data.user=1 --set data.item=2"
 _BLANK: Final = re.compile(r"[ \t]+")
 _SHOWN, _NEAR = 40, 10
 csv.field_size_limit(LONGEST_LINE)
@@ -84,7 +85,10 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
         fields = fields_of(path, line, text, shape.separator)
         if len(fields) != shape.width:
             said = f"the {'first line' if shape.names is None else 'header'} has {shape.width}"
-            raise DataError(path, f"has {len(fields)} columns, {said}", line=line)
+            problem = f"has {len(fields)} columns, {said}"
+            if shape.names is None and all(field.strip().isdecimal() for field in fields):
+                problem += f"; where lines list a client and its items, {_AS_LISTS}"
+            raise DataError(path, problem, line=line)
         if line >= shape.first_line and "time" in shape.wanted:
             moment = fields[shape.wanted["time"]]
             if problem := clock.problem(moment):

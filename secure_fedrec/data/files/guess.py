@@ -95,6 +95,8 @@ def guess(path: Path, told: Mapping[str, Any]) -> Guess:
         ConfigError: it is Parquet, and pyarrow is not installed; or what is told does not fit.
     """
     known = {each.name for each in fields(TextFile)}
+    if any(isinstance(told.get(what), str) for what in ROLES):
+        told = {"header": True, **told}
     head = _head(path, TextFile(path=path.name, **{k: told[k] for k in known & told.keys()}))
     head = replace(head, gaps=frozenset(map(str, told.get("missing_values", ()))))
     kept = {name: getattr(head.file, name) for name in ("separator", "header")}
@@ -107,7 +109,10 @@ def guess(path: Path, told: Mapping[str, Any]) -> Guess:
         return Guess(file=file, names=None, width=head.width, taken=said)
     if not {"user", "item"} <= named.keys():
         _require_rows(head)
-    found, taken = _by_place(head, named) if head.names is None else _by_name(head, named)
+    if head.names is None:
+        found, taken = _by_place(head, named), list[str]()
+    else:
+        found, taken = _by_name(head, named)
     return Guess(
         file=RatingsFile(path=path.name, **{**kept, **found, **told}),
         names=head.names,
@@ -182,30 +187,18 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
     found, taken = dict(named), []
     contents = dict(zip(names, head.columns(), strict=True))
     for what in ROLES:
-        numbered = enumerate(names, start=1)
-        free = [name for at, name in numbered if not {at, name} & set(found.values())]
+        taken_by = set(found.values())
+        free = [name for at, name in enumerate(names, start=1) if not {at, name} & taken_by]
         likely = named_so(what, free)
-        if what in found or not likely:
-            continue
-        if what == "item" and likely[0][2] == _ANY_ID:
-            if len(likely) == 1:
-                found[what] = likely[0][0]
-                taken.append(f"column {shown(likely[0][0])} as the item: the only other id")
-            continue
-        for name, kind, rank in likely:
-            column = contents[name]
-            if what == "time":
-                if column.times or (rank == 0 and column.whole):
-                    found[what] = name
-                    break
-                taken.append(f"column {shown(name)} as no time: it holds {column.examples}")
-            elif what != "rating" or not kind.implicit:
+        for name, kind, rank in likely if what not in found else ():
+            if kind.sole and len(likely) > 1:
+                continue
+            if kind.holds(contents[name], rank):
                 found[what] = name
+                if kind.sole:
+                    taken.append(f"column {shown(name)} as the {what}: the only other id")
                 break
-            elif column.flags if kind.title == "flag" else column.numbers is not None:
-                found[what] = name
-                taken.append(f"column {shown(name)} as a {kind.title}: what is above 0 counts")
-                break
+            taken.append(f"column {shown(name)} as no {what}: it holds {contents[name].examples}")
     for what in ("user", "item") if len(names) == 2 else ():
         found.setdefault(what, names[0 if what == "user" else 1])
     _require_known(head, named, found)
@@ -216,10 +209,6 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
             problem = f"rating column {rating!a}: {first!a} is no number" + comma_hint(first)
             raise DataError(head.path, problem, line=2)
     return found, taken
-
-
-_ANY_ID: Final = 2
-"""Rank of names that end in "id", and say no more."""
 
 
 def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str, Column]) -> None:
@@ -244,14 +233,14 @@ def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str,
         raise DataError(head.path, "; ".join(problems), line=1)
 
 
-def _by_place(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
+def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
     """Columns of a file without a header: user, item, then a rating and a time, if they read so.
 
     Raises:
         DataError: what stands in the first two is unlikely; or in what may be ratings.
     """
     columns = head.columns()
-    found, taken = dict(named), []
+    found: dict[str, Any] = dict(named)
     if problems := misnamed(head.file, named, None, width=head.width):
         raise DataError(head.path, "; ".join(problems), line=1)
     free = [place for place in range(len(columns)) if place + 1 not in found.values()]
@@ -285,7 +274,7 @@ def _by_place(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any],
                 f"columns {said} may both be ratings: say {keys} and, if one of them is, {each}"
             )
             raise DataError(head.path, problem, line=head.line)
-    return found, taken
+    return found
 
 
 def _may_be_rating(columns: Sequence[Contents], unlikely: Mapping[int, str], place: int) -> bool:

@@ -1,29 +1,42 @@
-"""The columns that a table of ratings is made of: what headers call each."""
+"""The columns that a table of ratings is made of: what headers call each, and what it holds."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from secure_fedrec.data.files.contents import Contents
 
 _TYPE: Final = re.compile(r"(.+):(token|float|token_seq|float_seq)")
 """A name with its type, as RecBole's files have it."""
 
 
-@dataclass(frozen=True, slots=True)
+Holds = Callable[[Contents, int], bool]
+"""Whether a column may be of a kind by what stands in it, and by the rank of its name."""
+
+
+def _anything(column: Contents, rank: int) -> bool:
+    del column, rank
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind of column.
 
     Args:
         what: the setting that names it.
         names: what headers call it, without capitals and signs, the likeliest first.
+        holds: whether a column's contents are of the kind; where they are not, its name misleads.
         implicit: whether a value above 0 says that something happened, and no more.
-        title: what it is called in words.
+        sole: whether a column is of the kind only if no other could be.
     """
 
     what: str
     names: Sequence["re.Pattern[str]"]
-    title: str
+    holds: Holds = _anything
     implicit: bool = False
+    sole: bool = False
 
     def rank(self, name: str) -> int | None:
         """How likely a name is, 0 being the likeliest; None where it is none of these."""
@@ -54,43 +67,44 @@ _DONE: Final = (
 
 KINDS: Final = (
     Kind(
-        "user",
-        _names(f"(?:{_SOMEBODY})s?(?:{_ID})?|uid", f"(?:review)?(?:{_SOMEBODY})name"),
-        "client",
+        what="user",
+        names=_names(f"(?:{_SOMEBODY})s?(?:{_ID})?|uid", f"(?:review)?(?:{_SOMEBODY})name"),
     ),
     Kind(
-        "item",
-        _names(
-            f"(?:{_THING})s?(?:{_ID})?|iid|isbn|(?:parent)?asin|sku", f".+(?:{_THING})id", ".+id"
+        what="item",
+        names=_names(f"(?:{_THING})s?(?:{_ID})?|iid|isbn|(?:parent)?asin|sku", f".+(?:{_THING})id"),
+    ),
+    Kind(what="item", names=_names(".+id"), sole=True),
+    Kind(
+        what="rating",
+        names=_names(
+            f"{_BEFORE}(?:rating|score|stars?|overall)s?", "value|preference|grade|vote|thumbs?"
         ),
-        "item",
     ),
     Kind(
-        "rating",
-        _names(
-            f"{_BEFORE}(?:rating|score|stars?|overall)s?",
-            "value|preference|grade|vote|thumbs?",
-        ),
-        "rating",
-    ),
-    Kind(
-        "rating",
-        _names(
+        what="rating",
+        names=_names(
             "weight|counts?|(?:n|num)?plays|(?:play|listen|click|view|visit)counts?|clicks|views|"
             "listens|visits|purchases|quantity|qty|freq(?:uency)?|hours(?:played)?",
         ),
-        "count",
+        holds=lambda column, _: column.numbers is not None,
         implicit=True,
     ),
-    Kind("rating", _names(f"(?:is|has)?(?:{_DONE})"), "flag", implicit=True),
     Kind(
-        "time",
-        _names(
+        what="rating",
+        names=_names(f"(?:is|has)?(?:{_DONE})"),
+        holds=lambda column, _: column.flags,
+        implicit=True,
+    ),
+    Kind(
+        what="time",
+        names=_names(
             "time|timestamp|ts|datetime|unix(?:review)?time|unix(?:time)?stamp",
             ".*timestamp.*|.*unixtime|.*time(?:ms|s|sec|utc|gmt)?|createdat",
             ".*date|dateadded|day",
         ),
-        "time",
+        # What is called a time is one in any unit; a watch_time is one if it reads so.
+        holds=lambda column, rank: column.times or (rank == 0 and column.whole),
     ),
 )
 """In the order in which columns are looked for."""

@@ -1,5 +1,6 @@
 """Files of lines that list a client and all its items."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +62,7 @@ def _add(coders: dict[str, Coder], users: list[str], items: list[str]) -> None:
         texts.clear()
 
 
-def lists_items(rows: list[list[str]]) -> bool:
+def lists_items(rows: Sequence[Sequence[str]]) -> bool:
     """Whether lines read like a client and its items, as far as they go.
 
     Each begins with another whole number, and none names an item twice; there are three columns or

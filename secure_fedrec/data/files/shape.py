@@ -181,7 +181,7 @@ def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool =
         if separator == BLANKS:
             # Names hold blanks, and lines that blanks part may be of any length.
             lies = sum(count for each, count in widths.items() if each > 1) > parted
-            lies = lies or (best == "\t" and _never_filled(first, "\t"))
+            lies = lies or (best == "\t" and _only_blanks(first))
             if lies and max(widths) > 1:
                 best = separator
         # More lines alike count first: a separator inside some names parts few lines.
@@ -199,10 +199,17 @@ def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool =
     return best
 
 
-def _never_filled(first: list[str], separator: str) -> bool:
-    """Whether a column is empty in every line: several separators stand for one."""
-    rows = [text.split(separator) for text in first if text]
-    return any(not any(each.strip() for each in column) for column in zip(*rows, strict=False))
+def _only_blanks(first: list[str]) -> bool:
+    """Whether tabs are blanks like others: a column between them is always empty, or holds several.
+
+    Several numbers, that is: names hold blanks.
+    """
+    rows = [text.split("\t") for text in first if text]
+    if any(not any(each.strip() for each in column) for column in zip(*rows, strict=False)):
+        return True
+    finer = [text.split() for text in first if text]
+    numbers = all(is_number(each) for row in finer for each in row)
+    return numbers and len(finer[0]) > len(rows[0]) and len(set(map(len, finer))) == 1
 
 
 def _width(text: str, separator: str) -> int:

@@ -149,9 +149,11 @@ class Clock:
             example = _SPELLINGS[0].example
             wanted = f"is not a whole number of seconds; or have all rows as {example}"
             return "is before 1970" if early else wanted
-        early = _read(self._spelling, stripped, self._order) is not None
+        too_early = _read(self._spelling, stripped, self._order) is not None
         return (
-            "is before 1970" if early else f"is no date such as {self._spelling.example}, as above"
+            "is before 1970"
+            if too_early
+            else f"is no date such as {self._spelling.example}, as above"
         )
 
     def _start(self, texts: Sequence[str]) -> None:
