@@ -122,7 +122,8 @@ def _told(
 
 def _fitting(table: Mapping[str, Any]) -> dict[str, Any]:
     """The split that goes with ratings, where none is told."""
-    implicit = table.get("positive_from") is not None or table.get("layout") == "lists"
+    without = "rating" in table and table["rating"] is None
+    implicit = without or table.get("positive_from") is not None or table.get("layout") == "lists"
     return {"split": "leave-one-out"} if implicit else {}
 
 

@@ -23,7 +23,9 @@ clients and items and enter its fingerprint, and nothing else is ever made of th
 
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
-_MOST_LEVELS = 100_000
+MOST_STATED = 100_000
+"""Levels of a scale, and more."""
+
 _CHECKED_AT_ONCE = 2**20
 
 
@@ -47,8 +49,8 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
         if self.step <= 0 or self.high <= self.low:
             raise ConfigError("data.scale", str(self), "needs low < high and step > 0")
         steps = (self.high - self.low) / self.step
-        if not steps < _MOST_LEVELS:
-            raise ConfigError("data.scale", str(self), f"has more than {_MOST_LEVELS:,} levels")
+        if not steps < MOST_STATED:
+            raise ConfigError("data.scale", str(self), f"has more than {MOST_STATED:,} levels")
         if abs(steps - round(steps)) > _LEVEL_TOLERANCE:
             raise ConfigError("data.scale", str(self), "high - low must be a multiple of step")
 

@@ -168,6 +168,11 @@ CASES: dict[str, Case] = {
     "lists-twice": Case(
         lists(" ") + "1 31 32\n", "--set data.layout=lists", LIST_ROWS + 2, "none", "none"
     ),
+    "lists-with-numbers-of-items": Case(
+        "".join(f"{n} " + " ".join(map(str, range(n))) + "\n" for n in range(1, 40)),
+        "begins every line with the number",
+        refused=True,
+    ),
     # 04: codes for "not rated"
     "minus-one-of-ten": Case(
         coded(-1, TEN), "(72 of 360 rows) stands apart", EXPECTED_TEN, "none", TEN
@@ -260,7 +265,38 @@ CASES: dict[str, Case] = {
         rating="none",
     ),
     "two-numbers": Case(
-        text(each(lambda u, i, r, t: (u, i, 7 * i, r, t))), "may both be ratings", rating=None
+        text(each(lambda u, i, r, t: (u, i, 7 * i, r, t))),
+        "may be ratings, but not for sure",
+        rating=None,
+    ),
+    "venues": Case(
+        text(
+            each(
+                lambda u, i, r, t: (
+                    *(u, f"{i:024d}", f"4bf5{i % 4}", "Bar", f"{40 + i / 99:.6f}"),
+                    *(f"{-74 - i / 99:.6f}", -240 - u % 2, f"{at(t):%a %b %d %H:%M:%S +0000 %Y}"),
+                )
+            ),
+            "\t",
+        ),
+        "column 7 ('-241', '-240') may be ratings",
+        rating=None,
+    ),
+    "artists": Case(
+        text(each(lambda u, i, r, t: (f"{u:040d}", f"{i:08d}", f"the band {i}", r**9)), "\t"),
+        "column 4 (",
+        time="none",
+        rating=None,
+    ),
+    "steam": Case(
+        text(each(lambda u, i, r, t: (u, f'"game {i}"', "play" if r < 5 else "buy", f"{r}.0", 0))),
+        "column 4 ('4.0', '1.0') may be ratings",
+        time="none",
+    ),
+    "behaviour": Case(
+        text(each(lambda u, i, r, t: (u, i, 4_000_037 * (i % 7 + 1), "pv", t))),
+        "data.rating=null",
+        rating=None,
     ),
     "usual-order": Case(text(ROWS)),
     "usual-order-dates": Case(
@@ -292,6 +328,24 @@ CASES: dict[str, Case] = {
         time="none",
         rating="none",
     ),
+    "book-crossing": Case(
+        text(
+            each(lambda u, i, r, t: (f'"{u}"', f'"{i:010d}"', f'"{2 * r - 2}"')),
+            ";",
+            '"User-ID";"ISBN";"Book-Rating"',
+        ),
+        time="none",
+        rating=lambda rating: 2 * rating - 2,
+    ),
+    "sessions-of-users": Case(
+        text(
+            each(lambda u, i, r, t: (99 * u + i, u, i, 7, f"{at(t):%Y-%m-%d}")),
+            ";",
+            "sessionId;userId;itemId;timeframe;eventdate",
+        ),
+        time="days",
+        rating="none",
+    ),
     "profile-names": Case(
         text(ROWS, header="review_profilename,beer_beerid,review_overall,review_time")
     ),
@@ -311,6 +365,25 @@ CASES: dict[str, Case] = {
             }
         ),
         name=".jsonl",
+    ),
+    "yelp": Case(
+        json_lines(
+            lambda u, i, r, t: {
+                **{"review_id": f"x{u}-{i}", "user_id": f"u{u}", "business_id": f"b{i}"},
+                **{"stars": float(r), "useful": 0, "text": "a\n,b", "date": str(at(t))[:19]},
+            }
+        ),
+        name=".json",
+    ),
+    "goodreads": Case(
+        json_lines(
+            lambda u, i, r, t: {
+                **{"user_id": f"u{u}", "book_id": i, "review_id": f"r{u * i}", "is_read": True},
+                **{"rating": r, "date_added": f"{at(t):%a %b %d %H:%M:%S +0000 %Y}"},
+                **{"read_at": ""},
+            }
+        ),
+        name=".json",
     ),
     "json-lines-nested": Case(
         json_lines(
@@ -402,7 +475,7 @@ CASES: dict[str, Case] = {
             header="user,item,rating,timestamp",
         ),
         "milliseconds (1405440615000 to ",
-        refused=True,
+        time="none",
     ),
     # 10: encodings, and values in words
     "latin-1": Case(
@@ -486,12 +559,13 @@ def require_same(case: Case, table: RatingTable) -> None:
 
 
 def answers(message: str) -> list[list[str]]:
-    """Each set of options that a message names."""
+    """Each set of options that a message names, as words of a command."""
     found = []
     for part in re.split(r" or |; | if | If |, else", message):
         options = re.findall(r"--set (?:'([^']*)'|([^\s';,]+))", part)
         if options:
-            found.append([quoted or plain.rstrip(".:") for quoted, plain in options])
+            said = [quoted or plain.rstrip(".:") for quoted, plain in options]
+            found.append([word for each in said for word in ("--set", each)])
     return found
 
 
@@ -528,21 +602,30 @@ def test_every_answer_is_taken(
 ) -> None:
     case, config = ASKED[kind], tmp_path / "audit.toml"
     path = saved(case, tmp_path)
-    said = refusal("data", "describe", path, "--write", config)
+    first = [word for key, value in case.told.items() for word in ("--set", f"data.{key}={value}")]
+    said = refusal("data", "describe", path, *first, "--write", config)
     assert case.says in said
     assert not config.exists()
-    found = answers(said)
-    assert found
-    for answer in found:
-        options = [word for each in answer for word in ("--set", each)]
-        code, _, err = command("data", "describe", path, *options, "--write", config, "--force")
-        assert code == 0, (answer, err)
+    assert answers(said)
+    for answer in answers(said):
+        settle(command, path, config, first + answer)
     from audits.config import load_config
 
-    options = [word for each in found[0] for word in ("--set", each)]
-    assert command("data", "describe", path, *options, "--write", config, "--force")[0] == 0
+    settle(command, path, config, first + answers(said)[0])
     data: Any = load_config(config).data
     require_same(case, data.read(seed=1, data_dir=tmp_path).table)
+
+
+def settle(command: Command, path: Path, config: Path, told: list[str], asked: int = 1) -> None:
+    """What is told is taken, and leads to a configuration, at once or by one more question."""
+    code, _, said = command("data", "describe", path, *told, "--write", config, "--force")
+    if code == 0:
+        return
+    assert code == 2, said
+    assert asked, (told, said)
+    assert answers(said), (told, said)
+    for answer in reversed(answers(said)):
+        settle(command, path, config, told + answer, asked - 1)
 
 
 def test_enough_of_each_kind() -> None:

@@ -51,8 +51,8 @@ class Contents:
 
     @cached_property
     def constant(self) -> bool:
-        """Whether all are alike."""
-        return len(set(self.written)) == 1
+        """Whether all of many are alike."""
+        return len(self.written) >= _MANY and len(set(self.written)) == 1
 
     @cached_property
     def whole(self) -> bool:

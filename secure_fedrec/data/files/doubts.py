@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from typing import Final
 
 from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.files.values import common_step, found_scale
-from secure_fedrec.data.ratings import RatingScale
+from secure_fedrec.data.ratings import MOST_STATED, RatingScale
 from secure_fedrec.errors import DataError
 
 _USUAL: Final = (RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(1, 10, 1))
@@ -20,6 +19,9 @@ _SEVERAL: Final = 6
 
 _FAR: Final = 2.5
 """Steps from all others that make a value a stranger."""
+
+_LARGEST: Final = 1000
+"""Above it numbers are rather counts, years or ids than ratings."""
 
 _STRAY: Final = 0.01
 """Largest share of the rows that may be astray on both sides of a scale."""
@@ -35,19 +37,20 @@ def doubt_of(
         exact: the different ratings, by the code of their texts.
         levels: how often each occurs.
     """
-    ordered, refused = sorted(set(exact)), None
-    try:
-        found_scale(columns.path, ordered)
-    except DataError as none:
-        refused = none
+    ordered = sorted(set(exact))
+    refused = _no_scale(columns, ordered)
     few = _STRAY * sum(levels.values())
     ends = (ordered[-1:], ordered[:1], ordered[-2:], ordered[:1] + ordered[-1:])
     for strays in ends if len(ordered) > 2 else ():
         rest = [each for each in ordered if each not in strays]
-        alone = len(strays) == 1 and _stands_apart(strays[0], rest)
-        rare = sum(levels[float(value)] for value in strays) <= few
-        clear = rare or (len(strays) == 1 and len(rest) >= _FEW)
-        if alone or (refused is not None and clear and _is_scale(rest)):
+        if _no_scale(columns, rest) is not None:
+            alone = len(strays) == 1 and _far_off(strays[0], rest)
+            clear = False
+        else:
+            alone = len(strays) == 1 and _stands_apart(strays[0], rest)
+            rare = sum(levels[float(value)] for value in strays) <= few
+            clear = refused is not None and (rare or (len(strays) == 1 and len(rest) >= _FEW))
+        if alone or clear:
             return _asked_of(columns, exact, levels, strays, rest)
     if refused is None:
         return None
@@ -55,18 +58,28 @@ def doubt_of(
     return DataError(columns.path, f"{problem}. {_answers(columns, ordered)}")
 
 
-def _is_scale(values: Sequence[Fraction]) -> bool:
-    with suppress(DataError):
-        found_scale("", values)
-        return True
-    return False
+def _no_scale(columns: Columns, ordered: Sequence[Fraction]) -> DataError | None:
+    """Why values, ascending, are on no scale of ratings; None where they are."""
+    try:
+        found_scale(columns.path, ordered)
+    except DataError as refused:
+        return refused
+    if max(abs(ordered[0]), abs(ordered[-1])) <= _LARGEST:
+        return None
+    problem = f"has ratings of {float(ordered[0]):g} to {float(ordered[-1]):g}"
+    return DataError(columns.path, problem)
+
+
+def _far_off(value: Fraction, rest: Sequence[Fraction]) -> bool:
+    """Whether a value is as far from many others as all of these lie apart, and no count."""
+    away = min(abs(value - rest[0]), abs(value - rest[-1]))
+    small = max(abs(rest[0]), abs(rest[-1])) <= _LARGEST
+    return small and len(rest) > _SEVERAL and away > rest[-1] - rest[0]
 
 
 def _stands_apart(value: Fraction, rest: Sequence[Fraction]) -> bool:
     """Whether a value at an end is no level like the others, which are ascending."""
     away = min(abs(value - rest[0]), abs(value - rest[-1]))
-    if not _is_scale(rest):
-        return len(rest) > _SEVERAL and away > rest[-1] - rest[0]
     scale = found_scale("", rest)
     code = value < 0 <= rest[0] and (len(rest) >= _SEVERAL or away > 1.5 * scale.step)
     return scale in _USUAL or (len(rest) >= _FEW and (code or away > _FAR * scale.step))
@@ -82,7 +95,7 @@ def _asked_of(
     """The question what values at the ends are, with the first row of one."""
     count, rows = sum(levels[float(value)] for value in strays), sum(levels.values())
     advice = columns.file.advice("missing_values", json.dumps([_short(each) for each in strays]))
-    if not _is_scale(rest):
+    if _no_scale(columns, rest) is not None:
         advice += f" {columns.file.advice('scale', _scale(rest))}"
     low, high, step = map(float, (rest[0], rest[-1], common_step(rest)))
     problem = (
@@ -101,9 +114,12 @@ def _answers(columns: Columns, ordered: Sequence[Fraction]) -> str:
     if len(ordered) < 2:
         ordered = sorted({*ordered, Fraction(1), Fraction(5)})
         numbers = " with its numbers"
+    said = f"if they are neither, {columns.file.advice('rating', 'null')}"
+    if (ordered[-1] - ordered[0]) / common_step(ordered) >= MOST_STATED:
+        return f"If they are counts or clicks, say {counts}; {said}"
     return (
         f"If all are ratings, say {columns.file.advice('scale', _scale(ordered))}{numbers}; if "
-        f"they are counts or clicks, {counts}"
+        f"they are counts or clicks, {counts}; {said}"
     )
 
 

@@ -260,26 +260,39 @@ def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
         proposed = {what: place + 1 for what, place in zip(wanted, ids, strict=False)}
         _ask(head, unlikely, {**proposed, **found}, wanted, columns)
     found.update({what: place + 1 for what, place in zip(wanted, usual, strict=False)})
+    _require_points(head, columns, [place for place in free if place + 1 not in found.values()])
     if "rating" not in found:
-        left = [place for place in free if place + 1 not in found.values()]
-        _require_points(head, columns, left)
-        may = [place for place in left if _may_be_rating(columns, unlikely, place)]
-        if len(may) == 1:
+        may, sure = _ratings(columns, unlikely, found)
+        if sure:
             found["rating"] = may[0] + 1
         elif may and wanted:
-            each = " or ".join(head.file.advice("rating", place + 1) for place in may)
-            keys = _keys(head, {what: at for what, at in found.items() if what in ("user", "item")})
             said = " and ".join(f"{place + 1} ({columns[place].examples})" for place in may)
+            each = " or ".join(head.file.advice("rating", place + 1) for place in may)
             problem = (
-                f"columns {said} may both be ratings: say {keys} and, if one of them is, {each}"
+                f"column {said} may be ratings, but not for sure: say {each}, or "
+                f"{head.file.advice('rating', 'null')} where there are none"
             )
             raise DataError(head.path, problem, line=head.line)
     return found
 
 
-def _may_be_rating(columns: Sequence[Contents], unlikely: Mapping[int, str], place: int) -> bool:
-    """Whether a column has numbers that are no times, no coordinates, no numbers of rows."""
-    return columns[place].numeric and (place not in unlikely or FRACTIONS in unlikely[place])
+def _ratings(
+    columns: Sequence[Contents], unlikely: Mapping[int, str], found: Mapping[str, Column]
+) -> tuple[list[int], bool]:
+    """The columns that may be ratings by what they hold, and whether the place says so as well.
+
+    Those are numbers that are no times, no coordinates, no numbers of rows, and not all alike; the
+    only ones, and next to clients, items and times.
+    """
+    left = [
+        place
+        for place in range(len(columns))
+        if place + 1 not in found.values()
+        and (place not in unlikely or FRACTIONS in unlikely[place])
+        and not columns[place].constant
+    ]
+    may = [place for place in left if columns[place].numeric]
+    return may, len(may) == 1 and may[0] == left[0]
 
 
 def _require_points(head: _Head, columns: Sequence[Contents], places: Iterable[int]) -> None:
@@ -310,18 +323,17 @@ def _ask(
     why = "; ".join(f"column {place + 1} {problem}" for place, problem in sorted(unlikely.items()))
     if not set(wanted) <= proposed.keys():
         keys = " ".join(f"--set data.{what}=COLUMN" for what in wanted)
-        problem = f"has no two columns that read like clients and items: {why}; say {keys}"
+        problem = f"has no two columns that read like clients and items; {why}; say {keys}"
         raise DataError(head.path, problem, line=head.line)
-    left = [
-        place
-        for place in range(len(columns))
-        if place + 1 not in proposed.values() and _may_be_rating(columns, unlikely, place)
-    ]
-    if len(left) == 1:
-        proposed.setdefault("rating", left[0] + 1)
+    may, sure = _ratings(columns, unlikely, proposed)
+    if sure:
+        proposed.setdefault("rating", may[0] + 1)
     problem = f"{why}. If the others are what they seem, say {_keys(head, proposed)}"
     raise DataError(head.path, problem, line=head.line)
 
 
-def _keys(head: _Head, found: Mapping[str, Column]) -> str:
-    return " ".join(head.file.advice(what, found[what]) for what in ROLES if what in found)
+def _keys(head: _Head, found: Mapping[str, Column | None]) -> str:
+    given = {what: found[what] for what in ROLES if what in found}
+    return " ".join(
+        head.file.advice(what, "null" if at is None else at) for what, at in given.items()
+    )

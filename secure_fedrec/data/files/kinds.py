@@ -50,9 +50,11 @@ def _names(*patterns: str) -> tuple["re.Pattern[str]", ...]:
 
 
 _SOMEBODY: Final = (
-    "user|client|customer|reviewer|member|visitor|session|student|profile|reader|listener|viewer|"
-    "person|account|player|buyer|rater|learner|subscriber|household"
+    "user|client|customer|reviewer|member|student|profile|reader|listener|viewer|person|player|"
+    "buyer|rater|learner|subscriber"
 )
+_SOMETIME: Final = "visitor|session|account|household|device"
+"""Stands for somebody where nothing else does."""
 _THING: Final = (
     "item|movie|product|book|artist|song|track|anime|game|joke|business|article|news|recipe|exer|"
     "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"
@@ -68,7 +70,11 @@ _DONE: Final = (
 KINDS: Final = (
     Kind(
         what="user",
-        names=_names(f"(?:{_SOMEBODY})s?(?:{_ID})?|uid", f"(?:review)?(?:{_SOMEBODY})name"),
+        names=_names(
+            f"(?:{_SOMEBODY})s?(?:{_ID})?|uid",
+            f"(?:review)?(?:{_SOMEBODY})name",
+            f"(?:{_SOMETIME})(?:{_ID})?",
+        ),
     ),
     Kind(
         what="item",

@@ -29,13 +29,14 @@ def read_lists(path: Path, file: TextFile) -> Columns:
     users: list[str] = []
     items: list[str] = []
     places: list[int] = []
-    below = int(file.header is True)
+    below, counted = int(file.header is True), True
     for line, text in enumerate(lines(path, file), start=1):
         if line <= below:
             continue
         client, *listed = fields_of(path, line, text, separator)
         while listed and not listed[-1].strip():
             listed.pop()
+        counted = counted and client.strip() == str(len(listed))
         users += [client] * len(listed)
         items += listed
         places += [line] * len(listed)
@@ -44,6 +45,12 @@ def read_lists(path: Path, file: TextFile) -> Columns:
     _add(coders, users, items)
     if not places:
         raise DataError(path, "lists no item")
+    if counted:
+        problem = (
+            "begins every line with the number of its items: have a client there, "
+            "awk '{ $1 = NR; print }' FILE > lists.txt"
+        )
+        raise DataError(path, problem, line=1)
     return Columns(
         path=path,
         file=file,

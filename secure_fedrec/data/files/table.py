@@ -163,7 +163,9 @@ def read_rows(file: RatingsFile, path: Path) -> Columns:
         row = int(np.argmax(columns.time < 0))
         raise columns.fault(row, "time", f"{columns.time[row]} is before 1970")
     if columns.time is not None and (mixed := mixed_units(columns.time)) is not None:
-        raise columns.fault(mixed[0], "time", mixed[1])
+        row, problem = mixed
+        problem += f", or leave times out, {file.advice('time', 'null')}"
+        raise columns.fault(row, "time", problem)
     return columns
 
 

@@ -101,7 +101,7 @@ class SharedArrays:
             raise MisfitError("there are arrays that the model does not have")  # whose names tell
 
     def _real(self, arrays: Arrays, name: str) -> FloatArray:
-        """An array as float64, if conversion leaves out nothing: no imaginary part, text or mask."""
+        """An array as float64, if conversion leaves out nothing: no text, mask or complex."""
         if name not in arrays:
             raise MisfitError(f"array {name!r} is shared, and is missing")
         array = unmasked(arrays[name], f"array {name!r}")
