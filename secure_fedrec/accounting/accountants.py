@@ -2,20 +2,21 @@
 
 ``"rdp"`` adds Renyi curves and converts them (Balle et al. 2020, theorem 21). ``"prv"`` (Gopi, Lee
 and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks of
-continuous Gaussian noise only, so it takes rounded Gaussians and nothing else.
+continuous Gaussian noise only, so it takes rounded Gaussians and nothing else. Where Renyi orders
+end before the price does, of sampled noise that is large, it answers for ``"rdp"`` as well.
 """
 
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from secure_fedrec.accounting.curves import needs_integer_orders, pure_epsilon, renyi_curve
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError, brought_by
+from secure_fedrec.errors import ConfigError, MissingExtraError, brought_by
 from secure_fedrec.protection.base.events import Adversary, Event, GaussianNoise
 
 Accountant: TypeAlias = Literal["rdp", "prv"]
@@ -27,6 +28,12 @@ _INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513,
 # Without sampling a curve is a formula, and small costs want very large orders.
 _LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
 
+MOST_POINTS = 2**22
+"""Points of a grid that privacy losses are convolved on: seconds, and some 100 MB."""
+
+_ERRORS = (1e-2, 1e-4, 1e-6)
+"""What the convolution may be off by: the next where the price is no larger than that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
@@ -35,7 +42,7 @@ class Spent:
     Args:
         epsilon: at ``delta``.
         delta: all of it: the accountant's and that for the noise's distance from its name.
-        accountant: which one.
+        accountant: which one gave it.
         order: best Renyi order, or NaN where there is none.
         distance: total variation over all rounds between the noise as drawn and as named.
     """
@@ -68,8 +75,8 @@ def spend(
 
     Raises:
         ConfigError: nothing to price, an event that has no price against this adversary (see
-            ``renyi_curve``), an accountant that does not know an event's noise, or a ``delta`` that
-            the noise's distance uses up.
+            ``renyi_curve``), an accountant that does not know an event's noise or would take
+            minutes for it, or a ``delta`` that the noise's distance uses up.
     """
     if not 0 < delta < 1:
         raise ConfigError("dp.delta", delta, "must be between 0 and 1")
@@ -77,9 +84,9 @@ def spend(
         raise ConfigError("dp.events", [], "nothing was released")
     if accountant not in ("rdp", "prv"):
         raise ConfigError("dp.accountant", accountant, "is unknown", ["rdp", "prv"])
-    price = _renyi if accountant == "rdp" else _prv
+    price = _rdp if accountant == "rdp" else _prv
     distance = math.fsum(event.rounds * event.distance for event in events)
-    first, _ = price(events, adversary, delta)
+    first = price(events, adversary, delta).epsilon
     share = _share(first + 1, distance)
     if share > delta / 2:
         raise ConfigError(
@@ -88,19 +95,25 @@ def spend(
             f"at epsilon {first:.3g} the noise's distance from its name, {distance:.3g}, takes up "
             "more than half",
         )
-    epsilon, order = price(events, adversary, delta - share)
-    if _share(epsilon, distance) > share:
+    found = price(events, adversary, delta - share)
+    if _share(found.epsilon, distance) > share:
         raise ConfigError("dp.delta", delta, "is too near to what the noise's distance takes up")
-    return Spent(
-        epsilon=epsilon, delta=delta, accountant=accountant, order=order, distance=distance
-    )
+    return Spent(**found._asdict(), delta=delta, distance=distance)
+
+
+class _Price(NamedTuple):
+    """What an accountant says; see ``Spent``."""
+
+    epsilon: float
+    order: float
+    accountant: Accountant
 
 
 def _share(epsilon: float, distance: float) -> float:
     return 0.0 if distance == 0 else (1 + math.exp(min(epsilon, 700.0))) * distance
 
 
-def _renyi(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
+def _rdp(events: Sequence[Event], adversary: Adversary, delta: float) -> _Price:
     orders = _orders(events, adversary)
     curves = [renyi_curve(event, adversary, orders) for event in events]
     epsilon, order = approximate(orders, sum(curves, np.zeros(len(orders))), delta)
@@ -109,8 +122,20 @@ def _renyi(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple
         event.rounds * each for event, each in zip(events, pure, strict=True) if each is not None
     )
     if None not in pure and basic <= epsilon:
-        return basic, math.inf
-    return max(0.0, epsilon), order
+        return _Price(basic, math.inf, "rdp")
+    found = _Price(max(0.0, epsilon), order, "rdp")
+    if order < orders[-1] or not _all_gaussian(events):
+        return found
+    try:
+        return min(found, _prv(events, adversary, delta))
+    except (MissingExtraError, ConfigError):  # what was found is a bound, if not the tightest
+        return found
+
+
+def _all_gaussian(events: Sequence[Event]) -> bool:
+    """Whether all noise is rounded Gaussian."""
+    noises = [event.mechanism for event in events]
+    return all(isinstance(each, GaussianNoise) and each.form == "rounded" for each in noises)
 
 
 def approximate(orders: FloatArray, curve: FloatArray, delta: float) -> tuple[float, float]:
@@ -139,9 +164,12 @@ def _orders(events: Sequence[Event], adversary: Adversary) -> FloatArray:
     return orders if sampled else np.concatenate([orders[orders < _LARGE[0]], _LARGE])
 
 
-def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
+def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> _Price:
     with brought_by("torch"):
         from opacus.accountants import PRVAccountant  # noqa: PLC0415
+        from opacus.accountants.analysis.prv import (  # noqa: PLC0415
+            PoissonSubsampledGaussianPRV as Loss,
+        )
 
     engine = PRVAccountant()
     for event in events:
@@ -153,7 +181,24 @@ def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[f
             )
         rate = event.sampling.against(adversary)
         engine.history.append((mechanism.multiplier, rate, event.rounds))
-    with warnings.catch_warnings(), np.errstate(divide="ignore"):  # at q = 1 Opacus takes ln(1 - q)
+    losses = [Loss(rate, multiplier) for multiplier, rate, _ in engine.history]
+    rounds = [count for *_, count in engine.history]
+    epsilon = math.inf
+    with warnings.catch_warnings(), np.errstate(all="ignore"):  # at q = 1 Opacus takes ln(1 - q)
         # A best order at an end of its range gives a bound too, if not the tightest.
         warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
-        return float(engine.get_epsilon(delta)), math.nan
+        for error in _ERRORS:
+            points = engine._get_domain(losses, rounds, error, delta / 1000).size
+            if points <= MOST_POINTS:
+                found = engine.get_epsilon(delta, eps_error=error, delta_error=delta / 1000)
+                epsilon = min(epsilon, float(found))
+            if points > MOST_POINTS or epsilon > 2 * error:
+                break
+    if not math.isfinite(epsilon):
+        problem = (
+            f"would convolve losses on {points} points, more than {MOST_POINTS}, for minutes"
+            if points > MOST_POINTS
+            else "finds no bound for this noise"
+        )
+        raise ConfigError("dp.accountant", "prv", problem, ["rdp"])
+    return _Price(epsilon, math.nan, "prv")

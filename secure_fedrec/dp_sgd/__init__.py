@@ -13,8 +13,9 @@ sqrt(d) g to the sensitivity; g is chosen so that the noise covers clip plus tha
 is the Gaussian mechanism's at the stated multiplier.
 
 Opacus sees the calls of layers and nothing else. What a layer's weight does outside its own call
-would enter the gradient unclipped, so a weight may be used by one call of its layer and nowhere
-else; every step counts its uses in autograd's graph, and refuses others before any gradient.
+would enter the gradient unclipped; every step counts its uses in autograd's graph. Where a weight
+is used otherwise, or a layer has no formula, each example's gradient is formed by a backward pass
+of its own and clipped: slower, and right for any model.
 
 Whether examples mix, and whether an example's gradient is the one whose norm is clipped, is tried
 on the first batch that is not empty (the former on the first of two examples or more): a statistic

@@ -3,27 +3,35 @@
 Opacus takes the norm of an example's gradient from hooks on the calls of layers (ghost norms; Li,
 Tramer, Liang and Hashimoto 2022). It knows nothing of what a weight does outside such a call, and
 of what hooks or a function's own backward do to a gradient, and does not say so; the checks here
-turn all of that into refusals, before any gradient is used.
+find all of that, before any gradient is used. Where it is Opacus alone that cannot tell, each
+example's gradient is formed by itself (``one_by_one``).
 """
 
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.dp_sgd.layers import (
-    TensorHooksRefused,
-    refused,
+    TensorHooksTold,
     require_no_own_backward,
     require_no_weight_hooks,
     require_precise,
+    without_norms,
 )
 from secure_fedrec.dp_sgd.norms import GhostNorms
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.dp_sgd.separate import (
+    TOLERANCE,
+    Learned,
+    losses_of,
+    require_no_batch_size,
+    require_separate,
+)
 from secure_fedrec.models.graph import graph_nodes
 from secure_fedrec.protection.dp.sampler import secret_words
 
@@ -33,15 +41,12 @@ ExampleLosses: TypeAlias = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 _FACTOR = 2.0**-3
 """A factor such as clipping gives an example; what is not linear in it is found."""
 
-_TOLERANCE = 2.0**-10
-"""Relative difference that floating-point error may make; so much of the clip is set aside."""
-
 
 class ClippedGradients:
-    """Sums of clipped gradients of one model; a context, which takes Opacus' hooks off at its end.
+    """Sums of clipped gradients of one model, by Opacus' hooks, which ``close`` takes off.
 
     Args:
-        model: has passed ``require_layers``.
+        model: has passed ``require_clippable`` and ``require_norms``.
         weights: its trainable parameters by name.
         losses: per-example losses.
         clip: largest L2 norm of one example's gradient over all parameters.
@@ -62,10 +67,8 @@ class ClippedGradients:
         self._bounded = self._separate = False
         self._ghost: Any = GhostNorms(model, loss_reduction="sum", max_grad_norm=clip)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Take Opacus' hooks off the model."""
         self._ghost.to_standard_module()
         for layer in self._model.modules():  # what Opacus leaves there after a refusal
             vars(layer).pop("activations", None)
@@ -75,13 +78,16 @@ class ClippedGradients:
         """Leave the batch's sum of clipped gradients in the parameters.
 
         Raises:
-            ConfigError: the losses are not one per example, use a parameter otherwise than by one
-                call of its layer, or mix examples.
+            WithoutNormsError: they use a parameter otherwise than by one call of its layer.
+            ConfigError: the losses are not one per example, or mix examples.
         """
         if not self._separate and len(batch[0]) > 1:
-            self._require_separate(batch)
+            require_separate(type(self._model).__name__, batch, self._learn)
             self._separate = True
         if not self._bounded:
+            self._ghost.disable_hooks()
+            require_no_batch_size(self._model, batch, partial(self._losses, self._ghost))
+            self._ghost.enable_hooks()
             self._require_bounded(batch)
             self._bounded = True
         found = self._find_losses(batch)
@@ -112,50 +118,14 @@ class ClippedGradients:
         self._leave_gradient(_FACTOR * found[one])
         for name, weight in self._weights.items():
             left = 0.0 if weight.grad is None else float(weight.grad.norm())
-            if abs(left - _FACTOR * float(norms[name][one])) > _FACTOR * whole * _TOLERANCE:
+            if abs(left - _FACTOR * float(norms[name][one])) > _FACTOR * whole * TOLERANCE:
                 problem = (
                     "an example's gradient is not the one whose norm is clipped: something alters "
-                    "gradients in the backward pass (hooks on tensors, functions with a backward "
-                    "of their own); leave it out"
+                    "gradients in the backward pass"
                 )
-                raise refused(name, problem)
+                raise without_norms(name, problem)
 
-    def _require_separate(self, batch: tuple[Tensor, ...]) -> None:
-        """Refuse losses, or inputs of layers, whose rows are not one example each.
-
-        The losses of a random half of the batch must have no gradient in the rows of the other, nor
-        the other's in its: a maximum is moved by one of them at least. This finds negatives from
-        the batch, and first dimensions that count something else and happen to be as long as the
-        batch. And they must be the same, with their gradients, beside other examples: this finds
-        what autograd does not see, as statistics of the batch that are detached.
-        """
-        half = np.argsort(secret_words(len(batch[0])))[: len(batch[0]) // 2]
-        chosen = torch.zeros(len(batch[0]), dtype=torch.bool)
-        chosen[half] = True
-        for each in (chosen, ~chosen):
-            self._require_separate_from_others(batch, each)
-
-    def _require_separate_from_others(self, batch: tuple[Tensor, ...], chosen: Tensor) -> None:
-        alone = self._learn(batch, chosen)
-        for name, norm in alone.norms.items():
-            if bool((norm.cpu()[~chosen] > 0).any()):  # NaN is divergence, and found by the noise
-                raise refused(name, "the losses of some examples depend on others' rows")
-        rows = torch.arange(len(chosen))
-        rows[~chosen] = int(chosen.nonzero()[0])
-        if _differ(alone, self._learn(tuple(column[rows] for column in batch), chosen)):
-            problem = (
-                "an example's loss or gradient depends on the other examples of its batch: "
-                "statistics of a batch, detached or not, mix examples; use layer or group "
-                "normalisation"
-            )
-            if _differ(alone, self._learn(batch, chosen)):
-                problem = (
-                    "draws random numbers that are not of torch's default generator, so what an "
-                    "example depends on cannot be told; draw them from it, or before training"
-                )
-            raise refused(type(self._model).__name__, problem)
-
-    def _learn(self, batch: tuple[Tensor, ...], chosen: Tensor) -> "_Learned":
+    def _learn(self, batch: tuple[Tensor, ...], chosen: Tensor) -> Learned:
         """The chosen rows' losses, norms and gradient, with random numbers that do not move on."""
         for weight in self._weights.values():
             weight.grad = None
@@ -167,7 +137,7 @@ class ClippedGradients:
             for weight in self._weights.values()
             if weight.grad is not None
         ]
-        return _Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients))
+        return Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients))
 
     def _same_random(self) -> Any:
         """A context after which torch's default generators are as before it."""
@@ -177,31 +147,22 @@ class ClippedGradients:
     def _find_losses(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Losses whose graph uses every parameter once: float[n]."""
         try:
-            with TensorHooksRefused():
+            with TensorHooksTold():
                 found = self._losses(self._ghost, batch)
         except NotImplementedError:
             # Opacus' word for a layer's second call; it counts the calls on the parameters.
             for name, weight in self._weights.items():
                 if vars(weight)["_forward_counter"] > 1:
-                    problem = "is used by a second call of a layer; stack the inputs and call once"
-                    raise refused(name, problem) from None
+                    raise without_norms(name, "is used by a second call of a layer") from None
             raise
-        count = len(batch[0])
-        if found.shape != (count,):
-            raise ConfigError(
-                "dp_sgd.losses", tuple(found.shape), f"{count} losses were due, one per example"
-            )
+        losses_of(found, len(batch[0]))
         require_precise(graph_nodes(found))
         require_no_own_backward(graph_nodes(found))
         require_no_weight_hooks(self._weights)
-        uses = _count_uses(found)
+        uses = count_uses(found)
         for name, weight in self._weights.items():
             if uses[id(weight)] != 1:
-                problem = (
-                    f"is used {uses[id(weight)]} times by the losses and must be used once, by a "
-                    "call of its layer; freeze what is not used"
-                )
-                raise refused(name, problem)
+                raise without_norms(name, f"is used {uses[id(weight)]} times by the losses")
         return found
 
     def _find_norms(self, found: Tensor, chosen: Tensor) -> dict[str, Tensor]:
@@ -212,7 +173,7 @@ class ClippedGradients:
         """
         for name, layer in self._model.named_modules():
             if [] in vars(layer).get("activations", []):
-                raise refused(name, "must be given its input by position")
+                raise without_norms(name, "is given its input by name")
         for weight in self._weights.values():
             vars(weight).pop("_norm_sample", None)  # of the step before
         _backward(found[chosen].sum(), again=True)
@@ -220,30 +181,13 @@ class ClippedGradients:
         for name, weight in self._weights.items():
             norm = vars(weight).get("_norm_sample")
             if norm is None or norm.shape != found.shape:
-                raise refused(name, "must be used by a call of its layer, on one row per example")
+                problem = "is not used by a call of its layer on one row per example"
+                raise without_norms(name, problem)
             norms[name] = norm
         return norms
 
 
-class _Learned(NamedTuple):
-    """What some rows of a batch give: losses, norms by weight (of all rows), summed gradient."""
-
-    losses: Tensor
-    norms: dict[str, Tensor]
-    gradient: Tensor
-
-
-def _differ(one: _Learned, other: _Learned) -> bool:
-    """Whether the same rows gave something else, beyond floating-point error; not where NaN is."""
-    pairs = [(one.losses, other.losses), (one.gradient, other.gradient)]
-    pairs += [(one.norms[name].cpu(), other.norms[name].cpu()) for name in one.norms]
-    return any(
-        bool((first - second).norm() > _TOLERANCE * torch.maximum(first.norm(), second.norm()))
-        for first, second in pairs
-    )
-
-
-def _count_uses(found: Tensor) -> Counter[int]:
+def count_uses(found: Tensor) -> Counter[int]:
     """Edges into each leaf of the graph behind a tensor, by the leaf's ``id``."""
     return Counter(
         id(after.variable)

@@ -1,4 +1,4 @@
-"""Which models Opacus can clip: layers, precision and hooks, refused by name before training."""
+"""Which models can be clipped, and which of them by Opacus: told by name before training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,16 +28,25 @@ _WEIGHT_HOOKS = {
 }
 
 
+class WithoutNormsError(ConfigError):
+    """Opacus does not know the norms of examples' gradients; each has to be formed by itself."""
+
+
 def refused(name: str, problem: str) -> ConfigError:
     """The refusal of a layer, parameter or buffer of the model."""
     return ConfigError("dp_sgd.model", name, problem)
 
 
-def require_layers(model: nn.Module) -> None:
-    """Refuse layers whose gradients' norms per example are not known.
+def without_norms(name: str, problem: str) -> WithoutNormsError:
+    """What keeps Opacus from the norms of a layer or parameter of the model."""
+    return WithoutNormsError("dp_sgd.model", name, problem)
+
+
+def require_clippable(model: nn.Module) -> None:
+    """Refuse layers by which examples have no gradients of their own, or data leave without noise.
 
     Args:
-        model: in training mode, in which Opacus judges it.
+        model: in training mode.
 
     Raises:
         ConfigError: names the layer and what is wrong with it.
@@ -49,21 +58,41 @@ def require_layers(model: nn.Module) -> None:
     for name, layer in model.named_modules():
         problem = _hook_of(layer) or _problem_of(layer)
         if problem:
-            raise refused(f"{name} ({type(layer).__name__})".lstrip(), problem)
+            raise refused(_named(name, layer), problem)
+
+
+def require_norms(model: nn.Module) -> None:
+    """Tell layers for whose gradients' norms Opacus has no formula.
+
+    Args:
+        model: has passed ``require_clippable``; in training mode, in which Opacus judges it.
+
+    Raises:
+        WithoutNormsError: names the layer.
+    """
+    for name, layer in model.named_modules():
+        if problem := _without_formula(layer):
+            raise without_norms(_named(name, layer), problem)
     problems: Sequence[Any] = ModuleValidator.validate(model, strict=False)
     if problems:
-        raise refused(type(model).__name__, "; ".join(map(str, problems)))
+        raise without_norms(type(model).__name__, "; ".join(map(str, problems)))
+
+
+def _named(name: str, layer: nn.Module) -> str:
+    return f"{name} ({type(layer).__name__})".lstrip()
 
 
 def _problem_of(layer: nn.Module) -> str | None:
     if isinstance(layer, _NormBase):
         return "batch and instance normalisation are refused; use layer or group normalisation"
-    if isinstance(layer, nn.EmbeddingBag):
-        return "has no gradients per example; use an embedding and sum its rows"
-    if isinstance(layer, nn.Embedding) and (problem := _problem_of_table(layer)):
-        return problem
+    return _problem_of_table(layer) if isinstance(layer, nn.Embedding | nn.EmbeddingBag) else None
+
+
+def _without_formula(layer: nn.Module) -> str | None:
     if getattr(layer, "padding_mode", "zeros") != "zeros":
-        return "Opacus' formula pads with zeros only; pad in the model's forward"
+        return "Opacus' formula pads with zeros only"
+    if isinstance(layer, nn.EmbeddingBag):
+        return "is no layer that Opacus has a formula of norms for"
     trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
     # Opacus would call other layers again, on their first argument only: another gradient's norm.
     if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
@@ -71,7 +100,7 @@ def _problem_of(layer: nn.Module) -> str | None:
     return None
 
 
-def _problem_of_table(layer: nn.Embedding) -> str | None:
+def _problem_of_table(layer: nn.Embedding | nn.EmbeddingBag) -> str | None:
     if layer.max_norm is not None:
         return "max_norm changes the table by what is looked up, without noise"
     if layer.sparse or layer.scale_grad_by_freq:
@@ -148,7 +177,7 @@ def _too_coarse(key: str, named: str, advice: str) -> ConfigError:
 
 
 def require_no_own_backward(nodes: Iterable[Any]) -> None:
-    """Refuse functions with a backward pass written by hand, except Opacus' own hooks.
+    """Tell functions with a backward pass written by hand, except Opacus' own hooks.
 
     What they do to a gradient may depend on its size, so that no batch that was tried tells of the
     next.
@@ -157,21 +186,20 @@ def require_no_own_backward(nodes: Iterable[Any]) -> None:
         nodes: of the autograd graph behind the losses.
 
     Raises:
-        ConfigError: names the function.
+        WithoutNormsError: names the function.
     """
     for node in nodes:
         made_by = getattr(type(node), "_forward_cls", None)
         if isinstance(node, BackwardCFunction) and made_by is not BackwardHookFunction:
-            raise ConfigError(
+            raise WithoutNormsError(
                 "dp_sgd.losses",
                 getattr(made_by, "__name__", type(node).__name__),
-                "is a function with a backward of its own, which may change gradients unseen; "
-                "write it in operations of torch",
+                "is a function with a backward of its own, which may change gradients unseen",
             )
 
 
-class TensorHooksRefused(TorchFunctionMode):
-    """A context in which no hook is put on a tensor, parameters aside: those are looked at."""
+class TensorHooksTold(TorchFunctionMode):
+    """A context that tells hooks put on a tensor, parameters aside: those are looked at."""
 
     def __torch_function__(
         self,
@@ -183,13 +211,12 @@ class TensorHooksRefused(TorchFunctionMode):
         """Call ``func``, unless it registers a hook.
 
         Raises:
-            ConfigError: it does.
+            WithoutNormsError: it does.
         """
         if func is Tensor.register_hook and not isinstance(args[0], nn.Parameter):
-            raise ConfigError(
+            raise WithoutNormsError(
                 "dp_sgd.losses",
                 "register_hook",
-                "puts a hook on a tensor, which may change gradients unseen; change gradients in "
-                "the optimiser, after the noise",
+                "puts a hook on a tensor, which may change gradients unseen",
             )
         return func(*args, **(kwargs or {}))

@@ -34,9 +34,23 @@ def _linear_norms(
     return norms
 
 
+def _embedding_norms(
+    layer: nn.Embedding, activations: Sequence[Tensor], backprops: Tensor
+) -> dict[nn.Parameter, Tensor]:
+    """Norms of a table's gradients, float[n]; a padding row has none, and Opacus counts it."""
+    if layer.padding_idx is not None:
+        backprops = backprops * (activations[0] != layer.padding_idx).unsqueeze(-1)
+    norms = GradSampleModuleFastGradientClipping.NORM_SAMPLERS[nn.Embedding]
+    return dict(norms(layer, [activations[0].contiguous()], backprops.contiguous()))
+
+
 class GhostNorms(GradSampleModuleFastGradientClipping):  # type: ignore[misc]
-    """Opacus' module with the norms above for linear layers."""
+    """Opacus' module with the norms above for linear layers and tables."""
 
     NORM_SAMPLERS: Mapping[type[nn.Module], Any] = MappingProxyType(
-        {**GradSampleModuleFastGradientClipping.NORM_SAMPLERS, nn.Linear: _linear_norms}
+        {
+            **GradSampleModuleFastGradientClipping.NORM_SAMPLERS,
+            nn.Linear: _linear_norms,
+            nn.Embedding: _embedding_norms,
+        }
     )

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.dp_sgd.clipping import ClippedGradients, ExampleLosses
+from secure_fedrec.dp_sgd.clipping import ExampleLosses, count_uses
+from secure_fedrec.dp_sgd.gradients import ExampleGradients
 from secure_fedrec.dp_sgd.lattice import LatticeNoise
-from secure_fedrec.dp_sgd.layers import require_layers
+from secure_fedrec.dp_sgd.layers import refused, require_clippable
+from secure_fedrec.dp_sgd.separate import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base.events import Event, GaussianNoise, Sampling
 from secure_fedrec.protection.dp.sampler import secret_words
@@ -16,6 +18,7 @@ from secure_fedrec.protection.dp.tables import NoiseTable
 from secure_fedrec.settings import Count, Positive, Rate, Settings
 
 _MARGIN = 1 - 2.0**-10
+_AT_ONCE = 64  # examples whose losses are looked at together
 
 
 class DpSgdConfig(Settings, section="dp_sgd"):
@@ -50,20 +53,19 @@ def train_privately(
     """Train a model in place.
 
     Args:
-        model: layers whose gradients' norms Opacus has a formula for (embedding, linear,
-            convolution, layer and group normalisation); no batch or instance normalisation, no
-            buffers. Every trainable parameter is used once per forward pass, by a call of its own
-            layer on a tensor whose first dimension counts the examples: an unused one is refused,
-            and so are tied weights, ``h @ table.weight.T`` and penalties on weights within the
-            losses (weight decay belongs in the optimiser). An item table that scores positives and
-            negatives is called once, on both stacked along a later dimension. float32 or float64
-            throughout, without autocast; no hooks on modules or parameters.
+        model: any layers but batch and instance normalisation, without buffers, in float32 or
+            float64 throughout, without autocast, without hooks on modules or parameters. It is fast
+            where Opacus has a formula for the layers' norms (embedding, linear, convolution, layer
+            and group normalisation) and every trainable parameter is used once per forward pass, by
+            a call of its own layer on a tensor whose first dimension counts the examples: an item
+            table that scores positives and negatives is called once, on both stacked along a later
+            dimension. All else (recurrent layers, attention, bags of embeddings, tied weights) is
+            trained example by example, with one backward pass each. Rows of ``padding_idx`` stay.
         data: tensors of equal first dimension, one row per example.
         losses: per-example losses, float[n]; it must call the model it is given, and each loss must
             depend on its own example only (no negatives from the batch, no statistics of it,
-            detached or not, in any batch: only the first is searched for them), without backward
-            passes of its own or hooks on tensors; random numbers come from torch's default
-            generator.
+            detached or not, no division by its size, in any batch: only the first is searched for
+            them); random numbers come from torch's default generator.
         optimizer: over the model's trainable parameters.
         config: settings.
 
@@ -72,9 +74,9 @@ def train_privately(
 
     Raises:
         ConfigError: the data are empty or of unequal lengths, the model is not as above, the
-            optimiser holds other parameters, or the losses are not one per example or mix the
-            examples. What the losses do shows at the first batch that is not empty; the parameters
-            are then as after the last good step.
+            optimiser holds other parameters, or ones that no example's loss uses, or the losses are
+            not one per example or mix the examples. What the losses do shows at the first batch
+            that is not empty; the parameters are then as after the last good step.
         EncodingError: training diverged; the parameters are as after the last good step.
     """
     training = model.training
@@ -87,7 +89,9 @@ def train_privately(
         noise = LatticeNoise(
             size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
         )
-        with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
+        _require_used(model, weights, losses, data)
+        padding = _padding_rows(model)
+        with ExampleGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
             for _ in range(config.steps):
                 optimizer.zero_grad()
                 chosen = _poisson_batch(size, config.rate)
@@ -95,6 +99,8 @@ def train_privately(
                     gradients.leave(tuple(column[chosen] for column in data))
                 _noise_gradients(list(weights.values()), noise, config.expected_batch)
                 optimizer.step()
+                for row, kept in padding:  # no example moves them: they are public as they were
+                    row.copy_(kept)
         return _events(config, dimension, noise.table)
     finally:
         optimizer.zero_grad()
@@ -107,13 +113,38 @@ def _require_fit(
     sizes = {len(column) for column in data}
     if len(sizes) != 1 or sizes == {0}:
         raise ConfigError("dp_sgd.data", sorted(sizes), "columns need one common length above 0")
-    require_layers(model)
+    require_clippable(model)
     held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     if held != {id(weight) for weight in model.parameters() if weight.requires_grad}:
         raise ConfigError(
             "dp_sgd.optimizer", type(optimizer).__name__, "must hold the model's parameters"
         )
     return sizes.pop()
+
+
+def _require_used(
+    model: nn.Module, weights: dict[str, nn.Parameter], losses: ExampleLosses, data: Batch
+) -> None:
+    """Refuse parameters that no loss uses: noise alone would move them."""
+    left = dict(weights)
+    devices = {each.device.index for each in weights.values() if each.is_cuda}
+    with torch.random.fork_rng(devices=sorted(each for each in devices if each is not None)):
+        for start in range(0, len(data[0]), _AT_ONCE):
+            uses = count_uses(losses(model, tuple(each[start : start + _AT_ONCE] for each in data)))
+            left = {name: weight for name, weight in left.items() if not uses[id(weight)]}
+            if not left:
+                return
+    raise refused(next(iter(left)), "is not used by the losses; freeze it")
+
+
+def _padding_rows(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Rows of tables that stand for no item, and their values."""
+    rows = [
+        layer.weight.detach()[layer.padding_idx]
+        for layer in model.modules()
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.padding_idx is not None
+    ]
+    return [(row, row.clone()) for row in rows]
 
 
 def _poisson_batch(size: int, rate: float) -> Tensor:

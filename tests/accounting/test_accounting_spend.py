@@ -90,6 +90,31 @@ def test_prv_brackets_the_privacy_loss_distribution(event: Make) -> None:
     assert exact <= ours < 1.02 * exact
 
 
+@pytest.mark.parametrize(("multiplier", "rounds"), [(20.0, 10), (8.0, 3), (40.0, 200)])
+def test_prices_below_what_renyi_orders_state_are_those_of_the_loss_distribution(
+    multiplier: float, rounds: int, event: Make
+) -> None:
+    secret = Sampling(rate=0.001, secret_from=("release",))
+    noise = GaussianNoise(multiplier=multiplier, form="rounded")
+    events = [event(noise, rounds=rounds, sampling=secret, participation="hidden")]
+    ours = spend(events, adversary="release", delta=1e-5)
+    assert ours.accountant == "prv"
+    theirs = pld.PLDAccountant(value_discretization_interval=1e-6)
+    theirs.compose(
+        dp_accounting.PoissonSampledDpEvent(0.001, dp_accounting.GaussianDpEvent(multiplier)), rounds
+    )
+    exact = theirs.get_epsilon(1e-5)
+    assert exact <= ours.epsilon <= exact + 2e-4
+    assert ours.epsilon < 0.0195  # at the largest Renyi order that is looked at
+
+
+def test_prv_that_would_take_minutes_is_refused_before_it_begins() -> None:
+    events = gaussian_events(1.0, rounds=1000)
+    with pytest.raises(ConfigError, match=r"14299780 points.*choices: rdp"):
+        spend(events, adversary="server", delta=1e-5, accountant="prv")
+    assert math.isfinite(spend(events, adversary="server", delta=1e-5).epsilon)
+
+
 def test_prv_without_sampling_is_the_analytic_gaussian() -> None:
     # 25 rounds at multiplier 5 are one Gaussian of multiplier 1.
     ours = spend(gaussian_events(5.0, rounds=25), adversary="server", delta=1e-5, accountant="prv")
