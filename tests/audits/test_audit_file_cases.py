@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from audits.config import load_config
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.data.files.describe import look_at
 from secure_fedrec.errors import DataError
@@ -582,11 +583,10 @@ REFUSED = {name: case for name, case in CASES.items() if case.refused}
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_it_is_read_without_a_question(tmp_path: Path, kind: str) -> None:
-    case = READ[kind]
-    seen = look_at(saved(case, tmp_path), case.told)
-    assert seen.doubt is None
-    require_same(case, seen.table)
+def test_it_is_read_without_a_question(command: Command, tmp_path: Path, kind: str) -> None:
+    case, config = READ[kind], tmp_path / "audit.toml"
+    settle(command, saved(case, tmp_path), config, options_of(case), 0)
+    require_same(case, read_as(config))
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -602,18 +602,26 @@ def test_every_answer_is_taken(
 ) -> None:
     case, config = ASKED[kind], tmp_path / "audit.toml"
     path = saved(case, tmp_path)
-    first = [word for key, value in case.told.items() for word in ("--set", f"data.{key}={value}")]
+    first = options_of(case)
     said = refusal("data", "describe", path, *first, "--write", config)
     assert case.says in said
     assert not config.exists()
     assert answers(said)
     for answer in answers(said):
         settle(command, path, config, first + answer)
-    from audits.config import load_config
-
     settle(command, path, config, first + answers(said)[0])
+    require_same(case, read_as(config))
+
+
+def options_of(case: Case) -> list[str]:
+    return [word for key, value in case.told.items() for word in ("--set", f"data.{key}={value}")]
+
+
+def read_as(config: Path) -> RatingTable:
+    """The table that a configuration reads."""
     data: Any = load_config(config).data
-    require_same(case, data.read(seed=1, data_dir=tmp_path).table)
+    table: RatingTable = data.read(seed=1, data_dir=config.parent).table
+    return table
 
 
 def settle(command: Command, path: Path, config: Path, told: list[str], asked: int = 1) -> None:

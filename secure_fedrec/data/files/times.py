@@ -85,6 +85,9 @@ _SPELLINGS: Final = (
 )
 
 
+_ISO: Final = _SPELLINGS[0]
+
+
 class Clock:
     """Reads a column of times, which is of one kind: its first row says which.
 
@@ -146,7 +149,7 @@ class Clock:
             return ""
         if self._spelling is None:
             early = stripped.startswith("-") and _NUMBER.fullmatch(stripped[1:])
-            example = _SPELLINGS[0].example
+            example = _ISO.example
             wanted = f"is not a whole number of seconds; or have all rows as {example}"
             return "is before 1970" if early else wanted
         too_early = _read(self._spelling, stripped, self._order) is not None
@@ -273,6 +276,11 @@ def _read(spelling: _Spelling, text: str, order: str | None) -> int | None:
     match = spelling.pattern.fullmatch(text)
     if match is None:
         return None
+    if spelling is _ISO:
+        try:  # much faster than by parts, and all that most files need
+            return _micro(datetime.fromisoformat(text))
+        except ValueError:
+            pass
     found = match.groupdict()
     if "first" not in found:
         return _moment(found)
@@ -306,9 +314,14 @@ def _moment(found: Mapping[str, str | None]) -> int | None:
             _part(found.get("part")),
             tzinfo=_zone(found.get("zone")),
         )
-        return (moment - _EPOCH) // timedelta(microseconds=1) if moment < _LATEST else None
+        return _micro(moment)
     except (ValueError, OverflowError):
         return None
+
+
+def _micro(moment: datetime) -> int | None:
+    placed = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (placed - _EPOCH) // timedelta(microseconds=1) if placed < _LATEST else None
 
 
 def _part(text: str | None) -> int:
