@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, unmasked
+from secure_fedrec.data.refusals import refused
+from secure_fedrec.errors import ConfigError, DataError, MisfitError
 from secure_fedrec.settings import Settings
 
 StrArray = npt.NDArray[np.str_]
@@ -125,7 +126,8 @@ class RatingTable:
             no such order. No part of the contents: what is in a table does not depend on it.
 
     Raises:
-        DataError: a column has the wrong length, type, range or order, or a pair occurs twice.
+        DataError: a column has the wrong length, type, range or order, or is masked, or a pair
+            occurs twice.
     """
 
     name: str
@@ -289,6 +291,8 @@ def _frozen(
 ) -> npt.NDArray[Any]:
     """Copies a column into its declared type and makes it read-only."""
     target = np.dtype(dtype)
+    with refused(where, "{}", MisfitError):
+        values = unmasked(values, "the column")
     if values.dtype.kind not in {"i": "iu", "f": "iuf", "U": "U"}[target.kind]:
         raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):

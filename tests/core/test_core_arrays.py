@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from secure_fedrec.core.arrays import unmasked
-from secure_fedrec.errors import EncodingError
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.errors import FedRecError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.dp.clipping import Contribution, Part
 from secure_fedrec.protection.masking import MeanLayout, SumLayout
@@ -15,6 +16,18 @@ from secure_fedrec.protection.means.arrays import SharedArrays, select
 from secure_fedrec.protection.session.statement import state_hash
 
 CODEC = FixedPoint(bits=32, fraction_bits=8, clip=100.0)
+
+
+def table_of(ratings: Any) -> RatingTable:
+    pair = np.arange(2)
+    columns: dict[str, Any] = dict.fromkeys(
+        ("clients", "items", "client_labels", "item_labels"), pair
+    )
+    return RatingTable(
+        name="t", n_clients=2, n_items=2, ratings=ratings, scale=RatingScale(1, 99, 1), **columns
+    )
+
+
 DOORS: dict[str, Callable[[Any], object]] = {
     "ring": CODEC.encode,
     "sum": SumLayout(bits=32, length=2, clients=2, largest=100).encode,
@@ -22,6 +35,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "clip": lambda values: Contribution(parts=(Part(name="a", size=2),)).join({"a": values}),
     "arrays": lambda values: SharedArrays(shapes={"a": (2,)}).join({"a": values}),
     "model": lambda values: select({"a": values}, shared=("*",), private=()),
+    "table": table_of,
     "state": lambda values: state_hash({"a": values}),
 }
 
@@ -31,7 +45,7 @@ def test_what_a_mask_hides_is_in_no_sum(door: str) -> None:
     values = np.array([1, 99], dtype=np.int64 if door == "sum" else np.float64)
     DOORS[door](values)
     for mask in ([False, True], np.ma.nomask):
-        with pytest.raises(EncodingError, match=r"is a numpy\.ma\.MaskedArray, and what its mask"):
+        with pytest.raises(FedRecError, match=r"is a numpy\.ma\.MaskedArray, and what its mask"):
             DOORS[door](np.ma.array(values, mask=mask))
 
 

@@ -95,6 +95,42 @@ def test_parquet(tmp_path: Path, plain: RatingTable) -> None:
         assert table.fingerprint() == plain.fingerprint()
 
 
+def test_parquet_of_all_types(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, sizes = tmp_path / "r.parquet", range(4)
+
+    def wrote(**columns: Any) -> dict[str, Any]:
+        parquet.write_table(arrow.table(columns), path)
+        return {what: number for number, what in enumerate(columns, start=1)}
+
+    numbers: dict[str, list[Any]] = {
+        "user": [2, 1, 2, 1],
+        "item": [1, 3, 2, 1],
+        "rating": [3.5, 0.5, 5.0, 2.0],
+    }
+    same = read(path, **wrote(**numbers), time=None, scale=HALF_STARS)
+    gaps = {name: [*each, None] for name, each in numbers.items()}  # whole numbers become floats
+    floats = {name: arrow.array(each, arrow.float64()) for name, each in gaps.items()}
+    with pytest.raises(DataError, match=r"row 5, user column 'user': is empty; --set data.missing"):
+        read(path, **wrote(**floats), time=None)
+    dropped = read(path, **wrote(**floats), time=None, missing="drop", scale=HALF_STARS)
+    assert dropped.client_labels.tolist() == [1, 2]
+    assert dropped.fingerprint() == same.fingerprint()
+
+    days = arrow.array([9 + size for size in sizes], arrow.date32())
+    written = [f"0{1 + 2 * size}/31/1970" for size in sizes]
+    for times, first in ((days, 9 * 86400), (written, 30 * 86400)):
+        table = read(path, **wrote(**numbers, time=times), scale=HALF_STARS)
+        assert table.timestamps is not None
+        assert min(table.timestamps) == first
+    with pytest.raises(DataError, match="time column 'time': 'noon' is not a whole number"):
+        read(path, **wrote(**numbers, time=["noon"] * 4))
+    flags = read(path, **wrote(**{**numbers, "rating": [True, False, True, True]}), time=None)
+    assert sorted(flags.ratings.tolist()) == [0.0, 1.0, 1.0, 1.0]
+    seen = look_at(path)
+    assert seen.scale == RatingScale(0, 1, 1)
+
+
 def test_quotes_hold_separators(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text('user,item,rating\n"a, b",x,1\n"say ""hi""",y,2\n')

@@ -4,7 +4,6 @@ What is likely is taken; what a column's contents make unlikely is asked about, 
 that answer.
 """
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 from secure_fedrec.data.files.contents import FRACTIONS, Contents, unlike_ids
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import fields_of, lines, shown, split
-from secure_fedrec.data.files.jsonlines import is_json_lines, names_of, objects, text_of
+from secure_fedrec.data.files.jsonlines import first_objects, is_json_lines, names_of, text_of
 from secure_fedrec.data.files.kinds import ROLES, named_so
 from secure_fedrec.data.files.lists import lists_items
 from secure_fedrec.data.files.parquet import head as parquet_head
@@ -98,7 +97,8 @@ def guess(path: Path, told: Mapping[str, Any]) -> Guess:
     if any(isinstance(told.get(what), str) for what in ROLES):
         told = {"header": True, **told}
     head = _head(path, TextFile(path=path.name, **{k: told[k] for k in known & told.keys()}))
-    head = replace(head, gaps=frozenset(map(str, told.get("missing_values", ()))))
+    missing = told.get("missing_values", ())
+    head = replace(head, gaps=frozenset(each for each in missing if isinstance(each, str)))
     kept = {name: getattr(head.file, name) for name in ("separator", "header")}
     named = {what: told[what] for what in ROLES if what in told}
     listed = told.get("layout") == "lists" or ("layout" not in told and not named and _lists(head))
@@ -132,8 +132,8 @@ def _head(path: Path, file: TextFile) -> _Head:
         names, rows = parquet_head(path, file, _LOOKED_AT)
         return _Head(path=path, file=file, names=names, rows=rows)
     if is_json_lines(path, file):
-        first = list(itertools.islice(objects(path, file), _LOOKED_AT))
-        names = names_of(iter(first))
+        first = first_objects(path, file)
+        names = names_of(first)
         rows = [[text_of(each.get(name)) or "" for name in names] for each in first]
         return _Head(path=path, file=file, names=names, rows=rows)
     shape = shape_of(path, file, {})

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from secure_fedrec.data.files.times import Clock
 from secure_fedrec.errors import DataError
 
 _ROWS_AT_ONCE: Final = 2**17
-_LOOKED_AT: Final = 50
+_LOOKED_AT: Final = 1000
 
 
 def is_json_lines(path: Path, file: TextFile) -> bool:
@@ -33,7 +33,12 @@ def is_json_lines(path: Path, file: TextFile) -> bool:
     return False
 
 
-def names_of(rows: Iterator[Mapping[str, Any]]) -> tuple[str, ...]:
+def first_objects(path: Path, file: TextFile) -> list[Mapping[str, Any]]:
+    """The objects whose names count."""
+    return list(itertools.islice(objects(path, file), _LOOKED_AT))
+
+
+def names_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The names of some objects, in the order in which they come."""
     return tuple(dict.fromkeys(name for row in rows for name in row))
 
@@ -73,7 +78,7 @@ def read_json_lines(path: Path, file: TextFile, asked: Mapping[str, Column]) -> 
         ConfigError: two are one.
         DataError: a line is no object, or a value is a list or a table; names the line.
     """
-    names = names_of(itertools.islice(objects(path, file), _LOOKED_AT))
+    names = names_of(first_objects(path, file))
     places = positions(path, file, asked, names, width=len(names), line=1)
     named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
     coders = {what: Coder() for what in asked if what != "time"}
