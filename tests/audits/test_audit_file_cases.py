@@ -255,6 +255,9 @@ CASES: dict[str, Case] = {
         rating="none",
         name=".txt",
     ),
+    "ratings-second": Case(
+        text(each(lambda u, i, r, t: (u, r, i, t))), "column 2 has 5 values that take turns"
+    ),
     "row-numbers": Case(
         text([(place, u, i, r) for place, (u, i, r, _) in enumerate(ROWS)]),
         "column 1 rises from row to row ('0', '1')",
@@ -262,7 +265,7 @@ CASES: dict[str, Case] = {
     ),
     "events": Case(
         text(each(lambda u, i, r, t: (u, "view" if r < 5 else "buy", i, t))),
-        "column 2 repeats itself ('view', 'buy')",
+        "column 2 has 2 values that take turns ('view', 'buy')",
         rating="none",
     ),
     "two-numbers": Case(
@@ -318,6 +321,27 @@ CASES: dict[str, Case] = {
         rows=sum(row[2] > 3 for row in ROWS),
         time="none",
         rating="none",
+    ),
+    "bought": Case(
+        text(each(lambda u, i, r, t: (u, i, "yes" if r > 3 else "No")), header="user,item,bought"),
+        rows=sum(row[2] > 3 for row in ROWS),
+        time="none",
+        rating="none",
+    ),
+    "liked-in-words": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, "like" if r > 3 else "skip")), header="user,item,liked"
+        ),
+        "write 1 and 0, or say --set data.rating=null",
+        time="none",
+        rating="none",
+    ),
+    "averages-beside": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, 3.5, r, 12)),
+            header="user_id,item_id,avg_rating,rating,rating_count",
+        ),
+        time="none",
     ),
     "plays": Case(
         text(each(lambda u, i, r, t: (u, i, r**9)), "\t", "userID\tartistID\tweight"),
@@ -414,6 +438,10 @@ CASES: dict[str, Case] = {
     "utf-16-xz": Case(lzma.compress(PLAIN.encode("utf-16")), name=".txt.xz"),
     "sqlite": Case(b"SQLite format 3\0" + bytes(99), "sqlite3 -header -csv", refused=True),
     "zstd": Case(b"\x28\xb5\x2f\xfd" + bytes(99), "zstd -d", refused=True),
+    "lines-of-items": Case(
+        "1:\n" + text(each(lambda u, i, r, t: (u, r, at(t)))), "awk", refused=True
+    ),
+    "konect": Case("% bip weighted\n" + text(ROWS, " "), "grep -v '^[#%]'", refused=True),
     "json-list": Case("[\n" + json_lines(lambda u, i, r, t: {"user": u}), "jq -c", refused=True),
     # 08: spellings of numbers
     "float-ids": Case(
@@ -428,6 +456,7 @@ CASES: dict[str, Case] = {
             header="user,item,rating,ts",
         )
     ),
+    "savetxt": Case(text(each(lambda *row: (f"{each:.18e}" for each in row)), " "), name=".txt"),
     "thirds": Case(
         text(each(lambda u, i, r, t: (u, i, repr(r / 3), t)), header="user,item,rating,ts"),
         rating=lambda rating: rating / 3,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import shown
@@ -14,11 +14,11 @@ from secure_fedrec.data.files.times import is_moment, spelling_of
 _FINE: Final = re.compile(r"[+-]?[0-9]{1,3}\.[0-9]{3,}")
 """A degree of latitude or longitude."""
 
-FRACTIONS: Final = "has numbers with fractions"
-"""Of a column that may hold ratings, but no ids."""
-
 _MANY: Final = 10
 """Fewest rows that tell whether a column rises, or repeats."""
+
+_SEEN: Final = 100
+"""Fewest rows that tell whether a column has few values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +80,16 @@ class Contents:
         return len(values) >= _MANY and all(low < high for low, high in pairwise(values))
 
     @cached_property
+    def few(self) -> bool:
+        """Whether a handful of values take turns, as ratings and categories do."""
+        different = len(set(self.written))
+        turns = sum(before != after for before, after in pairwise(self.written))
+        return len(self.written) >= _SEEN and different <= _MANY and turns > 3 * different
+
+    @cached_property
     def flags(self) -> bool:
         """Whether there is nothing but 0 and 1, -1 and 1, or True and False."""
         return self.numbers is not None and set(self.numbers) <= {-1.0, 0.0, 1.0}
-
-    def repeats(self, other: "Contents") -> bool:
-        """Whether most pairs with another column have been there before."""
-        pairs = list(zip(other.texts, self.texts, strict=True))
-        return len(pairs) >= _MANY and len(set(pairs)) < len(pairs) / 2
 
     @property
     def examples(self) -> str:
@@ -95,20 +97,36 @@ class Contents:
         return ", ".join(map(shown, list(dict.fromkeys(self.written))[:2]))
 
 
-def unlike_ids(columns: Sequence[Contents]) -> dict[int, str]:
-    """Which columns are no clients and no items by their contents, by place from 0, and why."""
+class Unlikely(NamedTuple):
+    """Why a column holds no clients and no items, as far as it shows.
+
+    Attributes:
+        reason: as a clause.
+        rating: whether it may hold ratings.
+    """
+
+    reason: str
+    rating: bool = False
+
+
+def unlike_ids(columns: Sequence[Contents]) -> dict[int, Unlikely]:
+    """Which columns are unlikely clients and items by their contents, by place from 0, and why."""
     found = {}
     sorted_by_another = any(column.constant for column in columns)
     for place, column in enumerate(columns):
         beside = [each.degrees for each in columns[max(0, place - 1) : place + 2]]
         if not column.written:
-            found[place] = "is empty"
+            found[place] = Unlikely("is empty")
         elif column.times:
-            found[place] = f"reads like times ({column.examples})"
+            found[place] = Unlikely(f"reads like times ({column.examples})")
         elif column.degrees and sum(beside) > 1:
-            found[place] = f"reads like coordinates ({column.examples})"
+            found[place] = Unlikely(f"reads like coordinates ({column.examples})")
         elif column.numbers is not None and not column.whole:
-            found[place] = f"{FRACTIONS} ({column.examples})"
+            found[place] = Unlikely(f"has numbers with fractions ({column.examples})", rating=True)
         elif column.rising and not sorted_by_another:
-            found[place] = f"rises from row to row ({column.examples})"
+            found[place] = Unlikely(f"rises from row to row ({column.examples})")
+        elif column.few:
+            different = len(set(column.written))
+            reason = f"has {different} values that take turns ({column.examples})"
+            found[place] = Unlikely(reason, rating=True)
     return found

@@ -112,7 +112,7 @@ def _answers(columns: Columns, ordered: Sequence[Fraction]) -> str:
     counts = columns.file.advice("positive_from", _short(least))
     numbers = ""
     if len(ordered) < 2:
-        ordered = sorted({*ordered, Fraction(1), Fraction(5)})
+        ordered = sorted({*ordered, Fraction(1), Fraction(2), Fraction(5)})
         numbers = " with its numbers"
     said = f"if they are neither, {columns.file.advice('rating', 'null')}"
     if (ordered[-1] - ordered[0]) / common_step(ordered) >= MOST_STATED:

@@ -86,7 +86,7 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
         if len(fields) != shape.width:
             said = f"the {'first line' if shape.names is None else 'header'} has {shape.width}"
             problem = f"has {len(fields)} columns, {said}"
-            if shape.names is None and all(field.strip().isdecimal() for field in fields):
+            if shape.names is None:
                 problem += f"; where lines list a client and its items, {_AS_LISTS}"
             raise DataError(path, problem, line=line)
         if line >= shape.first_line and "time" in shape.wanted:

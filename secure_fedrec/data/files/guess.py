@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from secure_fedrec.data.files.contents import FRACTIONS, Contents, unlike_ids
+from secure_fedrec.data.files.contents import Contents, Unlikely, unlike_ids
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import fields_of, lines, shown, split
 from secure_fedrec.data.files.jsonlines import first_objects, is_json_lines, names_of, text_of
@@ -199,6 +199,13 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
                     taken.append(f"column {shown(name)} as the {what}: the only other id")
                 break
             taken.append(f"column {shown(name)} as no {what}: it holds {contents[name].examples}")
+        if what == "rating" and what not in found and likely:
+            unclear = ", ".join(f"{shown(name)} ({contents[name].examples})" for name, *_ in likely)
+            problem = (
+                f"may say in {unclear} which rows count, but not in numbers: write 1 and 0, or say "
+                f"{head.file.advice('rating', 'null')} if all do"
+            )
+            raise DataError(head.path, problem, line=1)
     for what in ("user", "item") if len(names) == 2 else ():
         found.setdefault(what, names[0 if what == "user" else 1])
     _require_known(head, named, found)
@@ -249,12 +256,6 @@ def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
     unlikely = unlike_ids(columns)
     ids = [place for place in free if place not in unlikely]
     wanted = [what for what in ("user", "item") if what not in found]
-    if wanted == ["user", "item"] and ids[1:]:
-        for place in ids[1:]:
-            if not columns[place].repeats(columns[ids[0]]):
-                break
-            unlikely[place] = f"repeats itself ({columns[place].examples})"
-        ids = [place for place in ids if place not in unlikely]
     usual = (free if len(wanted) == 2 else ids)[: len(wanted)]
     if ids[: len(wanted)] != usual or len(usual) < len(wanted):
         proposed = {what: place + 1 for what, place in zip(wanted, ids, strict=False)}
@@ -277,7 +278,7 @@ def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
 
 
 def _ratings(
-    columns: Sequence[Contents], unlikely: Mapping[int, str], found: Mapping[str, Column]
+    columns: Sequence[Contents], unlikely: Mapping[int, Unlikely], found: Mapping[str, Column]
 ) -> tuple[list[int], bool]:
     """The columns that may be ratings by what they hold, and whether the place says so as well.
 
@@ -288,7 +289,7 @@ def _ratings(
         place
         for place in range(len(columns))
         if place + 1 not in found.values()
-        and (place not in unlikely or FRACTIONS in unlikely[place])
+        and (place not in unlikely or unlikely[place].rating)
         and not columns[place].constant
     ]
     may = [place for place in left if columns[place].numeric]
@@ -310,8 +311,8 @@ def _require_points(head: _Head, columns: Sequence[Contents], places: Iterable[i
 
 def _ask(
     head: _Head,
-    unlikely: Mapping[int, str],
-    proposed: dict[str, Column],
+    unlikely: Mapping[int, Unlikely],
+    proposed: dict[str, Any],
     wanted: Sequence[str],
     columns: Sequence[Contents],
 ) -> None:
@@ -320,7 +321,9 @@ def _ask(
     Raises:
         DataError: with the columns that are unlikely, and what the others may be.
     """
-    why = "; ".join(f"column {place + 1} {problem}" for place, problem in sorted(unlikely.items()))
+    last = max((proposed[what] for what in wanted if what in proposed), default=len(columns))
+    before = [place for place in sorted(unlikely) if place < last]
+    why = "; ".join(f"column {place + 1} {unlikely[place].reason}" for place in before)
     if not set(wanted) <= proposed.keys():
         keys = " ".join(f"--set data.{what}=COLUMN" for what in wanted)
         problem = f"has no two columns that read like clients and items; {why}; say {keys}"

@@ -9,6 +9,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray
 from secure_fedrec.data.files.columns import Columns
+from secure_fedrec.data.files.decimals import plain
 from secure_fedrec.data.ratings import Labels
 
 LONGEST_ID: Final = 128
@@ -55,9 +56,9 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
             for the blanks.
     """
     coded = columns.texts[what]
-    plain = [text.strip() for text in coded.texts]
+    trimmed = [text.strip() for text in coded.texts]
     seen: set[str] = set()
-    for code, text in enumerate(plain):
+    for code, text in enumerate(trimmed):
         if not text:
             raise columns.refuse(what, code, "is an empty id")
         if len(text) > LONGEST_ID or not text.isprintable():
@@ -69,15 +70,15 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
         if text in seen:
             raise columns.refuse(what, code, "is another id of the file but for the blanks")
         seen.add(text)
-    if kind != "text" and any("." in text for text in plain):
-        whole = [_whole(text) for text in plain]
-        plain = whole if all(map(_is_number, whole)) else plain
-    return replace(columns, texts={**columns.texts, what: coded.renamed(plain)})
+    if kind != "text" and any("." in text for text in trimmed):
+        whole = [_whole(text) for text in trimmed]
+        trimmed = whole if all(map(_is_number, whole)) else trimmed
+    return replace(columns, texts={**columns.texts, what: coded.renamed(trimmed)})
 
 
 def _whole(text: str) -> str:
     """7 of 7.0, as programs write it that have all numbers as floats."""
-    whole, _, part = text.partition(".")
+    whole, _, part = plain(text).partition(".")
     return text if part.strip("0") else whole
 
 

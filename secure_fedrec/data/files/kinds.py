@@ -61,7 +61,7 @@ _THING: Final = (
     "podcast|album|photo|image|wine|dish|shop|store|offer|ad|job|paper|repo|repository|clip"
 )
 _ID: Final = "id|key|number|no|num|code|hash|uuid|idx|index"
-_BEFORE: Final = f"(?:my|avg|the|review|{_SOMEBODY}|{_THING})?"
+_BEFORE: Final = f"(?:my|review|{_SOMEBODY}|{_THING})?"
 _DONE: Final = (
     "click(?:ed)?|liked?|follow(?:ed)?|purchased?|buy|bought|view(?:ed)?|watch(?:ed)?|favou?rited?|"
     "bookmark(?:ed)?|collect(?:ed)?|read|played|listened|interacted|label"
@@ -84,7 +84,9 @@ KINDS: Final = (
     Kind(
         what="rating",
         names=_names(
-            f"{_BEFORE}(?:rating|score|stars?|overall)s?", "value|preference|grade|vote|thumbs?"
+            "(?:rating|score|star|overall)s?",
+            f"{_BEFORE}(?:rating|score|stars?|overall)s?",
+            "value|preference|grade|vote|thumbs?",
         ),
     ),
     Kind(

@@ -27,8 +27,27 @@ SEPARATORS: Final = ("\t", "::", ";", "|", ",", BLANKS)
 
 _LOOKED_AT: Final = 50
 _SIGNS: Final = 2**24
-_JSON_LIST: Final = re.compile(r"\s*\[\s*(\{|$)")
-_SPREADSHEET: Final = re.compile(r"\"?sep=.{1,4}?\"?", re.IGNORECASE)
+_NOTES: Final = (
+    (
+        re.compile(r"\"?sep=.{1,4}?\"?$", re.IGNORECASE),
+        "is a note of spreadsheets, no row: take the line out; the separator is found, or named by "
+        "data.separator",
+    ),
+    (
+        re.compile(r"[#%](\s|$)"),
+        "is a comment, no row: take such lines out, grep -v '^[#%]' FILE > ratings.txt",
+    ),
+    (
+        re.compile(r"\[\s*(\{|$)"),
+        "begins one JSON list: write an object per line, jq -c '.[]' FILE > ratings.jsonl",
+    ),
+    (
+        re.compile(r"[0-9]+:$"),
+        "is a line of an item and its ratings follow: write a row per rating, "
+        'awk \'/:$/ { item = $0; sub(":", "", item); next } { print item "," $0 }\' FILE',
+    ),
+)
+"""First lines that are no row of a table, and what to do."""
 
 
 def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
@@ -48,15 +67,9 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         raise DataError(path, "is empty")
     if not first[0].strip():
         raise DataError(path, "is an empty line", line=1)
-    if _SPREADSHEET.fullmatch(first[0].strip()):
-        problem = (
-            f"{shown(first[0].strip())} is a note of spreadsheets, no row: take the line out; the "
-            "separator is found, or named by data.separator"
-        )
-        raise DataError(path, problem, line=1)
-    if _JSON_LIST.match(first[0]):
-        problem = "is one JSON list: write an object per line, jq -c '.[]' FILE > ratings.jsonl"
-        raise DataError(path, problem, line=1)
+    for pattern, problem in _NOTES:
+        if pattern.match(first[0].strip()):
+            raise DataError(path, f"{shown(first[0].strip())} {problem}", line=1)
     separator = separator_of(path, first, file, single=len(asked) == 1)
     rows = [fields_of(path, 1, first[0], separator)]
     if len(first) > 1:

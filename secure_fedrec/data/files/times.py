@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.data.files.decimals import plain
 
 GAP: Final = -(2**63)
 """Stands for a time that is not there."""
@@ -183,7 +184,7 @@ class Clock:
         if stripped in self._gaps:
             return GAP
         if self._spelling is None:
-            number = _NUMBER.fullmatch(stripped)
+            number = _NUMBER.fullmatch(plain(stripped))
             whole, part = (int(number[1]), _part(number[2])) if number else (0, 0)
             fits = number is not None and (not part or whole <= _MOST_MICRO)
             return whole * _MICRO + part if fits else None
@@ -240,7 +241,7 @@ def _among(moments: IntArray, factor: int) -> "np.ndarray[tuple[int], np.dtype[n
 
 def is_moment(text: str) -> bool:
     """Whether a text reads as a time since 1970, in one of the units."""
-    number = _NUMBER.fullmatch(text.strip())
+    number = _NUMBER.fullmatch(plain(text.strip()))
     value, (low, high) = int(number[1]) if number else 0, _LIKELY
     return any(low * factor <= value < high * factor for factor in UNITS.values())
 

@@ -41,7 +41,7 @@ def numbers(columns: Columns) -> list[Fraction]:
         value = number_of(text)
         if value is None:
             problem = "is no plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
-            if text.strip() and "," not in text:
+            if re.search(r"[0-9]", text) is None and text.strip():
                 advice = columns.file.advice("missing_values", json.dumps([text.strip()]))
                 problem += f"; if nothing was rated there, {advice}"
             raise columns.refuse("rating", code, problem)
