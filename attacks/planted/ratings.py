@@ -12,7 +12,7 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.protection import LAYERS
 from secure_fedrec.streams import Streams
 
-CLIENTS, _ROUNDS = 60, 6
+CLIENTS = 60
 """Of a run."""
 
 
@@ -23,12 +23,12 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     and ``ratings``.
 
     Args:
-        name: of its table in ``ratings.toml``, which names layers and recorded rounds.
+        name: of its table in ``ratings.toml``, which names rounds, layers and recorded rounds.
     """
     planted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
     data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=_ROUNDS))
+    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=planted["rounds"]))
     problem = rating_problem(algorithm, train, test)
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)

@@ -251,7 +251,6 @@ NEEDS = {
     "intersection": {"upload"},
     "lattice": {"upload"},
     "collusion-linkage": {"upload", "noise"},
-    "tail-items": {"upload", "aggregate"},
     "denoiser-sums": {"upload", "denoise"},
     "denoiser-exposure": {"denoise"},
     "subset-regression": {"upload", "aggregate"},
