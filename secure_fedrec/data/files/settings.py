@@ -171,8 +171,8 @@ class RatingsFile(TextFile):
         item: column of the item's id.
         layout: ``"rows"``, one per rating; or ``"lists"``, lines of a client and all its items,
             where ``user`` is column 1, ``item`` column 2 and on, and there is nothing else.
-        rating: column of the rating, a plain decimal number, or True and False (yes and no) for 1 and
-            0; without one every row is an interaction (implicit feedback).
+        rating: column of the rating, a plain decimal number, or True and False (yes and no) for 1
+            and 0; without one every row is an interaction (implicit feedback).
         missing_values: what stands for "not rated", ``[-1]`` or ``["NULL"]``: such rows are left
             out. A number is a rating, a text may stand in any column.
         time: column of the time of the rating, seconds (or milliseconds) since 1970, or a date in
