@@ -106,6 +106,7 @@ BAD: dict[str, Bad] = {
     "zip-archive": Bad(b"PK\x03\x04" + SOUND, "is a zip archive or a spreadsheet"),
     "parquet-in-disguise": Bad(b"PAR1" + SOUND, "must end in .parquet"),
     "utf-16-cut": Bad(SOUND.decode().encode("utf-16")[:-1], "is not utf-16 text", 31),
+    "xz-bomb": Bad(lzma.compress(HEADER + b"u1,i1,3,9\n" * 2_000_000), "unpacks to"),
     "xz-cut": Bad(lzma.compress(SOUND)[:-9], "truncated xz"),
     "database": Bad(b"SQLite format 3\0" + SOUND, "sqlite3 -header -csv"),
     "json-list": Bad(b'[{"user": 1},\n{"user": 2}]\n', "jq -c", 1),

@@ -343,6 +343,14 @@ CASES: dict[str, Case] = {
         ),
         time="none",
     ),
+    "a-column-called-no": Case(
+        text(
+            [(place, f"u{u}", r) for place, (u, i, r, t) in enumerate(ROWS)],
+            header="no,name,score",
+        ),
+        "none of its columns is known to be the user or the item: 'no', 'name', 'score'",
+        refused=True,
+    ),
     "plays": Case(
         text(each(lambda u, i, r, t: (u, i, r**9)), "\t", "userID\tartistID\tweight"),
         time="none",

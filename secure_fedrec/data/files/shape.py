@@ -233,7 +233,9 @@ def _width(text: str, separator: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text reads as a number, a truth or a date, and no name."""
+    """Whether a text reads as a number, a truth or a date, and no name, as "No" may be one."""
+    if text.strip().lower() in ("yes", "no"):
+        return False
     return number_of(text) is not None or spelling_of(text) is not None or _is_float(text)
 
 
