@@ -383,6 +383,19 @@ def test_what_is_told_beside_the_file_is_found_from_the_configuration(
     assert data.read(seed=1, data_dir=tmp_path).table.n_items == 33
 
 
+def test_an_audit_counts_what_it_leaves_out(command: Command, own: Path, tmp_path: Path) -> None:
+    rows = own.read_text().splitlines()
+    own.write_text("\n".join([*rows, ";wombat-01;3;5", "quokka-01;wombat-02;-1;5"]))
+    config = tmp_path / "c.toml"
+    told = ("--set", "data.missing=drop", "--set", "data.missing_values=[-1]")
+    code, out, _ = command("data", "describe", own, *told, "--write", config)
+    assert code == 0
+    assert "left out       2 rows in which something is missing" in out
+    code, _, err = command("check", config, "--rounds", "1", "--quiet")
+    assert code == 0
+    assert err.count("ratings.csv: 2 rows left out, in which something is missing") == 1
+
+
 def test_a_fine_scale_is_audited_as_written(command: Command, tmp_path: Path) -> None:
     rng = random.Random(2)
     lines = [f"{u},{i},{rng.uniform(-10, 10):.3f}\n" for u in range(8) for i in range(12)]

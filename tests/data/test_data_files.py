@@ -295,7 +295,7 @@ def test_a_test_file(tmp_path: Path) -> None:
     write(tmp_path / "r.csv", ROWS)
     write(tmp_path / "t.csv", [("ann", "y", 3.5, 90)])
     file = RatingsFile(path="r.csv", user=1, item=2, rating=3, time=4)
-    table, held = read_ratings(file, tmp_path, test_path="t.csv")
+    table, held, _ = read_ratings(file, tmp_path, test_path="t.csv")
     assert held is not None
     assert held.tolist() == [False, True, False, False, False]
     assert (len(table), table.ratings[held].tolist()) == (5, [3.5])

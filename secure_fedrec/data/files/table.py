@@ -37,10 +37,12 @@ class FileRatings(NamedTuple):
     Attributes:
         table: all ratings.
         held_out: bool[N], the ratings that come from the test file; None without one.
+        left_out: rows that are left out because something is missing in them.
     """
 
     table: RatingTable
     held_out: BoolArray | None
+    left_out: int
 
 
 Number = TypeVar("Number", bound=np.number)
@@ -135,6 +137,7 @@ def read_ratings(
             file, line and column.
     """
     rows = _rows(file, [folder / path for path in (file.path, test_path) if path is not None])
+    left_out = sum(part.columns.left_out for part in rows)
     users = number(rows[0].ids("user"), file.ids)
     items = number(_catalogue(file, folder) or rows[0].ids("item"), file.ids)
     table, held = _table(name or Path(file.path).name, rows, users, items)
@@ -144,7 +147,7 @@ def read_ratings(
     if file.attributes is not None:
         attributes = read_attributes(file.attributes, folder, file.ids, users, read_columns)
         table = replace(table, demographics=attributes)
-    return FileRatings(table, held)
+    return FileRatings(table, held, left_out)
 
 
 def read_rows(file: RatingsFile, path: Path) -> Columns:
