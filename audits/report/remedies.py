@@ -215,10 +215,20 @@ def _settings(
     sizes: Sizes,
     raised: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Of layers that are there already, theirs; of the others, what to start from."""
+    """Of layers that are there already, theirs; of the others, what to start from.
+
+    Where a new layer stands on one that is there, that one has at least what it would start from,
+    and none of its options: noise needs more survivors than masks alone, and refuses a floor.
+    """
     found = []
+    below = {name for new in records if new.name not in present for name in new.requires}
     for record in records:
-        own = record.start(sizes) if record.name not in present else _given(present[record.name])
+        start, there = record.start(sizes), present.get(record.name)
+        own = dict(start) if there is None else _given(there)
+        if there is not None and record.name in below:
+            own |= {key: max(value, getattr(there, key)) for key, value in start.items()}
+            ended = {option.setting for option in record.options}
+            own = {key: value for key, value in own.items() if key not in ended}
         found.append((record.name, {**own, **raised.get(record.name, {})}))
     return tuple(found)
 

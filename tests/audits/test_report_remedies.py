@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attacks import SUITE
+from attacks import SUITE, Finding
 from audits.cli import main
 from audits.config.audit import load_config, parse_config
 from audits.report import WRITERS, render_html
@@ -31,10 +31,12 @@ from audits.report.endings import (
     price,
 )
 from audits.report.front import front
+from audits.report.remedies import remedies
 from audits.run import audit as runner
 from audits.run.tried_remedies import tried_remedies
 from secure_fedrec.errors import EncodingError
-from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS
+from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS, Sizes
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from tests.audits.conftest import SMALL
 from tests.audits.saved_reports import CONFIGS, SAVED, saved
 
@@ -174,6 +176,20 @@ def test_a_federation_too_small_to_start_from_a_layer_still_gets_its_report(tmp_
 @pytest.mark.parametrize("name", SUITE)
 def test_every_attack_says_what_would_have_to_be_hidden(name: str) -> None:
     assert SUITE[name].control.breaks in STOPS
+
+
+@pytest.mark.parametrize("floor", [0, 5])
+def test_noise_is_advised_over_masks_that_are_there(floor: int) -> None:
+    """It needs more survivors than masks alone, and refuses a floor: both are changed with it."""
+    layers = [{"layer": "masking", "tail_floor": floor}]
+    config = parse_config(copy.deepcopy(SMALL) | {"protection": layers})
+    exposed = {"clients_exposed": 9.0, "clients_exposed_share": 0.2, "largest_profile": 0.5}
+    found = Finding(attack="sum-decoding", adversary="server", game="", figures=exposed)
+    sizes = Sizes(n_clients=40, n_items=30, width=4, cohort=40)
+    told = [each["value"] for each in remedies(config, [found], lambda *_: sizes)]
+    (noise,) = [value for value in told if value[-2:-1] and value[-2]["layer"] == "skellam"]
+    assert "tail_floor" not in noise[-1]
+    assert noise[-1]["min_survivors"] > MaskingLayerConfig().min_survivors
 
 
 @pytest.mark.parametrize("layer", [*RECORDS.values(), *BAG_RECORDS.values()], ids=lambda x: x.name)
