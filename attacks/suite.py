@@ -43,6 +43,9 @@ from secure_fedrec.errors import ConfigError
 _CLEAR = ClearUploads()
 """It reads uploads of whatever kind."""
 
+_SUMS = SumDecoding()
+"""It reads sums of ratings and of changes of item tables."""
+
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
         Direct(),
@@ -53,14 +56,14 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         DenoiserSums(),
         DenoiserExposure(),
         _CLEAR,
-        SumDecoding(),
+        _SUMS,
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
         _CLEAR,
     ),
     "hierarchical": (AttributeCounts(), Drafts(), _CLEAR),
-    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR),
+    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _SUMS),
     "partners": (ItemSales(), PartnerMembers()),
 }
 
