@@ -9,6 +9,7 @@ from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
+from attacks.families.moved_rows import MovedRows
 from attacks.families.partners import ItemSales, PartnerMembers
 from attacks.families.rated_set import Direct, Intersection
 from attacks.families.ratings.lattice import Lattice
@@ -21,6 +22,7 @@ from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.families.sums.table_steps import TableSteps
 from attacks.families.sums.tail_items import TailItems
+from attacks.families.sums.virtual_rows import VirtualRowVectors
 from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
     attributes,
@@ -43,8 +45,8 @@ from attacks.scoring import (
 from attacks.scoring.measures import Behind, Gained, Measure
 from secure_fedrec.errors import ConfigError
 
-_CLEAR = ClearUploads()
-"""It reads uploads of whatever kind."""
+_CLEAR, _MOVED = ClearUploads(), MovedRows()
+"""They read uploads, and sums, of whatever kind."""
 
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
@@ -59,13 +61,15 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         TableSteps(),
         _CLEAR,
         SumDecoding(),
+        VirtualRowVectors(),
+        _MOVED,
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
-        _CLEAR,
+        *(_CLEAR, _MOVED),
     ),
     "hierarchical": (AttributeCounts(), Drafts(), _CLEAR),
-    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR),
+    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _MOVED),
     "partners": (ItemSales(), PartnerMembers()),
 }
 

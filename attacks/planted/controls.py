@@ -32,6 +32,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "ratings": lambda: plant_ratings("ratings"),
         "sticky": lambda: plant_ratings("sticky"),
         "sums": lambda: plant_ratings("sums"),
+        "cohorts": lambda: plant_ratings("cohorts"),
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,

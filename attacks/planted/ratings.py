@@ -9,11 +9,12 @@ from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import LAYERS
 from secure_fedrec.streams import Streams
 
 CLIENTS, _ROUNDS = 60, 6
-"""Of a run."""
+"""Of a run, which goes on to its last recorded round."""
 
 
 def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
@@ -28,11 +29,14 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     planted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
     data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=_ROUNDS))
+    recorded_rounds = tuple(planted["payload_rounds"])
+    rounds, asked = max(_ROUNDS, *recorded_rounds, 1), planted.get("clients_per_round")
+    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=rounds))
     problem = rating_problem(algorithm, train, test)
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)
-    run = recorded(algorithm, problem, stack, streams, tuple(planted["payload_rounds"]))
+    cohort = CohortConfig(clients_per_round=asked)
+    run = recorded(algorithm, problem, stack, streams, recorded_rounds, cohort=cohort)
     columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
     secrets, denoisers = planted_secrets(columns, name), stack.denoisers
     return run, GroundTruth(

@@ -96,7 +96,7 @@ class Disclosures:
         ratings: float64[P], NaN where none is claimed.
         certain: bool[P], whether the interaction is.
         table: private table whose rows begin with the vectors.
-        directions: whether vectors are claimed up to their lengths.
+        directions: whether vectors are claimed up to their lengths and their sides.
     """
 
     round: int
@@ -109,6 +109,24 @@ class Disclosures:
     certain: BoolArray
     table: str = "user_vectors"
     directions: bool = False
+
+    @classmethod
+    def of_vectors(
+        cls, round_: int, names: IntArray, vectors: FloatArray, *, directions: bool = False
+    ) -> "Disclosures":
+        """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
+        none, known = np.zeros(0, dtype=np.int64), np.ones(len(names), dtype=bool)
+        return cls(
+            round=round_,
+            names=names,
+            vectors=vectors,
+            solved=known,
+            whose=none,
+            items=none,
+            ratings=none.astype(np.float64),
+            certain=none.astype(bool),
+            directions=directions,
+        )
 
     @classmethod
     def named(cls, round_: int, clients: IntArray, items: IntArray) -> "Disclosures":
@@ -234,6 +252,7 @@ def _errors(vector: FloatArray, actual: FloatArray, *, directions: bool) -> Floa
     sizes = np.maximum(np.linalg.norm(actual, axis=1), 1e-300)
     if directions:
         vector, actual, sizes = vector / np.linalg.norm(vector), actual / sizes[:, None], sizes**0
+        actual = actual * np.where(actual @ vector < 0, -1.0, 1.0)[:, None]
     return np.asarray(np.linalg.norm(actual - vector, axis=1) / sizes)
 
 
