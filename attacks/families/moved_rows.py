@@ -18,14 +18,11 @@ from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.view.blocks import flat_view, item_view
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, nobody
 from secure_fedrec.wire import Step, View
 
-_ABOVE_ROUNDING = 2.0**10
-"""Ring units: where rows move by less, some may move by nothing at all."""
-
-_CERTAIN = 1e6
-"""Bits that stand for a proof."""
+_CERTAIN, _NONE = 1e6, 2.0**-1000
+"""Bits that stand for a proof, and odds of what does not happen."""
 
 
 class MovedRows(SuiteAttack):
@@ -43,8 +40,8 @@ class MovedRows(SuiteAttack):
         with odds of 2^-20 over all pairs.
     Reference: Group testing, Dorfman 1943; sums of whole tables hide no row that nobody moved.
     Limits: Silent where every row moves in every round. A decay of the whole table is taken off,
-        which no regulariser of another form is. Nothing is certain of models in which an example
-        may leave its row where it is.
+        which no regulariser of another form is. Nothing is certain where counts do not tell that
+        a row was sent: an example may leave its row where it is.
     """
 
     name = "moved-rows"
@@ -57,23 +54,25 @@ class MovedRows(SuiteAttack):
         need(known.sums_are_real and known.exact, "virtual rows or noise are in the sums")
         need(known.reports_all, "uploads of rated items are drawn afresh every round")
         need(known.rated_too, "clients send rows of some of their rated items")
-        step = Step.AGGREGATE if view.sees(Step.AGGREGATE) else Step.MODEL
-        taps = "network" in view.adversary.taps
-        told = view.sees(step) and (taps or view.sees(Step.AGGREGATE))
-        need(told, "the view holds no sums or tables, or does not tell who took part")
-        rounds = need(view.payload_rounds(step), "no payload of a sum or a table was recorded")
+        server = view.sees(Step.AGGREGATE)
+        step = Step.AGGREGATE if server else Step.MODEL
+        told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
+        need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
+        kept = view.payload_rounds(step)
+        rounds = tuple(
+            round_ for round_ in kept if not server or round_ in view.rounds(Step.UPLOAD)
+        )
+        need(rounds, "no round has the payload of its sum or table, and named uploads")
         present = np.array([_present(view, round_) for round_ in rounds])
-        need(not present.all(), "everybody takes part in every round")
         clients = np.flatnonzero(present.any(axis=0))
-        sizes = np.array([_sizes(view, step, round_) for round_ in rounds])
-        tests = _Tests(present[:, clients], sizes > 0)
-        need(not tests.moved.all(), "every row moves in every round")
-        odds = np.zeros(len(rounds))  # log2 of how often a row moves of which nobody is a rater
-        if sizes[tests.moved].min(initial=np.inf) >= _ABOVE_ROUNDING and (
-            known.factorized or known.scored_rows
-        ):
-            odds = np.log2(tests.moved.mean(axis=1)) if known.rated_always else odds
-            odds = np.full(len(rounds), -np.inf) if known.every_row else odds
+        need(not present[:, clients].all(), "everybody takes part in every round")
+        found = [_moved(view, step, round_) for round_ in rounds]
+        moved = np.array([rows for rows, _ in found])
+        tests = _Tests(present[:, clients], moved, hidden=len(known.denoisers))
+        need(not moved.all(), "every row moves in every round")
+        odds = np.zeros(len(rounds))  # log2 of how often a row moves that nobody left has rated
+        if all(counted for _, counted in found):
+            odds += -np.inf if known.every_row else np.log2(np.maximum(moved.mean(axis=1), _NONE))
         bits = tests.bits(odds)
         who, items = np.nonzero(tests.alone)
         certain = bits[who, items] >= SURE_BITS + np.log2(bits.size)
@@ -92,12 +91,13 @@ class _Tests:
     Args:
         present: bool[T, B], who took part in which.
         moved: bool[T, m], which rows did.
+        hidden: how many others may have moved any of them, every time.
     """
 
-    def __init__(self, present: BoolArray, moved: BoolArray) -> None:
-        self.moved, self._own = moved, present.astype(np.float32)
+    def __init__(self, present: BoolArray, moved: BoolArray, *, hidden: int) -> None:
+        self._own = present.astype(np.float32)
         self.left = np.asarray(self._own.T @ ~moved == 0)  # bool[B, m], pairs not cleared
-        candidates = self._own @ self.left.astype(np.float32)
+        candidates = self._own @ self.left.astype(np.float32) + hidden
         self._alone = moved & (candidates == 1)
         shares = np.where(moved, 1.0 / np.maximum(candidates, 1.0), 0.0)
         own = np.maximum(self._own.sum(axis=0), 1.0)[:, None]
@@ -114,31 +114,38 @@ def _present(view: View, round_: int) -> BoolArray:
     """Who took part in a round: bool[n]."""
     present = np.zeros(int(view.public["n_clients"]), dtype=bool)
     if view.sees(Step.AGGREGATE):
-        present[view.messages(Step.UPLOAD, round_).senders.ids] = True
+        senders = view.messages(Step.UPLOAD, round_).senders.ids
     else:
-        present[view.traffic(round_)[Step.UPLOAD][0]] = True
+        senders = view.traffic(round_).get(Step.UPLOAD, (nobody(),))[0]
+    present[senders[senders >= 0]] = True
     return present
 
 
-def _sizes(view: View, step: Step, round_: int) -> FloatArray:
-    """Largest change of a value in each item's row, in ring units: float64[m]."""
-    items = item_view(view) if Knowledge.of(view).item_rows else None
+def _moved(view: View, step: Step, round_: int) -> tuple[BoolArray, bool]:
+    """Which items' rows moved, bool[m], and whether counts say so, of whatever change."""
+    known = Knowledge.of(view)
+    items = item_view(view) if known.item_rows else None
     seen = need(items or flat_view(view), "no block of the uploads has rows of items")
-    before = seen.table(round_) if seen.sees(Step.MODEL) else None
-    if step is Step.MODEL and before is not None:
-        change = seen.table(round_, after=True) - before
-    else:
-        _, block = rows_of(seen.messages(step, round_, payload=True))
-        words = seen.codec.decode(words_of(block))
-        change = np.zeros((1 + int(block.rows.max(initial=0)), words.shape[1]))
-        change[block.rows] = words
     if items is None:
         name = view.public["item_table"]
         tables = {each.name: each for each in Architecture.of(view).tables()}
         table = need(tables.get(name), "no federated table has the items as its rows")
-        change = change.reshape(-1)[table.start : table.stop].reshape(table.shape)
+        shape, where = table.shape, slice(table.start, table.stop)
+    counts = None
+    if step is Step.MODEL:
+        change = seen.table(round_, after=True) - seen.table(round_)
     else:
-        whole = np.zeros((int(view.public["n_items"]), change.shape[1]))
-        whole[: len(change)] = change
-        change = whole if before is None else without_decay(whole, before)
-    return np.asarray(np.abs(change).max(axis=1) / seen.codec.resolution)
+        _, block = rows_of(seen.messages(step, round_, payload=True))
+        words = seen.codec.decode(words_of(block))
+        n_rows = int(view.public["n_items"]) if items else 1 + int(block.rows.max(initial=0))
+        change = np.zeros((n_rows, words.shape[1]))
+        change[block.rows] = words
+        counts = block.counts if known.rated_always else None
+    if items is None:
+        return (change.reshape(-1)[where].reshape(shape) != 0).any(axis=1), False
+    if seen.sees(Step.MODEL):
+        change = without_decay(change, seen.table(round_))
+    moved = (change != 0).any(axis=1)
+    if counts is not None:
+        moved[block.rows] |= counts > 0
+    return moved, counts is not None

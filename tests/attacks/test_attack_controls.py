@@ -157,6 +157,8 @@ FLOORS = {
     "item-sales": ("item_sales_correlation", 0.8),
     "partner-members": ("member_auc", 0.9),
     "clear-uploads": ("clear_clients", 10.0),
+    "virtual-row-vectors": ("clients_exposed", 10.0),
+    "moved-rows": ("clients_exposed", 10.0),
 }
 
 
