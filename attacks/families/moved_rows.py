@@ -5,13 +5,14 @@ row that moved where all but one of them are cleared was moved by that one. Sums
 row, and not that nobody did.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.item_changes import without_decay
 from attacks.families.split.architecture import Architecture
+from attacks.families.split.example_sides import sides
 from attacks.families.sums.round_sums import SURE_BITS
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -66,14 +67,16 @@ class MovedRows(SuiteAttack):
         present = np.array([_present(view, round_) for round_ in rounds])
         clients = np.flatnonzero(present.any(axis=0))
         need(not present[:, clients].all(), "everybody takes part in every round")
-        found = [_moved(view, step, round_) for round_ in rounds]
-        moved = np.array([rows for rows, _ in found])
+        found = [_Round.read(view, step, round_) for round_ in rounds]
+        moved = np.array([each.moved for each in found])
         tests = _Tests(present[:, clients], moved, hidden=len(known.denoisers))
         need(not moved.all(), "every row moves in every round")
         odds = np.zeros(len(rounds))  # log2 of how often a row moves that nobody left has rated
-        if all(counted for _, counted in found):
+        if all(each.counted for each in found):
             odds += -np.inf if known.every_row else np.log2(np.maximum(moved.mean(axis=1), _NONE))
         bits = tests.bits(odds)
+        if found[0].examples is not None and tests.consistent:
+            bits += _CERTAIN * _rated(view, rounds, found, tests)
         who, items = np.nonzero(tests.alone)
         certain = bits[who, items] >= SURE_BITS + np.log2(bits.size)
         named = Disclosures.named(rounds[0], clients[who], items)
@@ -95,18 +98,19 @@ class _Tests:
     """
 
     def __init__(self, present: BoolArray, moved: BoolArray, *, hidden: int) -> None:
-        self._own = present.astype(np.float32)
+        self.present, self._own = present, present.astype(np.float32)
         self.left = np.asarray(self._own.T @ ~moved == 0)  # bool[B, m], pairs not cleared
         candidates = self._own @ self.left.astype(np.float32) + hidden
-        self._alone = moved & (candidates == 1)
+        self.one_left = moved & (candidates == 1)
+        self.consistent = not (moved & (candidates == 0)).any()
         shares = np.where(moved, 1.0 / np.maximum(candidates, 1.0), 0.0)
         own = np.maximum(self._own.sum(axis=0), 1.0)[:, None]
         self.scores = np.where(self.left, self._own.T @ shares / own, 0.0)
-        self.alone = self.left & (self._own.T @ self._alone.astype(np.float32) > 0)
+        self.alone = self.left & (self._own.T @ self.one_left.astype(np.float32) > 0)
 
     def bits(self, odds: FloatArray) -> FloatArray:
         """Bits that the rounds hold in which the pair alone is left: float64[B, m]."""
-        weights = np.where(self._alone, np.maximum(-odds, 0.0)[:, None], 0.0)
+        weights = np.where(self.one_left, np.maximum(-odds, 0.0)[:, None], 0.0)
         return np.where(self.alone, self._own.T @ np.minimum(weights, _CERTAIN), 0.0)
 
 
@@ -121,31 +125,62 @@ def _present(view: View, round_: int) -> BoolArray:
     return present
 
 
-def _moved(view: View, step: Step, round_: int) -> tuple[BoolArray, bool]:
-    """Which items' rows moved, bool[m], and whether counts say so, of whatever change."""
-    known = Knowledge.of(view)
-    items = item_view(view) if known.item_rows else None
-    seen = need(items or flat_view(view), "no block of the uploads has rows of items")
-    if items is None:
-        name = view.public["item_table"]
-        tables = {each.name: each for each in Architecture.of(view).tables()}
-        table = need(tables.get(name), "no federated table has the items as its rows")
-        shape, where = table.shape, slice(table.start, table.stop)
-    counts = None
-    if step is Step.MODEL:
-        change = seen.table(round_, after=True) - seen.table(round_)
-    else:
-        _, block = rows_of(seen.messages(step, round_, payload=True))
-        words = seen.codec.decode(words_of(block))
-        n_rows = int(view.public["n_items"]) if items else 1 + int(block.rows.max(initial=0))
-        change = np.zeros((n_rows, words.shape[1]))
-        change[block.rows] = words
-        counts = block.counts if known.rated_always else None
-    if items is None:
-        return (change.reshape(-1)[where].reshape(shape) != 0).any(axis=1), False
-    if seen.sees(Step.MODEL):
-        change = without_decay(change, seen.table(round_))
-    moved = (change != 0).any(axis=1)
-    if counts is not None:
-        moved[block.rows] |= counts > 0
-    return moved, counts is not None
+def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _Tests) -> BoolArray:
+    """Pairs whose example moved its row to the rated side alone, whenever it is known: bool[B, m].
+
+    With no sampled items, of which all are rated, any line that one example explains will do.
+    """
+    up, down = (np.zeros(tests.left.shape, dtype=bool) for _ in range(2))
+    sampled, needed = int(view.public["negatives"]) > 0, SURE_BITS + np.log2(len(rounds))
+    for place, (round_, each) in enumerate(zip(rounds, found, strict=True)):
+        items = np.flatnonzero(tests.one_left[place])
+        if each.examples is not None and len(items):
+            whose = (tests.present[place][:, None] & tests.left[:, items]).argmax(axis=0)
+            side = sides(view, round_, each.examples[items], needed)
+            up[whose, items] |= side > 0 if sampled else side != 0
+            down[whose, items] |= sampled & (side < 0)
+    return up & ~down
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Round:
+    """A round.
+
+    Args:
+        moved: bool[m], which items' rows moved.
+        counted: whether counts say so, of whatever change.
+        examples: float64[m, d], the change that the examples of an item made, where it is known
+            that nothing else does.
+    """
+
+    moved: BoolArray
+    counted: bool = False
+    examples: FloatArray | None = None
+
+    @classmethod
+    def read(cls, view: View, step: Step, round_: int) -> "_Round":
+        """Rows that are items, or the one table of named parameters that has them as its rows."""
+        known, counts = Knowledge.of(view), None
+        items = item_view(view) if known.item_rows else None
+        seen = need(items or flat_view(view), "no block of the uploads has rows of items")
+        if step is Step.MODEL:
+            change = seen.table(round_, after=True) - seen.table(round_)
+        else:
+            _, block = rows_of(seen.messages(step, round_, payload=True))
+            words = seen.codec.decode(words_of(block))
+            n_rows = int(view.public["n_items"]) if items else 1 + int(block.rows.max(initial=0))
+            change = np.zeros((n_rows, words.shape[1]))
+            change[block.rows] = words
+            counts = block.counts if known.rated_always else None
+        if items is None:
+            name = view.public["item_table"]
+            tables = {each.name: each for each in Architecture.of(view).tables()}
+            at = need(tables.get(name), "no federated table has the items as its rows")
+            change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
+            return cls((change != 0).any(axis=1), examples=change)
+        if seen.sees(Step.MODEL):
+            change = without_decay(change, seen.table(round_))
+        moved = (change != 0).any(axis=1)
+        if counts is not None:
+            moved[block.rows] |= counts > 0
+        return cls(moved, counted=counts is not None)
