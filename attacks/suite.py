@@ -7,6 +7,7 @@ from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
+from attacks.families.hierarchical.lone_rows import LoneRows
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
 from attacks.families.moved_rows import MovedRows
@@ -68,7 +69,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
         *(_CLEAR, _MOVED),
     ),
-    "hierarchical": (AttributeCounts(), Drafts(), _CLEAR),
+    "hierarchical": (AttributeCounts(), Drafts(), LoneRows(), _CLEAR),
     "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _MOVED),
     "partners": (ItemSales(), PartnerMembers()),
 }

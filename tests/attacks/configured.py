@@ -21,6 +21,7 @@ def recorded_as(
     *layers: Mapping[str, Any],
     cohort: int | None = None,
     seed: int = 1,
+    ring: Mapping[str, Any] | None = None,
     **data: Any,
 ) -> Recorded:
     """All rounds of a synthetic federation, with the payloads of each."""
@@ -34,6 +35,8 @@ def recorded_as(
         "adversaries": [{"name": "server", "corrupt": ["server"]}],
         "protection": [dict(layer) for layer in layers],
     }
+    if ring is not None:
+        raw["ring"] = dict(ring)
     if cohort is not None:
         raw["cohort"] = {"clients_per_round": cohort}
     config = parse_config(raw)
