@@ -104,7 +104,7 @@ def plant_organisations(
     if members is None:
         raise ValueError("the run was not recorded")
     planted = {"attributes": counts, "members": members["values"]}
-    secrets = planted_secrets(planted, "organisations")
+    secrets = planted_secrets(planted, "organisations", "lone organisations")
     return run, GroundTruth(recorded=run.truth, secrets=secrets)
 
 
