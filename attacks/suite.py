@@ -21,8 +21,6 @@ from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
-from attacks.families.sums.table_steps import TableSteps
-from attacks.families.sums.tail_items import TailItems
 from attacks.families.sums.virtual_rows import VirtualRowVectors
 from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
@@ -39,7 +37,6 @@ from attacks.scoring import (
     ratings,
     sales,
     sets,
-    single_rows,
     vectors,
     virtual_rows,
 )
@@ -55,11 +52,9 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         Intersection(),
         Lattice(),
         CollusionLinkage(),
-        TailItems(),
         SubsetRegression(),
         DenoiserSums(),
         DenoiserExposure(),
-        TableSteps(),
         _CLEAR,
         SumDecoding(),
         VirtualRowVectors(),
@@ -76,7 +71,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
 
 _SCORERS = (
     disclosures,
-    *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
+    *(links, rated_sets, ratings, virtual_rows, vectors),
     *(labels, sets, histograms, drafts, attributes, held_out, sales, members, clear_uploads),
 )
 """In the order in which sentences and pages speak of figures."""

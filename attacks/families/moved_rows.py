@@ -13,7 +13,7 @@ from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.item_changes import without_decay
 from attacks.families.split.architecture import Architecture
 from attacks.families.split.example_sides import sides
-from attacks.families.sums.round_sums import SURE_BITS
+from attacks.families.sums.decoded import SURE_BITS
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.view.blocks import flat_view, item_view

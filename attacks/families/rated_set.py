@@ -1,7 +1,6 @@
 """Rated-set inference from item numbers: what was touched, and what repeats."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -129,6 +128,6 @@ def count_touches(
 
     def stopped(number: int, counts: Rows) -> None:
         if number in keep:
-            kept[number] = replace(counts, values=counts.values.copy())
+            kept[number] = counts
 
     return clients, touches(uploaded, rounds, stopped), kept

@@ -1,40 +1,30 @@
 """A planted federation under masks, some of whose clients leave theirs away."""
 
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
-from attacks.base import Planted
-from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.planted.ratings import CLIENTS, plant_ratings
 from attacks.scoring.truth import GroundTruth
-from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.data import SyntheticConfig, generate, k_fold
-from secure_fedrec.engines import RecordedRun, rating_problem
+from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RECORDS
-from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.wire import BlockStore, Transcript
 from secure_fedrec.wire.recording import OWN
-from secure_fedrec.wire.spool import Columns, concatenate_columns
+from secure_fedrec.wire.spool import Columns
 
-_CLIENTS, _CLEAR = 60, 12
+_CLEAR = 12
 _OWN = ("senders", "lengths", "rows", "values")
 
 
 def plant_careless() -> tuple[RecordedRun, GroundTruth]:
     """Train and record it in the clear, and hide the uploads of most clients afterwards."""
-    data = SyntheticConfig(clients=_CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
-    train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=1))
-    problem = rating_problem(algorithm, train, test)
-    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))
-    clear = frozenset(range(0, _CLIENTS, _CLIENTS // _CLEAR))
+    run, truth = plant_ratings("careless")
     note_own(run)
-    run.transcript = hidden_but(run.transcript, clear)
-    columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
-    secrets = planted_secrets(columns, "careless")
-    return run, GroundTruth(train=train, recorded=run.truth, secrets=secrets)
+    run.transcript = hidden_but(run.transcript, frozenset(range(0, CLIENTS, CLIENTS // _CLEAR)))
+    return run, truth
 
 
 def note_own(run: RecordedRun) -> None:
@@ -53,32 +43,21 @@ def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) 
         clear: who does.
         seed: of the masks.
     """
-    rng, codec = np.random.default_rng(seed), FixedPoint(**transcript.public["ring"])
-    source, copy = transcript._store, BlockStore(None)
+    source, copy, public = transcript._store, BlockStore(None), transcript.public
+    codec, rng = FixedPoint(**public["ring"]), np.random.default_rng(seed)
+    masked = partial(_hidden, clear=clear, codec=codec, n_rows=int(public["n_items"]), rng=rng)
     for round_ in source.rounds():
         for kind in source.kinds(round_):
-            if kind != "upload":
-                for columns in source.read(round_, kind):
-                    copy.append(round_, kind, columns)
-                continue
-            sent = concatenate_columns(list(source.read(round_, kind)))
-            copy.append(
-                round_, kind, _hidden(sent, clear, codec, int(transcript.public["n_items"]), rng)
-            )
-    protection = transcript.public["protection"]
-    stated = protection["traits"]
+            for sent in source.read(round_, kind):
+                copy.append(round_, kind, masked(sent) if kind == "upload" else sent)
+    stated = public["protection"]["traits"]
     before = Traits(**{**stated, "denoisers": tuple(stated["denoisers"])})
     traits = asdict(RECORDS["masking"].traits.over(before))
-    known = {**transcript.public, "protection": {**protection, "traits": traits}}
-    return Transcript(copy, known)
+    return Transcript(copy, {**public, "protection": {**public["protection"], "traits": traits}})
 
 
 def _hidden(
-    sent: Columns,
-    clear: frozenset[int],
-    codec: FixedPoint,
-    n_rows: int,
-    rng: np.random.Generator,
+    sent: Columns, clear: frozenset[int], codec: FixedPoint, n_rows: int, rng: np.random.Generator
 ) -> Columns:
     """Uploads in the layout of hidden ones: words of some clients, and of the others noise."""
     size = len(sent["senders"])

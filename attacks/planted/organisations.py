@@ -8,10 +8,12 @@ vector per attribute, weighted by records times an accuracy. Layouts are those o
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from attacks.families.hierarchical.drafts import MEMBERS
+from attacks.planted.recording import PlantedSum
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.blocks import TABLE
@@ -21,14 +23,11 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
 
-BAGS: Final = {"user-drafts": "user_embeddings", "item-drafts": "item_representations"}
-"""Private table of the members behind each bag."""
-
 _MOVE = 1.5
 _LARGEST_GROUP = 4
 
 
-class PlantedOrganisations:
+class PlantedOrganisations(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
@@ -50,16 +49,11 @@ class PlantedOrganisations:
         sizes = 1 + np.arange(self.members) % _LARGEST_GROUP
         return np.repeat(np.arange(self.members), sizes)[: self.members]
 
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """A table of zeros."""
-        self.table.require_rows(n_rows)
-        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
-
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Random vectors; those of an organisation lie around a point of their own."""
         size, dim = vault.n_clients, self.table.attributes
         ends = np.arange(size + 1) * self.members
-        for lane, name in enumerate(BAGS.values()):
+        for lane, name in enumerate(MEMBERS.values()):
             draws = streams.stream("planted-start").generator(lane=lane)
             centres = np.repeat(draws.normal(size=(size, dim)), self.members, axis=0)
             vault.create_ragged(name, ends, centres + draws.normal(size=centres.shape))
@@ -70,7 +64,7 @@ class PlantedOrganisations:
         """Move vectors, form groups, count records."""
         moved = {
             bag: [_MOVE * vault.read_ragged(table, client) for client in clients.tolist()]
-            for bag, table in BAGS.items()
+            for bag, table in MEMBERS.items()
         }
         rows, values = [], []
         for client in clients.tolist():
@@ -90,7 +84,7 @@ class PlantedOrganisations:
         def commit(vault: Vault) -> None:
             for bag, tables in moved.items():
                 for client, own in zip(clients.tolist(), tables, strict=True):
-                    vault.write_ragged(BAGS[bag], client, own)
+                    vault.write_ragged(MEMBERS[bag], client, own)
 
         upload = Upload(clients=clients, blocks={TABLE: block}, bags=bags)
         return FinishedStep(clients=clients, upload=upload, commit=commit)
@@ -107,7 +101,7 @@ class PlantedOrganisations:
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """A draft per group."""
         each = np.full(vault.n_clients, int(self.groups.max()) + 1)
-        return dict.fromkeys(BAGS, each)
+        return dict.fromkeys(MEMBERS, each)
 
     def public_knowledge(self) -> dict[str, Any]:
         """Where things lie in a row."""

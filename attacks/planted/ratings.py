@@ -13,8 +13,8 @@ from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import LAYERS
 from secure_fedrec.streams import Streams
 
-CLIENTS, _ROUNDS = 60, 6
-"""Of a run, which goes on to its last recorded round."""
+CLIENTS = 60
+"""Of a run."""
 
 
 def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
@@ -24,19 +24,18 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     and ``ratings``.
 
     Args:
-        name: of its table in ``ratings.toml``, which names layers and recorded rounds.
+        name: of its table in ``ratings.toml``, which names rounds, layers and recorded rounds.
     """
     planted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
     data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    recorded_rounds = tuple(planted["payload_rounds"])
-    rounds, asked = max(_ROUNDS, *recorded_rounds, 1), planted.get("clients_per_round")
-    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=rounds))
+    streams, algorithm = Streams.from_seed(7), PMF(PMFConfig(rank=6, rounds=planted["rounds"]))
     problem = rating_problem(algorithm, train, test)
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)
-    cohort = CohortConfig(clients_per_round=asked)
-    run = recorded(algorithm, problem, stack, streams, recorded_rounds, cohort=cohort)
+    cohort = CohortConfig(clients_per_round=planted.get("clients_per_round"))
+    rounds = tuple(planted["payload_rounds"])
+    run = recorded(algorithm, problem, stack, streams, rounds, cohort=cohort)
     columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
     secrets, denoisers = planted_secrets(columns, name), stack.denoisers
     return run, GroundTruth(

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from attacks.planted.organisations import BAGS, PlantedOrganisations
+from attacks.families.hierarchical.drafts import MEMBERS
+from attacks.planted.organisations import PlantedOrganisations
 from attacks.planted.recording import planted_secrets, protected, recorded
-from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
+from attacks.planted.split import ITEM_TABLE, PlantedSplit
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
@@ -50,8 +51,8 @@ def plant_split(
     groups = rng.integers(0, 2, _CLIENTS)
     rated = _rated_sets(groups, rng)
     indptr, items, classes = _examples(rated, rng, implicit=implicit)
-    config = PlantedSplitConfig(items=_ITEMS, classes=2 if implicit else _CLASSES)
-    algorithm = PlantedSplit(config, rounds=rounds)
+    kinds = 2 if implicit else _CLASSES
+    algorithm = PlantedSplit(items=_ITEMS, classes=kinds, rounds=rounds)
     problem = Problem(
         vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
         knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
@@ -59,7 +60,7 @@ def plant_split(
     streams = Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {})
     run = recorded(algorithm, problem, stack, streams, payload_rounds)
-    counts = np.zeros((_CLIENTS, config.classes))
+    counts = np.zeros((_CLIENTS, kinds))
     np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
     secrets = planted_secrets({"classes": counts, "groups": groups}, "split", "implicit")
     return run, GroundTruth(recorded=run.truth, train=_table(rated), secrets=secrets)
@@ -96,11 +97,11 @@ def plant_organisations(
         vault=Vault.of_examples(indptr, {"attributes": of_records}), n_rows=algorithm.rows
     )
     shape = BagShape(width=attributes, most=int(algorithm.groups.max()) + 1)
-    bags, streams = dict.fromkeys(BAGS, shape), Streams.from_seed(seed)
+    bags, streams = dict.fromkeys(MEMBERS, shape), Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)
     # Drafts of round 1 are judged by what the vaults held before round 2.
     run = recorded(algorithm, problem, stack, streams, (1, 2))
-    members = run.truth.columns(1, f"private-{BAGS['user-drafts']}")
+    members = run.truth.columns(1, f"private-{MEMBERS['user-drafts']}")
     if members is None:
         raise ValueError("the run was not recorded")
     planted = {"attributes": counts, "members": members["values"]}

@@ -11,8 +11,9 @@ so the control does not rest on the code under audit.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
@@ -31,49 +33,29 @@ ITEM_TABLE: Final = "item_embedding.weight"
 _PRIVATE: Final = "private_parameters"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedSplitConfig:
-    """Sizes of the planted model.
-
-    Args:
-        items: m.
-        classes: number of classes.
-        dim: length of a vector.
-        units: of the dense layer.
-        learning_rate: step size.
-    """
-
-    items: int
-    classes: int
-    dim: int = 6
-    units: int = 24
-    learning_rate: float = 0.5
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the federated parameters, in order."""
-        return {
-            ITEM_TABLE: (self.items, self.dim),
-            "hidden.weight": (self.units, 2 * self.dim),
-            "hidden.bias": (self.units,),
-            "output.weight": (self.classes, self.units),
-            "output.bias": (self.classes,),
-        }
+_DIM, _UNITS, _STEP = 6, 24, 0.5
+"""Length of a vector, units of the dense layer, size of a step."""
 
 
 class PlantedSplit:
     """The algorithm; see the module docstring.
 
     Args:
-        config: sizes.
+        items: m.
+        classes: number of classes.
         rounds: of a run.
     """
 
-    def __init__(self, config: PlantedSplitConfig, *, rounds: int) -> None:
-        self.config = config
+    def __init__(self, *, items: int, classes: int, rounds: int) -> None:
         self.rounds = rounds
-        sizes = [int(np.prod(shape)) for shape in config.shapes.values()]
-        self._ends = np.concatenate([[0], np.cumsum(sizes)])
+        self._shapes = {
+            ITEM_TABLE: (items, _DIM),
+            "hidden.weight": (_UNITS, 2 * _DIM),
+            "hidden.bias": (_UNITS,),
+            "output.weight": (classes, _UNITS),
+            "output.bias": (classes,),
+        }
+        self._ends = bounds_of([prod(shape) for shape in self._shapes.values()])
         self.width = 32
         self.rows = BlockLayout(self.blocks()).rows
 
@@ -87,26 +69,25 @@ class PlantedSplit:
         draws = streams.stream("planted-start").generator()
         values = [
             draws.normal(scale=0.5, size=shape) if len(shape) > 1 else np.zeros(shape)
-            for shape in self.config.shapes.values()
+            for shape in self._shapes.values()
         ]
         return PublicState(round=0, table=np.concatenate([each.reshape(-1) for each in values]))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Every private vector starts at zero."""
-        vault.create(_PRIVATE, np.zeros((vault.n_clients, self.config.dim)))
+        vault.create(_PRIVATE, np.zeros((vault.n_clients, _DIM)))
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
         """One gradient step of some clients."""
         vectors, tables = vault.read(_PRIVATE, clients), []
-        rate = self.config.learning_rate
         for position, client in enumerate(clients.tolist()):
             examples = vault.examples(client)
             own, shared = self._gradients(self._values(public), vectors[position], examples)
-            vectors[position] -= rate * own
+            vectors[position] -= _STEP * own
             weight = len(examples["items"])
-            changes = [-rate * weight * each.reshape(-1) for each in shared]
+            changes = [-_STEP * weight * each.reshape(-1) for each in shared]
             tables.append(np.concatenate([*changes, [weight]]))
         upload = Upload(clients=clients, blocks={TABLE: FlatBlock(values=np.stack(tables))})
 
@@ -122,21 +103,15 @@ class PlantedSplit:
 
     def public_knowledge(self) -> dict[str, Any]:
         """Names, shapes and places."""
-        ends, shapes = self._ends.tolist(), self.config.shapes.items()
+        ends, shapes = self._ends.tolist(), self._shapes.items()
         federated = [
             {"name": name, "shape": list(shape), "start": start, "stop": stop}
             for (name, shape), (start, stop) in zip(shapes, pairwise(ends), strict=True)
         ]
-        dim = self.config.dim
-        private = [{"name": "user", "shape": [1, dim], "start": 0, "stop": dim}]
+        private = [{"name": "user", "shape": [1, _DIM], "start": 0, "stop": _DIM}]
         return {
             "name": "planted-split",
-            "local": {
-                "optimizer": "sgd",
-                "learning_rate": self.config.learning_rate,
-                "epochs": 1,
-                "batch_size": None,
-            },
+            "local": {"optimizer": "sgd", "learning_rate": _STEP, "epochs": 1, "batch_size": None},
             "federated": federated,
             "private": private,
             "weight_position": ends[-1],
@@ -158,9 +133,8 @@ class PlantedSplit:
         at_scores /= size
         at_hidden = (at_scores @ out_weight) * (hidden > 0)
         at_inputs = at_hidden @ weight
-        dim = self.config.dim
         at_table = np.zeros_like(table)
-        np.add.at(at_table, items, at_inputs[:, dim:])
+        np.add.at(at_table, items, at_inputs[:, _DIM:])
         shared = [
             at_table,
             at_hidden.T @ inputs,
@@ -168,9 +142,8 @@ class PlantedSplit:
             at_scores.T @ hidden,
             at_scores.sum(axis=0),
         ]
-        return at_inputs[:, :dim].sum(axis=0), shared
+        return at_inputs[:, :_DIM].sum(axis=0), shared
 
     def _values(self, public: PublicState) -> list[FloatArray]:
         parts = np.split(public.table, self._ends[1:-1])
-        shapes = self.config.shapes.values()
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return [part.reshape(of) for part, of in zip(parts, self._shapes.values(), strict=True)]

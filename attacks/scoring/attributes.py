@@ -11,21 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attacks.scoring.chance import normal_null
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate, interval_figures
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    Behind,
-    Figures,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
-from attacks.scoring.ratings import rated_grid
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
+from attacks.scoring.item_sets import ItemSets
+from attacks.scoring.measures import Behind, Figures, Measure, gain, records
+from attacks.scoring.scales import AREA, LEADS, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled
@@ -112,7 +104,7 @@ class FeatureClaim:
         clients = self.clients[honest]
         ceiling = None
         if truth.train is not None:
-            ceiling = rated_grid(truth.train)[clients].astype(np.float64)
+            ceiling = ItemSets.rated(truth.train).grid()[clients].astype(np.float64)
         people = People(
             features=self.features[honest],
             attributes={name: classes[clients] for name, classes in attributes.items()},
@@ -151,7 +143,7 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
             **interval_figures("auc", one.auc),
             "ceiling_auc": one.ceiling,
             "people": one.auc.n_clients,
-            "classes": one.classes,
+            "classes": int(one.labels.max()) + 1,
         }
         for name, one in told.items()
     }
@@ -188,11 +180,6 @@ class _Told(NamedTuple):
         drawn = (self.auc.high - self.auc.low) / _WIDTH_95
         deviation = max(drawn, _null_deviation(self.labels))
         return Estimate(self.auc.value - _CHANCE, deviation, self.auc.n_clients)
-
-    @property
-    def classes(self) -> int:
-        """How many there are."""
-        return int(self.labels.max()) + 1
 
 
 def _score_one(

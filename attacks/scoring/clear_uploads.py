@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import SHARE, Context, Measure, Scale, records
+from attacks.scoring.measures import Context, Measure, records
 from attacks.scoring.persons import Persons, persons
+from attacks.scoring.scales import SHARE, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED
 from attacks.scoring.truth import Case

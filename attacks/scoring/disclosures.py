@@ -12,18 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attacks.scoring.measures import (
-    COUNT,
-    LEADS,
-    SHARE,
-    Context,
-    Exposed,
-    Figures,
-    Measure,
-    Page,
-    Scale,
-    records,
-)
+from attacks.scoring.measures import Context, Exposed, Measure, records
+from attacks.scoring.scales import COUNT, LEADS, SHARE, Page, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
@@ -45,7 +35,7 @@ MEASURES = records(
         "Number of clients of whom an interaction, a rating or the private vector is known for "
         "certain, and is true; under their names, or together under one pseudonym.",
         _counted(),
-        Exposed("clients_exposed_share", "largest_profile", floor=10.0),
+        Exposed(10.0, "clients_exposed_share", "largest_profile"),
         LEADS,
         words="knows beyond doubt interactions, ratings or the private vector of "
         "{clients_exposed:.0f} of {clients_judged:.0f} clients",
@@ -60,6 +50,12 @@ MEASURES = records(
     interactions_exposed=Measure(
         "Interactions exposed",
         "Number of pairs of a client and a rated item that are known for certain, and are true.",
+        _counted(),
+        Context("it is graded as clients_exposed is", floor=10.0),
+    ),
+    vectors_exposed=Measure(
+        "Private vectors exposed",
+        "Number of clients whose private vector is known for certain, to a relative error of 1e-3.",
         _counted(),
         Context("it is graded as clients_exposed is", floor=10.0),
     ),
@@ -95,7 +91,8 @@ class Disclosures:
         items: int64[P].
         ratings: float64[P], NaN where none is claimed.
         certain: bool[P], whether the interaction is.
-        table: private table whose rows begin with the vectors.
+        people: int64[G], which person each without a name is, of all parts; one of its own where
+            it is left out.
         directions: whether vectors are claimed up to their lengths and their sides.
     """
 
@@ -107,7 +104,7 @@ class Disclosures:
     items: IntArray
     ratings: FloatArray
     certain: BoolArray
-    table: str = "user_vectors"
+    people: IntArray | None = None
     directions: bool = False
 
     @classmethod
@@ -172,97 +169,97 @@ def score_disclosures(
         recorded: private vectors by round.
         corrupted: the adversary's own clients; they are not exposed to it.
     """
-    rated = train.clients.astype(np.int64) * train.n_items + train.items
-    rating_of = dict(zip(rated.tolist(), train.ratings.tolist(), strict=True))
-    known: set[int] = set()
-    by_vector: set[int] = set()
-    likely: set[int] = set()
-    wrong = 0
-    for part in claim.parts:
-        private = recorded.columns(part.round, f"private-{part.table}")
-        values = None if private is None else np.asarray(private["values"], dtype=np.float64)
-        clients = _true_clients(part, train, values)
-        if values is not None and part.solved.any():
-            right = _right(part, clients, values) & part.solved
-            by_vector |= set(clients[right].tolist())
-            wrong += int((part.solved & ~right).sum())
-        pairs = _pairs(train, clients[part.whose], part.items)
-        told = zip(pairs.tolist(), part.ratings.tolist(), part.certain.tolist(), strict=True)
-        for pair, rating, certain in told:
-            true = pair in rating_of and (math.isnan(rating) or rating == rating_of[pair])
-            if not certain:
-                likely |= {pair // train.n_items} if true else set()
-            elif true:
-                known.add(pair)
-            else:
-                wrong += 1
-    own = set(corrupted)
-    known = {pair for pair in known if pair // train.n_items not in own}
-    exposed = (by_vector | {pair // train.n_items for pair in known}) - own
-    everybody = np.flatnonzero(is_honest(np.arange(train.n_clients), corrupted))
-    sizes = np.maximum(train.counts(), 1)
-    told_of = np.bincount(np.array(sorted(known), dtype=np.int64) // train.n_items, minlength=1)
-    profiles = told_of / sizes[: len(told_of)]
+    sizes = [len(part.names) for part in claim.parts]
+    firsts = np.cumsum(sizes) - sizes
+    found = [
+        _judged(part, train, recorded, first)
+        for part, first in zip(claim.parts, firsts.tolist(), strict=True)
+    ]
+    own = np.array(sorted(corrupted), dtype=np.int64)
+    pairs, true, certain, people = (
+        np.concatenate([np.zeros(0, dtype=np.int64), *(each[name] for each in found)])
+        for name in ("pairs", "true", "certain", "people")
+    )
+    whose = pairs // train.n_items
+    true = (true > 0) & ~np.isin(whose, own)
+    known = true & (certain > 0)
+    by_vector = {client for each in found for client in each["by_vector"].tolist()} - {*corrupted}
+    exposed = by_vector | {*whose[known].tolist()}
+    rated, honest = train.counts(), is_honest(np.arange(train.n_clients), corrupted)
+    profiles = np.unique(np.stack([people[known], pairs[known]]), axis=1)
+    _, first, told = np.unique(profiles[0], return_index=True, return_counts=True)
+    owners = profiles[1][first] // train.n_items
     figures: dict[str, float | None] = {
         "clients_exposed": float(len(exposed)),
-        "clients_judged": float(len(everybody)),
-        "clients_exposed_share": len(exposed) / max(1, len(everybody)),
-        "largest_profile": float(profiles.max(initial=0.0)),
-        "interactions_exposed": float(len(known)),
-        "likely_exposed": float(len(likely - exposed - own)),
-        "disclosures_wrong": float(wrong),
+        "clients_judged": float(honest.sum()),
+        "clients_exposed_share": len(exposed) / max(1, int(honest.sum())),
+        "largest_profile": float((told / np.maximum(rated[owners], 1)).max(initial=0.0)),
+        "interactions_exposed": float(len(np.unique(pairs[known]))),
+        "vectors_exposed": float(len(by_vector)),
+        "likely_exposed": float(len({*whose[true].tolist()} - exposed)),
+        "disclosures_wrong": float(sum(int(each["wrong"]) for each in found)),
     }
-    count = int(sizes[everybody].sum())
     return Scored(
         figures=figures,
-        units={"clients": len(everybody), "pairs": count, "positives": len(known)},
-        details=_who(figures, exposed),
+        units={
+            "clients": int(honest.sum()),
+            "pairs": int(rated[honest].sum()),
+            "positives": int(figures["interactions_exposed"] or 0),
+        },
+        details={"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]},
     )
 
 
-def _who(figures: Figures, exposed: set[int]) -> Mapping[str, Any]:
-    return {"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]}
+def _judged(
+    part: Disclosures, train: RatingTable, recorded: Truth, first: int
+) -> Mapping[str, Any]:
+    """What is claimed of which pairs of a true client and an item, and by whose vectors."""
+    private = recorded.columns(part.round, "private-user_vectors")
+    values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
+    if private is not None:  # rows of biases are wider than vectors, which they do not tell
+        table = np.asarray(private["values"], dtype=np.float64)
+        told = table.reshape(len(table), -1)[:, : part.vectors.shape[1]]
+        values = np.full((len(table), part.vectors.shape[1]), np.nan)
+        values[:, : told.shape[1]] = told
+    clients = _true_clients(part, train, values)
+    actual, solved = values[clients], part.solved & (private is not None)
+    right = solved & (_apart(part.vectors, actual, part) < VECTOR_ERROR)
+    rated = train.clients.astype(np.int64) * train.n_items + train.items
+    order = np.argsort(rated)
+    pairs = clients[part.whose] * train.n_items + part.items
+    place = order[np.minimum(np.searchsorted(rated, pairs, sorter=order), len(order) - 1)]
+    as_told = np.isnan(part.ratings) | (part.ratings == train.ratings[place])
+    true = (rated[place] == pairs) & as_told
+    people = first + np.arange(len(clients)) if part.people is None else part.people
+    return {
+        "pairs": pairs,
+        "true": true,
+        "certain": part.certain,
+        # Names are people over all parts; pseudonyms are so where the attack says which are one.
+        "people": np.where(part.names >= 0, -1 - part.names, people)[part.whose],
+        "by_vector": clients[right],
+        "wrong": (solved & ~right).sum() + (part.certain & ~true).sum(),
+    }
 
 
-def _pairs(train: RatingTable, clients: IntArray, items: IntArray) -> IntArray:
-    return clients.astype(np.int64) * train.n_items + items
-
-
-def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray | None) -> IntArray:
+def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
     """Who each is: the one named, or whose vector is closest, or who rated most of the items."""
     clients = part.names.copy()
-    width = part.vectors.shape[1]
-    by_item = np.argsort(train.items, kind="stable")
-    ends = np.searchsorted(train.items[by_item], np.arange(train.n_items + 1))
     for who in np.flatnonzero(clients < 0).tolist():
-        vector = part.vectors[who]
-        if values is not None and vector.any():
-            actual = values.reshape(len(values), -1)[:, :width]
-            clients[who] = int(np.argmin(_errors(vector, actual, directions=part.directions)))
+        off = _apart(part.vectors[who], values, part)
+        if part.vectors[who].any() and not np.isnan(off).all():
+            clients[who] = int(np.nanargmin(off))
             continue
-        items = part.items[part.whose == who]
-        raters = [train.clients[by_item[ends[i] : ends[i + 1]]] for i in items.tolist()]
-        votes = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *raters]), minlength=1)
-        clients[who] = int(votes.argmax())
+        rated = np.isin(train.items, part.items[part.whose == who])
+        clients[who] = int(np.bincount(train.clients[rated], minlength=1).argmax())
     return clients
 
 
-def _errors(vector: FloatArray, actual: FloatArray, *, directions: bool) -> FloatArray:
-    """Relative error of a vector as each of the true ones: float64[n]."""
+def _apart(vectors: FloatArray, actual: FloatArray, part: Disclosures) -> FloatArray:
+    """Relative error of vectors as the true ones: float64[B]."""
     sizes = np.maximum(np.linalg.norm(actual, axis=1), 1e-300)
-    if directions:
-        vector, actual, sizes = vector / np.linalg.norm(vector), actual / sizes[:, None], sizes**0
-        actual = actual * np.where(actual @ vector < 0, -1.0, 1.0)[:, None]
-    return np.asarray(np.linalg.norm(actual - vector, axis=1) / sizes)
-
-
-def _right(part: Disclosures, clients: IntArray, values: FloatArray) -> BoolArray:
-    """Whether each vector is its client's, to the relative error of every claimed one: bool[G]."""
-    actual = values.reshape(len(values), -1)[:, : part.vectors.shape[1]]
-    return np.array(
-        [
-            _errors(vector, actual[client][None], directions=part.directions)[0] < VECTOR_ERROR
-            for vector, client in zip(part.vectors, clients.tolist(), strict=True)
-        ],
-        dtype=bool,
-    )
+    if not part.directions:
+        return np.asarray(np.linalg.norm(vectors - actual, axis=1) / sizes)
+    lengths = np.maximum(np.linalg.norm(vectors, axis=-1), 1e-300)
+    along = np.abs((vectors * actual).sum(axis=1)) / sizes / lengths
+    return np.asarray(np.sqrt(np.maximum(2.0 - 2.0 * along, 0.0)))

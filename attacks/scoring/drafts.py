@@ -13,30 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.attributes import KIND, People, score_attributes
+from attacks.scoring.chance import by_client, hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Observed,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
-from attacks.scoring.scored import (
-    NotApplicable,
-    Scored,
-    by_client,
-    hit_interval,
-    hit_null,
-    is_honest,
-    require_finite,
-)
+from attacks.scoring.measures import Behind, Context, Measure, Observed, gain, records
+from attacks.scoring.scales import AREA, LEADS, SHARE, Page, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import mean_interval

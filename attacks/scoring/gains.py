@@ -80,7 +80,9 @@ class Gain:
         hits, base = self._hits
         if hits is not None:
             share = share_interval(hits, len(known), level.confidence)
-            return shifted(share, base)
+            return replace(
+                share, value=share.value + base, low=share.low + base, high=share.high + base
+            )
         return mean_interval(known, seed=level.seed, confidence=level.confidence, span=self.span)
 
     def certain(self, level: Level) -> float | None:
@@ -186,9 +188,3 @@ def interval_figures(name: str, interval: Interval | None) -> Figures:
     if interval is None:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
-def shifted(interval: Interval, by: float) -> Interval:
-    """An interval moved by a constant."""
-    moved = {name: getattr(interval, name) + by for name in ("value", "low", "high")}
-    return replace(interval, **moved)

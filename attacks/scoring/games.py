@@ -37,6 +37,8 @@ class Finding:
         reason: why the attack was not applicable; None if it was measured.
         lacks: whose payloads the attack asked for although not all were recorded; empty where it
             had all that it can read. What it lacks, it may have learned from.
+        received: what reached the adversary from others (``View.received``).
+        read: what of it the attack has read, if it was measured.
         not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
@@ -52,6 +54,8 @@ class Finding:
     game: str
     reason: str | None = None
     lacks: tuple[str, ...] = ()
+    received: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
     not_installed: str = ""
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
@@ -129,7 +133,11 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
-    blank = replace(blank, lacks=tuple(step.name.lower() for step in view.unrecorded()))
+    blank = replace(
+        blank,
+        lacks=tuple(step.name.lower() for step in view.unrecorded()),
+        received=_received(view),
+    )
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -149,6 +157,9 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     return replace(
         blank,
         rounds=claims.rounds,
+        read=tuple(
+            sorted((each.name if isinstance(each, Step) else each).lower() for each in view.asked)
+        ),
         not_installed=claims.not_installed,
         figures=figures,
         units=next(each.units for each in scored if each.units),
@@ -156,6 +167,13 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
         null_control=nulls[0] if nulls else None,
         roc=scored[0].roc,
     )
+
+
+def _received(view: View) -> tuple[str, ...]:
+    """What reached the adversary from others, without sums of what it can read one by one."""
+    told, knowledge = view.received(), Knowledge.of(view)
+    follows = "upload" in told and not knowledge.says_hidden
+    return tuple(name for name in told if not (follows and name == "aggregate"))
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:

@@ -13,18 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_of
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
-from attacks.scoring.sets import (
-    ALL_CORRUPTED,
-    NO_CONTRAST,
-    mean_auc,
-    nan_mean,
-    null_of,
-    score_table,
-)
+from attacks.scoring.scales import AREA, LEADS, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
+from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, score_table
 from attacks.scoring.statistics import dealt_labels, per_client_auc
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray

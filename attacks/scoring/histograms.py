@@ -5,28 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import (
-    CORRELATION,
-    LEADS,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    beside_others,
-    is_honest,
-    normal_null,
-    ranked_unit,
-    require_finite,
-)
+from attacks.scoring.chance import beside_sums, normal_null, ranked_unit
+from attacks.scoring.gains import Figures, Gains
+from attacks.scoring.measures import Behind, Context, Measure, gain, records
+from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Prior, Scale
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray
 
@@ -116,10 +99,16 @@ def score_histograms(
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
     correlations = ranked_unit(claimed) @ ranked_unit(shares).T
-    figures, gains = beside_others("histogram_error", errors, seed=seed, span=1.0, sign=-1.0)
-    ranked, more = beside_others("histogram_correlation", correlations, seed=seed, span=2.0)
-    figures |= ranked
-    figures["activity_correlation"] = None
+    figures: Figures = {"activity_correlation": None}
+    gains: Gains = {}
+    better = (
+        ("histogram_error", errors, 1.0, -1.0),
+        ("histogram_correlation", correlations, 2.0, 1.0),
+    )
+    for name, values, span, sign in better:
+        own, sums, size = values.diagonal(), values.sum(axis=1), len(values)
+        found, more = beside_sums(name, own, sums, size, seed=seed, span=span, sign=sign)
+        figures, gains = figures | found, gains | more
     if len(np.unique(totals)) > 2:
         activity = ranked_unit(claim.activity[known][None]) @ ranked_unit(totals[None]).T
         figures["activity_correlation"] = float(activity[0, 0])
@@ -130,7 +119,7 @@ def score_histograms(
     deviation = 1.0 / np.sqrt(max(1, bins - 1) * len(totals))
     return Scored(
         figures=figures,
-        gains={**gains, **more},
+        gains=gains,
         units={"clients": len(totals), "pairs": shares.size, "positives": int((shares > 0).sum())},
         details={"histogram": claim.name},
         null_control=normal_null("histogram_correlation", null, 0.0, float(deviation)),

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attacks.scoring.chance import nan_mean
 from attacks.scoring.gains import Figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.rows import Rows
-from attacks.scoring.sets import nan_mean
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import count_per_client, highest_each
 
@@ -30,15 +30,10 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
             sizes.append(np.count_nonzero(always))
             hits.append(np.count_nonzero(always & part.pairs.labels))
             whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
-        precision = sum(hits) / sum(sizes) if sum(sizes) else float("nan")
         found[str(rounds)] = {
-            "auc": _finite(float(np.nanmean(np.concatenate(aucs)))),
+            "auc": nan_mean(np.concatenate(aucs)),
             "support_auc": nan_mean(np.concatenate(inside)),
-            "always_seen_precision": _finite(precision),
+            "always_seen_precision": sum(hits) / sum(sizes) if sum(sizes) else None,
             "exact_set_share": float(np.mean(np.concatenate(whole))),
         }
     return found
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

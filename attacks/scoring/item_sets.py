@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.known import Known
-from attacks.scoring.loops import count_members, join_sets, unite_sets
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
-from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.uploads import RowBlock
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _PAIRS_AT_ONCE = 1 << 21
 """Pairs that are held in all their columns, which take some 180 bytes of each."""
@@ -79,11 +80,6 @@ class ItemSets:
         return sizes
 
     @property
-    def ragged(self) -> Ragged:
-        """As compiled loops take it."""
-        return Ragged(self.indptr, self.items)
-
-    @property
     def owners(self) -> IntArray:
         """int64[K], the place of each item's client."""
         return np.repeat(np.arange(len(self)), self.lengths)
@@ -105,18 +101,22 @@ class ItemSets:
         places, indptr = segments(self.indptr, clients)
         return ItemSets(indptr=indptr, items=self.items[places], n_items=self.n_items)
 
+    def sparse(self, values: npt.NDArray[Any]) -> "csr_array[Any, tuple[int, int]]":
+        """[B, m] with a value of each pair; of those that are added up, zeros are left out."""
+        from scipy.sparse import csr_array  # noqa: PLC0415 - who only reads of attacks need not wait
+
+        # Places of 32 bits, as those of items: of two widths all would be copied to the larger.
+        columns = values, self.items, self.indptr.astype(np.int32)
+        return csr_array(columns, (len(self), self.n_items))
+
+    def marks(self, kind: npt.DTypeLike = bool) -> "csr_array[Any, tuple[int, int]]":
+        """[B, m] with a one for each pair."""
+        return self.sparse(np.ones(len(self.items), dtype=kind))
+
     def united(self, other: "ItemSets") -> "ItemSets":
         """Each client's items of either."""
-        items = np.empty(len(self.items) + len(other.items), dtype=np.int32)
-        indptr = np.zeros(len(self.indptr), dtype=np.int64)
-        unite_sets(self.ragged, other.ragged, Ragged(indptr, items))
-        size = int(indptr[-1])
-        kept = items if size == len(items) else items[:size].copy()
-        return ItemSets(indptr=indptr, items=kept, n_items=self.n_items)
-
-    def count_in(self, other: "ItemSets", counts: npt.NDArray[np.unsignedinteger]) -> None:
-        """Add one to the count of every pair that other sets, parts of these, have as well."""
-        count_members(self.ragged, other.ragged, counts)
+        both = self.marks() + other.marks()
+        return ItemSets.of_sizes(np.diff(both.indptr), both.indices, self.n_items)
 
     def popularity(self) -> IntArray:
         """int64[m], sets that hold each item."""
@@ -188,15 +188,13 @@ def spans_of(*sets: ItemSets) -> list[slice]:
 
 def joined(listed: ItemSets, sets: ItemSets, span: slice) -> Joined:
     """The pairs of a block of clients: what is listed and what is in their sets."""
-    bounds = slice(span.start, span.stop + 1)
-    one, other = (Ragged(each.indptr[bounds], each.items) for each in (listed, sets))
-    room = sum(int(each.indptr[-1] - each.indptr[0]) for each in (one, other))
-    indptr = np.zeros(len(one.indptr), dtype=np.int64)
-    items, source = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
-    labels = np.empty(room, dtype=bool)
-    join_sets(one, other, Ragged(indptr, items), source, labels)
-    size = int(indptr[-1])
-    return Joined(span, indptr, items[:size], source[:size], labels[:size])
+    one, other = (each.take(np.arange(span.start, span.stop)) for each in (listed, sets))
+    # Twice the number among those listed, from 1 on, and one more for what is in the set.
+    numbers = 2 * np.arange(1, len(one.items) + 1, dtype=np.int32)
+    both = one.sparse(numbers) + other.marks(np.int32)
+    number, labels = both.data // 2, both.data % 2 == 1
+    source = np.where(number > 0, number - 1 + listed.indptr[span.start], -1)
+    return Joined(span, both.indptr.astype(np.int64), both.indices, source, labels)
 
 
 def listed_rows(

@@ -6,8 +6,9 @@ from functools import partial
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets, Joined, joined, spans_of
+from attacks.scoring.loops import Rest
 from attacks.scoring.rows import Rows
-from attacks.scoring.tables import BlockedTable, Rest, ScoreTable, Table, count_per_client
+from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -96,13 +97,9 @@ def table_of(scores: Rows, pairs: Joined) -> ScoreTable:
         row = np.asarray(scores.rest, dtype=np.float64)[None]
         rest = Rest.of_rows(row, everybody, pairs.owners, pairs.items)
     elif len(pairs.items) < clients * n_items:
-        rest = Rest(
-            runs=np.array([0, 1]),
-            values=np.array([scores.rest], dtype=np.float64),
-            sizes=np.array([n_items]),
-            row=everybody,
-            taken=np.zeros(len(pairs.items), dtype=np.int32),
-        )
+        one = np.array([scores.rest], dtype=np.float64)
+        none = np.zeros(len(pairs.items), dtype=np.int32)
+        rest = Rest(one, np.array([0, n_items]), np.array([0, 1]), everybody, none)
     return ScoreTable(indptr=pairs.indptr, scores=values, labels=pairs.labels, rest=rest)
 
 

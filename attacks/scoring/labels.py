@@ -5,17 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.scoring.chance import hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import LEADS, SHARE, Behind, Measure, Prior, Scale, gain, records
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    hit_interval,
-    hit_null,
-    is_honest,
-    require_finite,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import LEADS, SHARE, Prior, Scale
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, Gains
-from attacks.scoring.measures import SHARE, Behind, Measure, Scale, gain, records
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import SHARE, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray

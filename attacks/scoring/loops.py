@@ -1,14 +1,12 @@
 """Inner loops of scoring, compiled: whole numbers only, so that any order of them is exact."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.data.negatives import Ragged
+from secure_fedrec.core.kernels import bounds_of
 
 
 class ByClass(NamedTuple):
@@ -19,7 +17,7 @@ class ByClass(NamedTuple):
         hit_ends: int64[n_clients + 1].
         misses: float64[N - P].
         miss_ends: int64[n_clients + 1].
-        taken: int32[N], the run of ``Runs`` that each is taken from, ascending for each client;
+        taken: int32[N], the run of ``Rest`` that each is taken from, ascending for each client;
             empty without them.
     """
 
@@ -30,20 +28,45 @@ class ByClass(NamedTuple):
     taken: IndexArray
 
 
-class Runs(NamedTuple):
-    """Misses that are not listed.
+class Rest(NamedTuple):
+    """Pairs that are not listed, all of them negative.
+
+    A client's are the items of the row that it shares with others, less those that are listed.
 
     Attributes:
-        values: float64[R]; row r has ``values[runs[r]:runs[r + 1]]``, ascending.
+        values: float64[R]; row h has ``values[runs[h]:runs[h + 1]]``, distinct and ascending.
         below: int64[R + 1], items in front of each, of all rows.
         runs: int64[H + 1].
         row: int64[n_clients], of each client.
+        taken: int32[N], for each listed pair the place in ``values`` of what its item has there.
     """
 
     values: FloatArray
     below: IntArray
     runs: IntArray
     row: IntArray
+    taken: IndexArray
+
+    @classmethod
+    def of_rows(
+        cls, rows: FloatArray, row: IntArray, owners: IntArray, items: IndexArray
+    ) -> "Rest":
+        """What is not listed of rows float64[H, m] of which client b has ``rows[row[b]]``."""
+        parts = [np.unique(each, return_inverse=True, return_counts=True) for each in rows]
+        runs = bounds_of([len(values) for values, _, _ in parts])
+        place = np.stack([runs[h] + of_item for h, (_, of_item, _) in enumerate(parts)])
+        return cls(
+            values=np.concatenate([values for values, _, _ in parts]),
+            below=bounds_of(np.concatenate([counts for _, _, counts in parts])),
+            runs=runs,
+            row=row,
+            taken=place.astype(np.int32)[row[owners], items],
+        )
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[n_clients], items of each client's row."""
+        return np.asarray(np.diff(self.below[self.runs])[self.row])
 
 
 @compiled_loop
@@ -62,215 +85,40 @@ def places(
 
 
 @compiled_loop
-def twice_wins(pairs: ByClass, wins: IntArray) -> None:
-    """Pairs of a hit and a smaller miss of the same client, twice, and pairs of equal ones, once.
-
-    Hits may come in any order.
-    """
-    hits, hit_ends, misses, miss_ends, _ = pairs
-    for client in range(len(wins)):
-        start, stop = miss_ends[client], miss_ends[client + 1]
-        for hit in range(hit_ends[client], hit_ends[client + 1]):
-            below = places(misses, start, stop, hits[hit], False)
-            wins[client] += 2 * below
-            if start + below < stop and misses[start + below] == hits[hit]:
-                wins[client] += places(misses, start + below, stop, hits[hit], True)
-
-
-@compiled_loop
-def count_exceeded(
-    cuts: FloatArray,
+def count_below(
     scores: FloatArray,
-    labels: BoolArray,
-    indptr: IntArray,
-    counts: npt.NDArray[np.unsignedinteger],
+    ends: IntArray,
+    ordered: FloatArray,
+    ordered_ends: IntArray,
+    below: IntArray,
+    up_to: IntArray,
 ) -> None:
-    """``counts[c, l, k]`` pairs of client c and label l have scores that exceed k of the cuts."""
-    for client in range(len(indptr) - 1):
-        for pair in range(indptr[client], indptr[client + 1]):
-            exceeded = places(cuts, 0, len(cuts), scores[pair], False)
-            counts[client, 1 if labels[pair] else 0, exceeded] += 1
+    """Add how many of a client's ordered values are below each of its scores, and not above it."""
+    for client in range(len(ends) - 1):
+        start, stop = ordered_ends[client], ordered_ends[client + 1]
+        for pair in range(ends[client], ends[client + 1]):
+            found = places(ordered, start, stop, scores[pair], False)
+            below[pair] += found
+            up_to[pair] += found
+            if start + found < stop and ordered[start + found] == scores[pair]:
+                up_to[pair] += places(ordered, start + found, stop, scores[pair], True)
 
 
 @compiled_loop
-def add_up_downwards(counts: npt.NDArray[np.unsignedinteger]) -> None:
-    """Replace each row, in bins of rising scores, by the counts of its so many highest bins."""
-    bins = counts.shape[1]
-    for row in range(len(counts)):
-        low, high = 0, bins - 1
-        while low < high:
-            counts[row, low], counts[row, high] = counts[row, high], counts[row, low]
-            low += 1
-            high -= 1
-        for place in range(1, bins):
-            counts[row, place] += counts[row, place - 1]
-
-
-@compiled_loop
-def join_sets(
-    left: Ragged, right: Ragged, united: Ragged, source: IntArray, labels: BoolArray
+def count_rest_below(
+    pairs: ByClass, rest: Rest, taken_ends: IntArray, below: IntArray, up_to: IntArray
 ) -> None:
-    """Unite two ascending sets per client; where each item lies in the first, -1 if it does not."""
-    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
-    place = 0
-    for client in range(len(one_ends) - 1):
-        one, one_end = one_ends[client], one_ends[client + 1]
-        other, other_end = other_ends[client], other_ends[client + 1]
-        while one < one_end or other < other_end:
-            first = one < one_end and (other == other_end or ones[one] <= others[other])
-            second = other < other_end and (one == one_end or others[other] <= ones[one])
-            items[place] = ones[one] if first else others[other]
-            source[place] = one if first else -1
-            labels[place] = second
-            one += first
-            other += second
-            place += 1
-        indptr[client + 1] = place
-
-
-@compiled_loop
-def rest_wins(pairs: ByClass, rest: Runs, taken_ends: IntArray, wins: IntArray) -> None:
-    """As ``twice_wins``, over the misses that are not listed."""
+    """As ``count_below``, of the hits and of the pairs that are not listed."""
     hits, hit_ends, taken = pairs.hits, pairs.hit_ends, pairs.taken
-    values, below, runs, row = rest
-    for client in range(len(wins)):
+    values, under, runs, row, _ = rest
+    for client in range(len(row)):
         start, stop = runs[row[client]], runs[row[client] + 1]
         first, last = taken_ends[client], taken_ends[client + 1]
         for hit in range(hit_ends[client], hit_ends[client + 1]):
             run = start + places(values, start, stop, hits[hit], False)
             gone = places(taken, first, last, run, False)
-            wins[client] += 2 * (below[run] - below[start] - gone)
+            below[hit] += under[run] - under[start] - gone
+            up_to[hit] += under[run] - under[start] - gone
             if run < stop and values[run] == hits[hit]:
                 equal = places(taken, first + gone, last, run, True)
-                wins[client] += below[run + 1] - below[run] - equal
-
-
-@compiled_loop
-def next_run(
-    run: int, start: int, below: IntArray, taken: IndexArray, first: int, last: int
-) -> tuple[int, int]:
-    """The last run up to ``run`` of which ``taken[first:last]`` leaves anything, and how much."""
-    while run >= start:
-        gone = places(taken, first, last, run, True) - places(taken, first, last, run, False)
-        left = below[run + 1] - below[run] - gone
-        if left > 0:
-            return run, left
-        run -= 1
-    return run, 0
-
-
-@compiled_loop
-def cut_at_size(pairs: ByClass, rest: Runs, taken_ends: IntArray, counts: IntArray) -> None:
-    """Where a client's best pairs end, as many as it has hits, one at least.
-
-    ``counts[c]`` are the hits and the misses above the last score, and those equal to it.
-    """
-    hits, hit_ends, misses, miss_ends, taken = pairs
-    values, below, runs, row = rest
-    for client in range(len(counts)):
-        hit, hit_start = hit_ends[client + 1] - 1, hit_ends[client]
-        miss, miss_start = miss_ends[client + 1] - 1, miss_ends[client]
-        first, last, start = taken_ends[client], taken_ends[client + 1], runs[row[client]]
-        run, left = next_run(runs[row[client] + 1] - 1, start, below, taken, first, last)
-        wanted = max(1, hit_ends[client + 1] - hit_ends[client])
-        above_hits, above_misses, tied_hits, tied_misses = 0, 0, 0, 0
-        while above_hits + above_misses + tied_hits + tied_misses < wanted:
-            above_hits += tied_hits
-            above_misses += tied_misses
-            tied_hits, tied_misses = 0, 0
-            cut = -math.inf
-            if hit >= hit_start:
-                cut = hits[hit]
-            if miss >= miss_start:
-                cut = max(cut, misses[miss])
-            if run >= start:
-                cut = max(cut, values[run])
-            while hit >= hit_start and hits[hit] == cut:
-                tied_hits += 1
-                hit -= 1
-            while miss >= miss_start and misses[miss] == cut:
-                tied_misses += 1
-                miss -= 1
-            if run >= start and values[run] == cut:
-                tied_misses += left
-                run, left = next_run(run - 1, start, below, taken, first, last)
-            if tied_hits + tied_misses == 0:
-                break  # a client without pairs
-        counts[client, 0], counts[client, 1] = above_hits, above_misses
-        counts[client, 2], counts[client, 3] = tied_hits, tied_misses
-
-
-@compiled_loop
-def stand(
-    scores: FloatArray, indptr: IntArray, pairs: ByClass, left: IntArray, right: IntArray
-) -> None:
-    """How many of a client's listed pairs have smaller scores than each, and no larger ones."""
-    hits, hit_ends, misses, miss_ends, _ = pairs
-    for client in range(len(indptr) - 1):
-        hit, hit_stop = hit_ends[client], hit_ends[client + 1]
-        miss, miss_stop = miss_ends[client], miss_ends[client + 1]
-        for pair in range(indptr[client], indptr[client + 1]):
-            score = scores[pair]
-            one = places(hits, hit, hit_stop, score, False)
-            other = places(misses, miss, miss_stop, score, False)
-            left[pair] = one + other
-            right[pair] = left[pair]
-            if hit + one < hit_stop and hits[hit + one] == score:
-                right[pair] += places(hits, hit + one, hit_stop, score, True)
-            if miss + other < miss_stop and misses[miss + other] == score:
-                right[pair] += places(misses, miss + other, miss_stop, score, True)
-
-
-@compiled_loop
-def add_rest(
-    bins: IntArray,
-    sizes: IntArray,
-    runs: IntArray,
-    row: IntArray,
-    taken: IndexArray,
-    taken_ends: IntArray,
-    counts: npt.NDArray[np.unsignedinteger],
-) -> None:
-    """Add to ``counts[c, 0, k]`` the pairs that are not listed, in runs that fall into bin k."""
-    for client in range(len(row)):
-        for run in range(runs[row[client]], runs[row[client] + 1]):
-            counts[client, 0, bins[run]] += sizes[run]
-        for pair in range(taken_ends[client], taken_ends[client + 1]):
-            counts[client, 0, bins[taken[pair]]] -= 1
-
-
-@compiled_loop
-def unite_sets(left: Ragged, right: Ragged, united: Ragged) -> None:
-    """Unite two ascending sets per client."""
-    (one_ends, ones), (other_ends, others), (indptr, items) = left, right, united
-    place = 0
-    for client in range(len(one_ends) - 1):
-        one, one_end = one_ends[client], one_ends[client + 1]
-        other, other_end = other_ends[client], other_ends[client + 1]
-        while one < one_end and other < other_end:
-            first, second = ones[one], others[other]
-            items[place] = min(first, second)
-            one += first <= second
-            other += second <= first
-            place += 1
-        while one < one_end:
-            items[place] = ones[one]
-            one += 1
-            place += 1
-        while other < other_end:
-            items[place] = others[other]
-            other += 1
-            place += 1
-        indptr[client + 1] = place
-
-
-@compiled_loop
-def count_members(whole: Ragged, part: Ragged, counts: npt.NDArray[np.unsignedinteger]) -> None:
-    """Add one for every item of a set that a part of it has as well."""
-    (one_ends, ones), (other_ends, others) = whole, part
-    for client in range(len(one_ends) - 1):
-        one = one_ends[client]
-        for other in range(other_ends[client], other_ends[client + 1]):
-            while ones[one] < others[other]:
-                one += 1
-            counts[one] += 1
+                up_to[hit] += under[run + 1] - under[run] - equal

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from attacks.scoring.scales import DIFFERENCE, Page, Prior, Scale, Unit
+
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 """Worst first."""
 
@@ -25,87 +27,7 @@ another is.
 """
 
 
-class Unit(NamedTuple):
-    """How a figure is written, and where it lies.
-
-    Attributes:
-        write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
-        low, high: ends of its range; None where there is none.
-        nothing: a value that says nothing, whatever the data; what is not above it is no leak.
-    """
-
-    write: str
-    low: float | None
-    high: float | None
-    nothing: float = 0.0
-
-
-COUNTED = "count"
-"""How a unit is written whose figures are numbers of somebody."""
-
-SHARE = Unit("percent", 0.0, 1.0)
-AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)
-CORRELATION = Unit("decimal", -1.0, 1.0)
-DIFFERENCE = Unit("signed", -1.0, 1.0)
-HEADROOM = Unit("signed", None, 1.0)
-COUNT = Unit("count", 0.0, None)
-
-
-class Prior(NamedTuple):
-    """A figure that says what anybody reaches without the view.
-
-    Attributes:
-        key: of the figure.
-        words: who or what reaches it.
-        about: what it is; "For comparison: ..." where it is left out.
-        ceiling: whether it is what the best view could reach instead, no chance to compare with.
-    """
-
-    key: str
-    words: str
-    about: str = ""
-    ceiling: bool = False
-
-
-class Scale(NamedTuple):
-    """What a value of a figure means.
-
-    Attributes:
-        unit: how it is written, and where it lies.
-        chance: what anybody reaches without the view: a figure of its own, or words.
-        abstention: how it counts where an attack says nothing.
-        rounds: how several rounds make one figure.
-        lower_is_worse: whether low is a leak.
-    """
-
-    unit: Unit
-    chance: Prior | str
-    abstention: str
-    rounds: str = "the worst of the rounds tried; intervals and limits allow for the choice"
-    lower_is_worse: bool = False
-
-
-class Page(NamedTuple):
-    """Where a figure is shown.
-
-    Attributes:
-        leads: whether it is the one number that stands for a finding, before those that do not.
-        by_round: whether it is listed for every round that was tried.
-        chooses: of which findings it says how strong a round was, "rated sets" or "other secrets".
-        listed: whether it has a key of its own in ``report.json``; others stand in the details.
-        units: whom it is measured on.
-        rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
-    """
-
-    leads: bool = False
-    by_round: bool = False
-    chooses: str = ""
-    listed: bool = True
-    units: str = "clients"
-    rate: float | None = None
-
-
-LEADS, _PLAIN = Page(leads=True, by_round=True), Page()
+_PLAIN = Page()
 
 Floor: TypeAlias = float | str
 """What a figure must reach on a federation planted to leak, or why it has no floor."""
@@ -203,14 +125,14 @@ class Exposed(NamedTuple):
     """Of a number of persons who are exposed for certain: one is too many.
 
     Attributes:
-        share: key of their share of all.
-        profile: key of what the one who loses most loses of its own.
         floor: the floor.
+        share: key of their share of all, if it counts.
+        profile: key of what the one who loses most loses of its own, if it counts.
     """
 
-    share: str
-    profile: str
     floor: Floor
+    share: str = ""
+    profile: str = ""
 
     def grade(self, key: str, figures: Figures) -> str:
         """By the first of them, their share and the worst-off."""
@@ -221,8 +143,8 @@ class Exposed(NamedTuple):
         return "critical" if many or whole else "high"
 
     def __str__(self) -> str:
-        limits = f"{self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
-        return f"by itself: high from one client, critical from {limits}"
+        limits = f", critical from {self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
+        return f"by itself: high from the first client{limits if self.share else ''}"
 
 
 class Context(NamedTuple):
@@ -373,10 +295,7 @@ def records(secret: str, /, **measures: Measure) -> Mapping[str, Measure]:
         raise ValueError("figures say which secret they tell")
     return {
         key: replace(
-            each,
-            key=key,
-            name=each.name or key.replace("_", " "),
-            secret=each.secret or secret,
+            each, key=key, name=each.name or key.replace("_", " "), secret=each.secret or secret
         )
         for key, each in measures.items()
     }

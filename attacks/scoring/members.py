@@ -20,16 +20,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from attacks.scoring.chance import normal_null
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import AREA, LEADS, Behind, Measure, Prior, Scale, gain, records
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    is_honest,
-    normal_null,
-    require_finite,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import AREA, LEADS, Prior, Scale
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve

@@ -14,12 +14,12 @@ References:
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import COUNT, Figures, Floor, Measure, Page, Scale
+from attacks.scoring.measures import Exposed, Floor, Measure
+from attacks.scoring.scales import COUNT, Page, Scale
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.special import bdtr
 
@@ -27,29 +27,11 @@ _HALVINGS = 80
 _MOST_LUCK = 10_000
 
 
-class FromFirst(NamedTuple):
-    """Of clients who are exposed for certain: each is one too many.
-
-    Attributes:
-        floor: the floor.
-    """
-
-    floor: Floor
-
-    def grade(self, key: str, figures: Figures) -> str:
-        """High from the first client."""
-        found = figures.get(key)
-        return "info" if found is None or found < 1 else "high"
-
-    def __str__(self) -> str:
-        return "by itself: high from the first client"
-
-
 def persons(name: str, about: str, words: str, *, floor: Floor, chooses: str = "") -> Measure:
     """The record of a number of clients who are exposed for certain."""
     scale = Scale(COUNT, "0: who could have been hit by luck is not counted", "nobody is counted")
     page = Page(chooses=chooses, listed=True)
-    return Measure(name, about, scale, FromFirst(floor), page, words=words, said=(0.0, np.inf))
+    return Measure(name, about, scale, Exposed(floor), page, words=words, said=(0.0, np.inf))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

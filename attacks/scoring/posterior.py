@@ -12,26 +12,18 @@ is said of each alone (``kinds_of``), and have rules of their own: few of the fo
 ranked by the rule that suits the many.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from attacks.scoring.joint import CatalogueGame, Part, standing
+from attacks.scoring.loops import Rest
 from attacks.scoring.ranking import PublicRanking
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import precision_at_size
-from attacks.scoring.tables import (
-    BlockedTable,
-    Rest,
-    ScoreTable,
-    Table,
-    count_per_client,
-    distinct_scores,
-    pooled_classes,
-)
+from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 _FEW_VALUES = 16
@@ -130,7 +122,7 @@ class _Rules:
 
     def __init__(self, game: CatalogueGame, public: PublicRanking) -> None:
         self.game, self.public = game, public
-        self.values = distinct_scores(game.table)
+        self.values = np.unique(np.concatenate([c.values for c in pooled_classes(game.table)]))
         self.few = len(self.values) <= _FEW_VALUES
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
@@ -139,7 +131,6 @@ class _Rules:
         self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
         ranks = pooled_classes(public.table(game.labels))
         self.most = max(float(each.values[-1]) for each in ranks if each.size)
-        self._fitted: tuple[FloatArray, FloatArray] | None = None
         self._precision: dict[int, FloatArray] = {}
         kinds = [kinds_of(game.scores, game.part(span)) for span in game.spans]
         self.kinds: IntArray = np.concatenate(kinds)
@@ -199,7 +190,7 @@ class _Rules:
             value = np.searchsorted(self.values, np.asarray(self.game.scores.rest, np.float64))
             ties = self.public.of(part) / (self.most + 1.0)
             return first + ties, value + rest / (self.most + 1.0), row
-        log_odds, level = self._fit()[learned], self._level(part)
+        log_odds, level = self._fitted[learned], self._level(part)
         listed = log_odds[level.listed, self.place[half, part.pairs.items]]
         return listed, log_odds[level.rest, self.place[half][None]], level.row
 
@@ -242,26 +233,25 @@ class _Rules:
         found, row = np.unique(octaves, return_inverse=True)
         return _Level(listed, found[:, None] + _OCTAVES * unseen[None], row.reshape(-1))
 
-    def _fit(self) -> tuple[FloatArray, FloatArray]:
+    @cached_property
+    def _fitted(self) -> FloatArray:
         """Log odds of being rated by evidence and popularity, learned from each half.
 
         One logistic regression on log popularity per level of evidence, drawn by a ridge towards
-        the one that has no evidence. float64[levels, counts]; levels that do not occur are 0.
+        the one that has no evidence. float64[2, levels, counts]; levels that do not occur are 0.
         """
-        if self._fitted is None:
-            pairs, hits = self._counted()
-            there = np.flatnonzero(pairs.sum(axis=(0, 2)))
-            fitted = np.zeros(pairs.shape)
-            start = np.array([[0.0, 1.0]])
-            for half in (0, 1):
-                all_pairs, all_hits = pairs[half, there], hits[half, there]
-                sums = (all_pairs.sum(0)[None], all_hits.sum(0)[None])
-                pooled = _logistic(*sums, self.log_odds, start, 1e-3)
-                begin = np.repeat(pooled, len(there), 0)
-                each = _logistic(all_pairs, all_hits, self.log_odds, begin, _RIDGE)
-                fitted[half, there] = each[:, :1] + each[:, 1:] * self.log_odds
-            self._fitted = fitted[0], fitted[1]
-        return self._fitted
+        pairs, hits = self._counted()
+        there = np.flatnonzero(pairs.sum(axis=(0, 2)))
+        fitted = np.zeros(pairs.shape)
+        start = np.array([[0.0, 1.0]])
+        for half in (0, 1):
+            all_pairs, all_hits = pairs[half, there], hits[half, there]
+            sums = (all_pairs.sum(0)[None], all_hits.sum(0)[None])
+            pooled = _logistic(*sums, self.log_odds, start, 1e-3)
+            begin = np.repeat(pooled, len(there), 0)
+            each = _logistic(all_pairs, all_hits, self.log_odds, begin, _RIDGE)
+            fitted[half, there] = each[:, :1] + each[:, 1:] * self.log_odds
+        return fitted
 
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         """Pairs, and those of them that are hits: float64[2, levels, counts] each."""
@@ -269,8 +259,9 @@ class _Rules:
         shape = (2, levels, len(self.counts))
         size = 2 * levels * len(self.counts)
         pairs, hits = np.zeros(size), np.zeros(size)
-        for part, level, half in self._blocks():
-            owners = part.pairs.owners
+        for span in self.game.spans:
+            part, half = self.game.part(span), self.public.half[span]
+            level, owners = self._level(part), part.pairs.owners
             place = self.place[half[owners], part.pairs.items]
             base = half[owners] * levels * len(self.counts) + place
             flat = base + level.listed * len(self.counts)
@@ -286,11 +277,6 @@ class _Rules:
             taken = base + wide[level.row[owners], part.pairs.items] * len(self.counts)
             pairs -= np.bincount(taken, minlength=size)
         return pairs.reshape(shape), hits.reshape(shape)
-
-    def _blocks(self) -> Iterator[tuple[Part, _Level, IntArray]]:
-        for span in self.game.spans:
-            part = self.game.part(span)
-            yield part, self._level(part), self.public.half[span]
 
 
 def _octave(left: IntArray, right: IntArray, size: int) -> IntArray:

@@ -71,16 +71,10 @@ class PublicRanking:
         return BlockedTable([lambda span=span: seen_of(span) for span in game.spans])  # type: ignore[misc]
 
 
-def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Two halves of some clients, drawn at random."""
-    order = np.random.default_rng(seed).permutation(clients)
-    return np.sort(order[: clients // 2]), np.sort(order[clients // 2 :])
-
-
 def halved(clients: int, seed: int) -> IntArray:
-    """int64[clients], the half that each is in."""
+    """int64[clients], the half that each is in, drawn at random."""
     half = np.zeros(clients, dtype=np.int64)
-    half[halves(clients, seed)[1]] = 1
+    half[np.random.default_rng(seed).permutation(clients)[clients // 2 :]] = 1
     return half
 
 

@@ -12,38 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
 from attacks.scoring.history import history_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import (
-    AREA,
-    HEADROOM,
-    LEADS,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Context, Measure, gain, records
 from attacks.scoring.persons import Persons, exact_sets, persons
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
-from attacks.scoring.sets import (
-    ALL_CORRUPTED,
-    NO_CONTRAST,
-    guessed_figures,
-    mean_auc,
-    nan_mean,
-    null_auc,
-    units_of,
-)
+from attacks.scoring.scales import AREA, HEADROOM, LEADS, SHARE, Page, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest
+from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, guessed_figures, units_of
 from attacks.scoring.statistics import (
     advantage,
     per_client_auc,

@@ -6,20 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.scoring.chance import by_client
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
-from attacks.scoring.measures import (
-    HEADROOM,
-    SHARE,
-    Behind,
-    Context,
-    Measure,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
-from attacks.scoring.scored import Scored, by_client, is_honest
+from attacks.scoring.measures import Behind, Context, Measure, gain, records
+from attacks.scoring.scales import HEADROOM, SHARE, Page, Prior, Scale
+from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
@@ -89,13 +80,6 @@ class RatingClaim:
             about = self.clients if self.about is None else self.about
             figures, gains = rating_figures(self, about, case.truth.train, case.corrupted)
             yield Scored(figures=figures, gains=gains, units={})
-
-
-def rated_grid(train: RatingTable) -> BoolArray:
-    """Which items the clients rated: bool[n, m]."""
-    grid = np.zeros((train.n_clients, train.n_items), dtype=bool)
-    grid[train.clients, train.items] = True
-    return grid
 
 
 def rating_figures(

@@ -122,15 +122,15 @@ def touches(
     Args:
         uploaded: every client's items of a round; asked twice, so that no round is held.
         rounds: one at least.
-        at: told the counts after so many rounds; they go on changing.
+        at: told the counts after so many rounds.
     """
-    listed = _all_of(uploaded, rounds)
-    counts = np.zeros(len(listed.items), dtype=np.min_scalar_type(len(rounds)))
+    listed, kind = _all_of(uploaded, rounds), np.min_scalar_type(len(rounds) + 1)
+    counts = listed.marks(kind)  # one too many of each, so that none is left out as a zero
     for number, round_ in enumerate(rounds, start=1):
-        listed.count_in(uploaded(round_), counts)
+        counts = counts + uploaded(round_).marks(kind)
         if at is not None:
-            at(number, Rows(listed=listed, values=counts))
-    return Rows(listed=listed, values=counts)
+            at(number, Rows(listed=listed, values=counts.data - 1))
+    return Rows(listed=listed, values=counts.data - 1)
 
 
 def _all_of(uploaded: Callable[[int], ItemSets], rounds: Sequence[int]) -> ItemSets:
@@ -173,9 +173,7 @@ def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:
     """What is said of some clients, bool[B], all of it of the same pairs."""
     first = said[0]
     if not isinstance(first, Rows):
-        grids = [np.asarray(each)[keep] for each in said]
-        whole = ItemSets.whole(*grids[0].shape)
-        return [Rows(listed=whole, values=grid.reshape(-1)) for grid in grids]
+        return [Rows.of_grid(np.asarray(each)[keep]) for each in said]
     rows = [each for each in said if isinstance(each, Rows)]
     if keep.all():
         return rows

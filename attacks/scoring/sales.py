@@ -15,27 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attacks.scoring.chance import normal_null, ranked_unit
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import (
-    AREA,
-    CORRELATION,
-    LEADS,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
-from attacks.scoring.scored import (
-    NOBODY,
-    NotApplicable,
-    Scored,
-    is_honest,
-    normal_null,
-    ranked_unit,
-    require_finite,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
+from attacks.scoring.scales import AREA, CORRELATION, LEADS, Prior, Scale
+from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
@@ -194,12 +178,10 @@ def _tell(
         combined = ranked_unit(combined + own)
     true = ranked_unit(counts[judged].astype(np.float64))
     dealt = np.random.default_rng(seed).permutation(true)
-    sells = counts[judged] >= SELLS
-    auc = area_under_curve(combined, sells)
     return _Told(
         correlation=float(combined @ true),
         prior=prior,
-        auc=auc,
+        auc=area_under_curve(combined, counts[judged] >= SELLS),
         null=float(combined @ dealt),
         size=int(judged.sum()),
         sold=judged is sold,

@@ -6,19 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, interval_figures
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.core.special import bdtr
-from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
-from secure_fedrec.evaluation.ranking import midranks
+from attacks.scoring.gains import Figures, Gains, Level, gain_figures
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
-
-_NULL_DEVIATIONS = 4.0
-"""Standard deviations chance may take a null control from its mean: 1 in 15,000 fails."""
-
-_NULL_TAIL = 1.0 / 30_000
-"""Probability of each tail beyond them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,109 +63,3 @@ def require_finite(what: str, values: FloatArray) -> None:
     """
     if not np.isfinite(values).all():
         raise ValueError(f"{what} must be finite")
-
-
-def beside_others(
-    name: str, values: FloatArray, *, seed: int, span: float, sign: float = 1.0
-) -> tuple[Figures, Gains]:
-    """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
-
-    Args:
-        name: of the figure.
-        values: float64[B, B], row b is claim b against every truth, column b the claim's own.
-        seed: of the bootstrap.
-        span: length of the interval that values lie in.
-        sign: -1 where a low value is the better claim.
-    """
-    to_own, sums = values.diagonal().copy(), values.sum(axis=1)
-    return beside_sums(name, to_own, sums, len(values), seed=seed, span=span, sign=sign)
-
-
-def beside_sums(
-    name: str,
-    to_own: FloatArray,
-    sums: FloatArray,
-    size: int,
-    *,
-    seed: int,
-    span: float,
-    sign: float = 1.0,
-) -> tuple[Figures, Gains]:
-    """As ``beside_others``, where all values are too many to be held.
-
-    Args:
-        name: of the figure.
-        to_own: float64[B], each claim against its own truth.
-        sums: float64[B], over all truths.
-        size: number of truths.
-        seed: of the bootstrap.
-        span: length of the interval that values lie in.
-        sign: -1 where a low value is the better claim.
-    """
-    figures = interval_figures(name, mean_interval(to_own, seed=seed, span=span))
-    if size < 2:
-        return figures | {f"{name}_chance": None}, {f"{name}_lift": None}
-    to_others = (sums - to_own) / (size - 1)
-    figures[f"{name}_chance"] = float(to_others.mean())
-    return figures, {f"{name}_lift": Gain(sign * (to_own - to_others), span=2 * span)}
-
-
-def by_client(values: FloatArray, clients: IntArray | IndexArray) -> FloatArray:
-    """Sums over what each client has (members, ratings), scaled so that their mean is that of all.
-
-    Members of one client resemble each other: they are placed, rightly or wrongly, together.
-
-    Args:
-        values: float64[N].
-        clients: int[N], whose each is.
-    """
-    sizes = np.bincount(clients)
-    sums = np.bincount(clients, weights=values)[sizes > 0]
-    return np.asarray(sums * (len(sums) / len(values)))
-
-
-def unit(vectors: FloatArray) -> FloatArray:
-    """Vectors of length 1 along the last axis; zero stays zero."""
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.where(length > 0, length, 1.0))
-
-
-def ranked_unit(values: FloatArray) -> FloatArray:
-    """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
-    ranks = midranks(values)
-    return unit(ranks - ranks.mean(axis=-1, keepdims=True))
-
-
-def hit_interval(odds: FloatArray, *, seed: int) -> Interval:
-    """Share of hits: exact where each is a hit or none, a bootstrap where guesses are shared.
-
-    Args:
-        odds: float64[B] in [0, 1], the odds of each client's guess to be right.
-        seed: of the bootstrap.
-    """
-    if np.isin(odds, (0.0, 1.0)).all():
-        return share_interval(int(odds.sum()), len(odds))
-    return mean_interval(odds, seed=seed, span=1.0)
-
-
-def hit_null(metric: str, odds: FloatArray, chance: float) -> dict[str, Any]:
-    """Null control of a share of hits that should be at ``chance``: the range of a binomial.
-
-    Guesses that are shared vary less than the binomial's.
-    """
-    size, share = len(odds), min(1.0, chance)
-    below = bdtr(np.arange(size), size, share)
-    low, high = (int(np.searchsorted(below, tail)) for tail in (_NULL_TAIL, 1.0 - _NULL_TAIL))
-    return _null(metric, float(odds.mean()), low / size, high / size)
-
-
-def normal_null(metric: str, value: float, chance: float, deviation: float) -> dict[str, Any]:
-    """Null control of a mean that should be at ``chance``, with its standard deviation."""
-    spread = _NULL_DEVIATIONS * deviation
-    return _null(metric, value, chance - spread, chance + spread)
-
-
-def _null(metric: str, value: float, low: float, high: float) -> dict[str, Any]:
-    slack = 1e-12  # of rounding: a share of 0.05 may come out above an end of 0.05
-    passed = bool(low - slack <= value <= high + slack)
-    return {"metric": metric, "value": value, "low": low, "high": high, "passed": passed}

@@ -10,29 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import (
-    AREA,
-    LEADS,
-    SHARE,
-    Behind,
-    Measure,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
+from attacks.scoring.scales import AREA, LEADS, SHARE, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
 from attacks.scoring.truth import Case, SecretClaim
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.core.kernels import bounds_of
-from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.evaluation.intervals import share_interval
 
 KIND = "sets"
 """Kind of secret: a set of every client, bool[n, C]."""
@@ -140,40 +132,6 @@ def units_of(table: Table) -> dict[str, int]:
         "pairs": table.n_pairs,
         "positives": int(table.positives().sum()),
     }
-
-
-def mean_auc(values: FloatArray, seed: int) -> Interval | None:
-    """Mean of per-client shares with its interval; None where no client has one."""
-    return mean_interval(values, seed=seed, span=1.0) if np.isfinite(values).any() else None
-
-
-def null_auc(dealt: Table) -> tuple[float, float, float]:
-    """As ``null_of``, of a table against permuted labels."""
-    return null_of(per_client_auc(dealt), dealt.sizes, dealt.positives())
-
-
-def null_of(aucs: FloatArray, sizes: IntArray, positives: IntArray) -> tuple[float, float, float]:
-    """Mean AUC against permuted labels, its expectation, and its standard deviation.
-
-    Under permuted labels the AUC of a client with P positives and N negatives has mean 1/2 and,
-    ties only lowering it, variance (P + N + 1) / (12 P N) (Mann and Whitney 1947), so the range
-    holds for a single client as well as for many.
-
-    Args:
-        aucs: float64[B], against permuted labels; NaN where a client has no two classes.
-        sizes: int64[B], pairs.
-        positives: int64[B].
-    """
-    known = np.isfinite(aucs)
-    sizes, positives = sizes[known], positives[known]
-    variance = (sizes + 1) / (12 * positives * (sizes - positives))
-    return float(aucs[known].mean()), 0.5, float(np.sqrt(variance.sum())) / int(known.sum())
-
-
-def nan_mean(values: FloatArray) -> float | None:
-    """Mean of what is a number; None where nothing is."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
 
 
 def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[Figures, BoolArray]:

@@ -28,8 +28,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.loops import Runs, add_rest, add_up_downwards, count_exceeded, cut_at_size
-from attacks.scoring.tables import Pooled, ScoreTable, Table, pooled_classes
+from attacks.scoring.loops import count_below
+from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
@@ -63,7 +63,9 @@ def per_client_auc(table: Table) -> FloatArray:
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
-    wins, positives = table.twice_won(), table.positives()
+    positives = table.positives()
+    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives())))  # ties count once
+    wins = np.diff(twice_won[table.by_class().hit_ends])
     pairs = 2 * positives * (table.sizes - positives)
     aucs = np.full(table.n_clients, np.nan)
     np.divide(wins, pairs, out=aucs, where=pairs > 0)
@@ -86,20 +88,20 @@ def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> Floa
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:
-    each, rest = table.by_class(), table.rest
-    counts = np.zeros((table.n_clients, 4), dtype=np.int64)
-    if rest is None:
-        ends = np.zeros(table.n_clients + 1, dtype=np.int64)
-        runs = np.zeros(2, dtype=np.int64)
-        cut_at_size(each, Runs(np.zeros(0), runs[:1], runs, ends[1:]), ends, counts)
-    else:
-        cut_at_size(each, rest.columns, table.indptr, counts)
-    above_hits, above_misses, tied_hits, tied_misses = counts.T
+    (hits, ends, *_), (below, up_to) = table.by_class(), table.among_negatives()
+    own_below, own_up_to = (np.zeros(len(hits), dtype=np.int64) for _ in range(2))
+    count_below(hits, ends, hits, ends, own_below, own_up_to)
     sizes = table.positives()
-    share = (sizes - (above_hits + above_misses)) / np.maximum(tied_hits + tied_misses, 1)
-    hits = above_hits + share * tied_hits
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    # Of each positive: pairs that tie with it, and how many of them find room among the best.
+    tied = (up_to + own_up_to) - (below + own_below)
+    room = sizes[owners] - (table.sizes[owners] - (up_to + own_up_to))
+    cut = (room > 0) & (room < tied)
+    share = np.zeros(len(sizes))
+    share[owners[cut]] = room[cut] / tied[cut]
+    found = count_per_client(room >= tied, ends) + share * count_per_client(cut, ends)
     known = (sizes > 0) & (sizes < table.sizes)
-    return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
+    return np.asarray(np.divide(found, sizes, out=np.full(len(sizes), np.nan), where=known))
 
 
 def pooled_roc(table: Table) -> RocCurve:
@@ -212,7 +214,7 @@ def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
     return _thinned(negatives, _MAX_POINTS, np.minimum(ranks, size))
 
 
-_Counts = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+_Counts = npt.NDArray[np.unsignedinteger]
 
 
 def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
@@ -221,20 +223,24 @@ def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
     Returns:
         uint[2, n_clients, len(cuts) + 1], negatives before positives.
     """
-    fits = int(table.sizes.max(initial=0)) < 2**16
-    kind = np.uint16 if fits else np.uint32
-    counts = np.zeros((2, table.n_clients, len(cuts) + 1), dtype=kind)
-    first = 0
+    kind = np.min_scalar_type(int(table.sizes.max(initial=0)))
+    bins, first = len(cuts) + 1, 0
+    counts = np.zeros((2, table.n_clients, bins), dtype=kind)
     for part in table.parts():
-        own = counts[:, first : first + part.n_clients].transpose(1, 0, 2)
-        count_exceeded(cuts, part.scores, part.labels, part.indptr, own)
+        owners = np.repeat(np.arange(first, first + part.n_clients), np.diff(part.indptr))
+        place = (part.labels * table.n_clients + owners) * bins
+        np.add.at(counts.reshape(-1), place + np.searchsorted(cuts, part.scores), kind.type(1))
         if part.rest is not None:
-            rest = part.rest
-            bins = np.searchsorted(cuts, rest.values, side="left")
-            add_rest(bins, rest.sizes, rest.runs, rest.row, rest.taken, part.indptr, own)
+            rest, own = part.rest, counts[0, first : first + part.n_clients]
+            place, exceeded = owners * bins, np.searchsorted(cuts, rest.values)
+            rows = np.zeros((len(rest.runs) - 1, bins), dtype=kind)
+            row_of = np.repeat(np.arange(len(rows)), np.diff(rest.runs))
+            np.add.at(rows, (row_of, exceeded), np.diff(rest.below).astype(kind))
+            own += rows[rest.row]
+            np.subtract.at(counts.reshape(-1), place + exceeded[rest.taken], kind.type(1))
         first += part.n_clients
-    add_up_downwards(counts.reshape(-1, len(cuts) + 1))
-    return counts
+    downwards = counts[:, :, ::-1]
+    return np.add.accumulate(downwards, axis=2, out=downwards)
 
 
 def _resampled_tpr(

@@ -14,62 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.known import Known
-from attacks.scoring.loops import ByClass, Runs, rest_wins, stand, twice_wins
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from attacks.scoring.loops import ByClass, Rest, count_below, count_rest_below
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rest:
-    """Pairs that are not listed, all of them negative.
-
-    A client's are the items of the row that it shares with others, less those that are listed.
-
-    Args:
-        runs: int64[H + 1], row h has the values ``values[runs[h]:runs[h + 1]]``.
-        values: float64[R], distinct in a row and ascending.
-        sizes: int64[R], items that have the value.
-        row: int64[B], of each client.
-        taken: int32[K], for each listed pair the place in ``values`` of what its item has there.
-    """
-
-    runs: IntArray
-    values: FloatArray
-    sizes: IntArray
-    row: IntArray
-    taken: IndexArray
-
-    @classmethod
-    def of_rows(
-        cls, rows: FloatArray, row: IntArray, owners: IntArray, items: IndexArray
-    ) -> "Rest":
-        """What is not listed of rows float64[H, m] of which client b has ``rows[row[b]]``."""
-        parts = [np.unique(each, return_inverse=True, return_counts=True) for each in rows]
-        runs = bounds_of(np.array([len(values) for values, _, _ in parts], dtype=np.int64))
-        place = np.stack([runs[h] + of_item for h, (_, of_item, _) in enumerate(parts)])
-        return cls(
-            runs=runs,
-            values=np.concatenate([values for values, _, _ in parts]),
-            sizes=np.concatenate([counts for _, _, counts in parts]),
-            row=row,
-            taken=place.astype(np.int32)[row[owners], items],
-        )
-
-    @property
-    def below(self) -> IntArray:
-        """int64[R + 1], items in front of each run, of all rows."""
-        return bounds_of(self.sizes)
-
-    @property
-    def columns(self) -> Runs:
-        """As compiled loops take it."""
-        return Runs(self.values, self.below, self.runs, self.row)
-
-    @property
-    def lengths(self) -> IntArray:
-        """int64[B], items of each client's row."""
-        bounds = self.below[self.runs]
-        return np.asarray(np.diff(bounds)[self.row])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -116,7 +63,7 @@ class ScoreTable:
     @property
     def n_pairs(self) -> int:
         """Number of (client, guess) pairs, listed or not."""
-        return len(self.scores) if self.rest is None else int(self.rest.lengths.sum())
+        return int(self.sizes.sum())
 
     @property
     def sizes(self) -> IntArray:
@@ -136,22 +83,27 @@ class ScoreTable:
         """Listed scores by class, ascending for each client; nobody changes them."""
         return self._known.once("by class", lambda: _by_class(self))
 
-    def twice_won(self) -> IntArray:
-        """int64[n_clients]: twice the pairs of a positive and a smaller negative, ties once."""
+    def among_negatives(self) -> tuple[IntArray, IntArray]:
+        """int64[P], negatives of the client below each of its positives, and not above it."""
+        return self._known.once("among negatives", self._among_negatives)
+
+    def _among_negatives(self) -> tuple[IntArray, IntArray]:
         each = self.by_class()
-        wins = np.zeros(self.n_clients, dtype=np.int64)
-        twice_wins(each, wins)
+        below, up_to = (np.zeros(len(each.hits), dtype=np.int64) for _ in range(2))
+        count_below(each.hits, each.hit_ends, each.misses, each.miss_ends, below, up_to)
         if self.rest is not None:
-            rest_wins(each, self.rest.columns, self.indptr, wins)
-        return wins
+            count_rest_below(each, self.rest, self.indptr, below, up_to)
+        return below, up_to
 
     def standing(self) -> tuple[IntArray, IntArray]:
         """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
         return self._known.once("standing", self._standing)
 
     def _standing(self) -> tuple[IntArray, IntArray]:
-        left, right = (np.empty(len(self.scores), dtype=np.int64) for _ in range(2))
-        stand(self.scores, self.indptr, self.by_class(), left, right)
+        left, right = (np.zeros(len(self.scores), dtype=np.int64) for _ in range(2))
+        hits, hit_ends, misses, miss_ends, _ = self.by_class()
+        for values, ends in ((hits, hit_ends), (misses, miss_ends)):
+            count_below(self.scores, self.indptr, values, ends, left, right)
         return left, right
 
     def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":
@@ -268,8 +220,8 @@ def _pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
     positives: list[_Counted] = []
     negatives: list[_Counted] = []
     for part in table.parts():
-        positives.append(_counted(part.scores[part.labels]))
-        negatives.append(_counted(part.scores[~part.labels]))
+        positives.append(np.unique(part.scores[part.labels], return_counts=True))
+        negatives.append(np.unique(part.scores[~part.labels], return_counts=True))
         if part.rest is not None:
             negatives.append(_left(part.rest))
     return _pooled(positives), _pooled(negatives)
@@ -278,36 +230,19 @@ def _pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
 _Counted = tuple[FloatArray, IntArray]
 
 
-def _counted(scores: FloatArray) -> _Counted:
-    """Distinct values and how often each occurs."""
-    ordered = np.sort(scores)
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-    return ordered[starts], np.diff(np.append(starts, len(ordered)))
-
-
 def _left(rest: Rest) -> _Counted:
     """Values of what is not listed, and how many pairs have each."""
     clients = np.bincount(rest.row, minlength=len(rest.runs) - 1)
-    counts = rest.sizes * np.repeat(clients, np.diff(rest.runs))
+    counts = np.diff(rest.below) * np.repeat(clients, np.diff(rest.runs))
     return rest.values, counts - np.bincount(rest.taken, minlength=len(counts))
 
 
 def _pooled(parts: Sequence[_Counted]) -> Pooled:
-    values = np.concatenate([values for values, _ in parts])
-    counts = np.concatenate([counts for _, counts in parts])
-    if len(parts) > 1:
-        order = np.argsort(values, kind="stable")
-        values, counts = values[order], counts[order]
-        starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
-        if len(starts):
-            values, counts = values[starts], np.add.reduceat(counts, starts)
+    values, place = np.unique(np.concatenate([each for each, _ in parts]), return_inverse=True)
+    counts = np.zeros(len(values), dtype=np.int64)
+    np.add.at(counts, place, np.concatenate([each for _, each in parts]))
     there = counts > 0
     return Pooled(values[there], np.cumsum(counts[there]))
-
-
-def distinct_scores(table: Table) -> FloatArray:
-    """All scores that occur, ascending."""
-    return np.unique(np.concatenate([each.values for each in pooled_classes(table)]))
 
 
 def count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:

@@ -12,31 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from attacks.scoring.chance import beside_sums, hit_interval, hit_null, unit
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import (
-    CORRELATION,
-    LEADS,
-    SHARE,
-    Behind,
-    Measure,
-    Observed,
-    Page,
-    Prior,
-    Scale,
-    gain,
-    records,
-)
+from attacks.scoring.measures import Behind, Measure, Observed, gain, records
 from attacks.scoring.persons import Persons, persons
-from attacks.scoring.scored import (
-    NotApplicable,
-    Scored,
-    beside_sums,
-    hit_interval,
-    hit_null,
-    is_honest,
-    require_finite,
-    unit,
-)
+from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Page, Prior, Scale
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable

@@ -10,15 +10,14 @@ import numpy.typing as npt
 
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.item_sets import ItemSets, Joined, pieces
-from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
+from attacks.scoring.loops import count_below
+from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
+from attacks.scoring.scales import SHARE, Page, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-
-_CELLS = 1 << 18
-"""Of catalogues that are summed over at once."""
 
 MEASURES = records(
     "rated set",
@@ -128,8 +127,7 @@ def _counts(
     return (
         *sums[:3],
         np.stack(sums[3:], axis=1),
-        _sums(np.where(virtual, least, 0.0), pairs, len(popularity)),
-        _sums(np.where(rated, least, 0.0), pairs, len(popularity)),
+        *(np.bincount(pairs.owners, least * each, len(sums[0])) for each in (virtual, rated)),
     )
 
 
@@ -138,30 +136,12 @@ def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) 
 
     Rows that tie for the last places share them.
     """
-    owners = pairs.owners
     ordered = np.where(seen, counts, np.inf)
     sort_each(ordered, pairs.indptr)
-    place = pairs.indptr[:-1] + np.maximum(sizes, 1) - 1
-    inside = place < pairs.indptr[1:]
-    last = np.full(len(sizes), np.inf)
-    last[inside] = ordered[place[inside]]
-    below, at = seen & (counts < last[owners]), seen & (counts == last[owners])
-    ties = np.maximum(count_per_client(at, pairs.indptr), 1)
-    places = (sizes - count_per_client(below, pairs.indptr)) / ties
-    return np.asarray(below + at * np.maximum(places, 0)[owners])
-
-
-def _sums(values: FloatArray, pairs: Joined, n_items: int) -> FloatArray:
-    """Sum over each client's pairs, rounded as a sum over the whole catalogue is."""
-    at_once = max(1, _CELLS // n_items)
-    sums = np.empty(len(pairs.indptr) - 1)
-    for first in range(0, len(sums), at_once):
-        ends = pairs.indptr[first : first + at_once + 1]
-        own = slice(int(ends[0]), int(ends[-1]))
-        grid = np.zeros((len(ends) - 1, n_items))
-        grid[np.repeat(np.arange(len(grid)), np.diff(ends)), pairs.items[own]] = values[own]
-        sums[first : first + at_once] = grid.sum(axis=1)
-    return sums
+    below, up_to = (np.zeros(len(counts), dtype=np.int64) for _ in range(2))
+    count_below(counts, pairs.indptr, ordered, pairs.indptr, below, up_to)
+    places = (sizes[pairs.owners] - below) / np.maximum(up_to - below, 1)
+    return np.asarray(seen * np.clip(places, 0.0, 1.0))
 
 
 def _share(part: npt.NDArray[Any], whole: IntArray) -> FloatArray:

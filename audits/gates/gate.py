@@ -21,7 +21,8 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
-from attacks.scoring.measures import COUNTED, Behind
+from attacks.scoring.measures import Behind
+from attacks.scoring.scales import COUNTED
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
@@ -44,12 +45,7 @@ UTILITY_METRICS = (*FIGURES, UTILITY_GAIN)
 METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon")))
 """Every figure that a gate may bound."""
 
-RATING_VALUES = frozenset(
-    (
-        *("rating_accuracy", "rating_lift", "rating_headroom_lift"),
-        *("tail_rating_accuracy", "tail_rating_lift"),
-    )
-)
+RATING_VALUES = frozenset(("rating_accuracy", "rating_lift", "rating_headroom_lift"))
 """Figures of how well values of ratings are named."""
 
 _BOUNDS = ("max", "min", "equals", "least")
@@ -381,7 +377,7 @@ def _most(gate: GateConfig) -> float:
 
 def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> GateResult:
     if lossless is None:
-        return _undecided(gate, "no plain run was made to compare with (run.check_lossless = false)")
+        return _undecided(gate, "no plain run was made (run.check_lossless = false)")
     outcome = Outcome.PASS if lossless == gate.equals else Outcome.FAIL
     reason = f"{words}: every table equals the plain twin's" if lossless else "the tables differ"
     return GateResult(gate=gate, value=lossless, outcome=outcome, reason=reason)

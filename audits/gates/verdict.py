@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank, secret_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome, documents_leak, falls
+from audits.gates.waivers import UNREAD
 
 EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
     {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
@@ -137,6 +138,7 @@ def objections_to(
         *_gates(report, excuse),
         *(Objection(state=OPEN, text=text) for text in undecided(report["findings"])),
         *_left_out(report, excuse),
+        *_unread(report, excuse),
         *_without_gates(report),
         *_broken_claim(report),
         *_few(report),
@@ -259,6 +261,24 @@ def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
         for text in filter(None, lacking):
             excused = excuse(name, attack, None)
             yield _objection(OPEN, text, excused, adversary=name, attack=attack)
+
+
+def unread(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What reached each adversary from others and no attack that was measured has read."""
+    found: dict[str, list[str]] = {}
+    for finding in findings:
+        found.setdefault(finding["adversary"], []).extend(finding.get("received", ()))
+    for finding in findings:
+        left = found[finding["adversary"]]
+        left[:] = [name for name in dict.fromkeys(left) if name not in finding.get("read", ())]
+    return {adversary: left for adversary, left in found.items() if left}
+
+
+def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
+    """Messages that nobody has looked at: what can be learned from them is not known."""
+    for adversary, names in unread(report["findings"]).items():
+        text = f"{adversary}: it receives what no attack has read: {', '.join(names)}"
+        yield _objection(OPEN, text, excuse(adversary, UNREAD, None), adversary=adversary)
 
 
 def _without_gates(report: Report) -> Iterator[Objection]:

@@ -14,6 +14,9 @@ from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Filled, Refused, Settings
 
+UNREAD = "unread"
+"""In the place of an attack: messages that reach an adversary and that no attack has read."""
+
 
 class _Day:
     """Text that is a date, year first."""
@@ -33,7 +36,8 @@ class WaiverConfig(Settings, section="waivers"):
 
     Args:
         adversary: whose findings.
-        attack: by which attack.
+        attack: by which attack; "unread" for messages that reach the adversary and that no attack
+            has read.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.

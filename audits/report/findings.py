@@ -87,6 +87,8 @@ def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, A
         "status": "measured" if finding.measured else "not-applicable",
         "reason": finding.reason,
         "lacks": list(finding.lacks),
+        "received": list(finding.received),
+        "read": list(finding.read),
         "not_installed": finding.not_installed,
         "rounds": list(finding.rounds),
         "units": {"clients": 0, "pairs": 0, "positives": 0, **finding.units},

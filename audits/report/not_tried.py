@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attacks.suite import MEASURES, UNATTACKED
+from audits.gates.verdict import unread
 from audits.report.text import count
 from secure_fedrec.errors import NOT_STATED
 
@@ -17,6 +18,7 @@ KINDS: Mapping[str, str] = {
     "no attack": "what no attack of the suite does",
     "no adversary": "views and knowledge that no adversary of the configuration has",
     "no payloads": "rounds and senders whose payloads were not recorded",
+    "unread": "messages that reach an adversary and that no attack has read",
     "evidence": "attacks that lacked payloads which were sent and not recorded",
     "knowledge": "attacks that need a fact which nobody states",
     "extra": "attacks that would have searched further with an extra that is not installed",
@@ -52,6 +54,8 @@ def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str,
     if known - {None} == {0}:
         told.append(("no adversary", "private vectors that are known beforehand", []))
     told += [("no payloads", words, []) for words in _unrecorded(report["configuration"], rounds)]
+    for adversary, names in unread(report["findings"]).items():
+        told.append(("unread", f"messages to {adversary}: {', '.join(names)}", []))
     by_kind: dict[str, list[str]] = {kind: [] for kind in _LACKING}
     for attack, kind in _lacking(report):
         if attack not in by_kind[kind]:

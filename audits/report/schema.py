@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attacks.scoring.measures import Unit
+from attacks.scoring.scales import Unit
 from attacks.suite import MEASURES
 from audits.report.not_tried import KINDS
 

@@ -50,6 +50,9 @@ _ENDS = {  # role of sender, role of receiver
     Step.PEER: ("client", "client"),
     Step.PART: ("server", "client"),
 }
+TRAFFIC = "traffic"
+"""What a network tap sees, by the name under which it is asked for."""
+
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
 
@@ -156,7 +159,8 @@ class View:
         own: what the adversary's own clients put into the sums; None where it is not known.
         seed: of the run's streams; None for an adversary that does not know it.
         block: which rows it holds, of a view of one block; None of all.
-        asked: steps whose payloads were asked for, here or in a view of a part of this one.
+        asked: steps whose payloads were asked for, here or in a view of a part of this one; and
+            ``TRAFFIC``, if the sizes and ends of messages were.
     """
 
     __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public", "seed")
@@ -173,7 +177,7 @@ class View:
     ) -> None:
         self._store = store
         self.seed = seed if "seed" in adversary.knows else None
-        self.asked: set[Step] = set()
+        self.asked: set[Step | str] = set()
         self.block: Within | None = None
         self.own = own
         self._only = only
@@ -228,6 +232,28 @@ class View:
         """
         self._require(step)
         return tuple(r for r in self._rounds() if self._names(step, r))
+
+    def received(self) -> tuple[str, ...]:
+        """What reached corrupted parties from others: names of steps, and ``TRAFFIC`` of a tap.
+
+        The public state is left out: it reaches everybody.
+        """
+        steps = [each for each in Step if each not in (Step.MODEL, Step.PART) and self._gets(each)]
+        told = [step.name.lower() for step in steps]
+        return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
+
+    def _gets(self, step: Step) -> bool:
+        members = self.adversary.members(_ENDS[step][1])
+        named = [r for r in self._rounds() if self._names(step, r)]
+        if members is None:
+            return bool(named)
+        if not members or not named:
+            return False
+        return any(
+            np.isin(columns["receivers"], sorted(members)).any()
+            for kind in _kinds(self._store, step, named[0])
+            for columns in self._store.read(named[0], kind)
+        )
 
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
@@ -342,6 +368,7 @@ class View:
         """
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
+        self.asked.add(TRAFFIC)
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
         for step in _TAPPED:
             parts = [

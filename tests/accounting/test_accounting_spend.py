@@ -101,7 +101,8 @@ def test_prices_below_what_renyi_orders_state_are_those_of_the_loss_distribution
     assert ours.accountant == "prv"
     theirs = pld.PLDAccountant(value_discretization_interval=1e-6)
     theirs.compose(
-        dp_accounting.PoissonSampledDpEvent(0.001, dp_accounting.GaussianDpEvent(multiplier)), rounds
+        dp_accounting.PoissonSampledDpEvent(0.001, dp_accounting.GaussianDpEvent(multiplier)),
+        rounds,
     )
     exact = theirs.get_epsilon(1e-5)
     assert exact <= ours.epsilon <= exact + 2e-4

@@ -192,12 +192,14 @@ def test_holders_and_clients_together_are_attacked(run: Run, corrupt: tuple[str,
 def test_the_rows_of_the_last_client_are_the_difference(run: Run, stack: tuple[str, ...]) -> None:
     # The masks' claim covers no such coalition: the attack is shown on the recording itself.
     them = Adversary(name="them", corrupt=frozenset(ALL_BUT_ONE))
-    (finding,) = [each for each in run.attacked(them) if each.attack == "tail-items"]
+    (finding,) = [each for each in run.attacked(them) if each.attack == "sum-decoding"]
     ratings = run.truth.ratings
     rated = int(np.count_nonzero(ratings.clients == CLIENTS - 1))
     assert finding.figures["recall"] == finding.figures["precision"] == 1.0
     assert finding.details["pairs_proven_real"] == rated > 0
-    assert finding.details["groups_attributed"] > 0
+    assert finding.details["pseudonyms_named"] > 0
+    assert finding.figures["interactions_exposed"] == rated
+    assert finding.figures["largest_profile"] == finding.figures["vectors_exposed"] == 1
 
 
 # Clients alone: the step from one public table to the next is the mean, no server is needed for it.
@@ -213,7 +215,7 @@ TABLES_TELL = [
 def clients_alone(run: Run, left: int) -> Finding:
     corrupt = frozenset(f"client:{number}" for number in range(CLIENTS - left))
     them = Adversary(name="them", corrupt=corrupt)
-    (found,) = attack_all(run.transcript, run.truth, [them], ["table-steps"], seed=1, bars=False)
+    (found,) = attack_all(run.transcript, run.truth, [them], ["sum-decoding"], seed=1, bars=False)
     return found
 
 
@@ -235,9 +237,10 @@ def test_all_clients_but_one_read_the_items_of_the_last_one(
     assert found.figures["precision"] == found.figures["recall"] == 1.0
     assert 0 < found.details["items_moved"] == sent < ITEMS
     # Of rows in one direction the ratings follow, and the private vector.
-    assert found.details["rows_recovered"] == sent * len(found.rounds)
     assert found.rounds == (1, 2)
-    assert found.figures["tail_rating_accuracy"] == found.figures["tail_vector_share"] == 1.0
+    assert found.figures["interactions_exposed"] == sent
+    assert found.figures["largest_profile"] == found.figures["vectors_exposed"] == 1
+    assert found.figures["disclosures_wrong"] == 0
 
 
 def test_two_clients_are_not_told_apart_and_one_client_reads_the_tail(
@@ -249,8 +252,8 @@ def test_two_clients_are_not_told_apart_and_one_client_reads_the_tail(
     pair = clients_alone(run, 2)
     union = np.unique(ratings.items[ratings.clients >= CLIENTS - 2])
     assert pair.details["items_moved"] == len(union)
-    assert pair.figures["tail_rating_accuracy"] == 1.0
-    assert pair.details["rows_recovered"] > 0
+    assert pair.figures["disclosures_wrong"] == 0
+    assert pair.figures["vectors_exposed"] == 2
     alone = clients_alone(run, CLIENTS - 1)
     assert alone.measured
     assert (
@@ -295,3 +298,17 @@ def test_coalitions_against_bags(stack: tuple[str, ...], others: int, tmp_path: 
         else:
             assert left.senders.ids.tolist() == list(range(5 - others, 5))
     assert [finding.attack for finding in run.attacked(adversary)] == ["drafts"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, CLIENTS - 1])
+@pytest.mark.parametrize("server", [True, False], ids=["with server", "clients alone"])
+def test_nothing_that_sums_prove_is_false(run: Run, count: int, server: bool) -> None:
+    """Of any stack: denoisers whose rows are in sums that they sent nothing to, reports by coin."""
+    parties = [*(("server",) if server else ()), *(f"client:{each}" for each in range(count))]
+    if not parties:
+        return
+    them = Adversary(name="them", corrupt=frozenset(parties))
+    (found,) = attack_all(run.transcript, run.truth, [them], ["sum-decoding"], seed=1, bars=False)
+    if found.measured:
+        assert found.figures["disclosures_wrong"] == 0
+        assert found.figures.get("precision") in (None, 1.0) or not server

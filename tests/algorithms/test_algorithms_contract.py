@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from attacks.planted.split import PlantedSplit, PlantedSplitConfig
+from attacks.planted.split import PlantedSplit
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.federated_averaging import (
@@ -119,7 +119,7 @@ class TestHPFL(AlgorithmContract):
 
 class TestPlantedSplit(AlgorithmContract):
     def algorithm(self) -> Algorithm:
-        return PlantedSplit(PlantedSplitConfig(items=12, classes=3), rounds=1)
+        return PlantedSplit(items=12, classes=3, rounds=1)
 
     def problem(self) -> Problem:
         items = RATINGS.items.astype(np.int64)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from attacks.planted.split import PlantedSplit, PlantedSplitConfig
+from attacks.planted.split import PlantedSplit
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.federated_averaging import (
@@ -102,9 +102,7 @@ CASES = {
     "furl": Case(furl, lambda: vault_of(RATINGS)),
     "hpfl": Case(hpfl, ORGANISATIONS.vault, hpfl().rows),
     "federated averaging": Case(averaging, ORGANISATIONS.vault),
-    "planted split": Case(
-        lambda: PlantedSplit(PlantedSplitConfig(items=12, classes=3), rounds=1), classes
-    ),
+    "planted split": Case(lambda: PlantedSplit(items=12, classes=3, rounds=1), classes),
 }
 
 

@@ -1,4 +1,4 @@
-"""Sums of hidden uploads: what tail items and changing cohorts still prove about clients."""
+"""Sums of hidden uploads: what items with one rater and changing cohorts prove about clients."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.denoisers import DenoiserExposure
-from attacks.families.sums.tail_items import TailItems
-from attacks.scoring.single_rows import SingleRowsClaim
+from attacks.families.sums.sum_decoding import SumDecoding
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
@@ -33,10 +33,12 @@ STICKY = VirtualRatingsConfig(rho=1.0, sticky=True)
 SPARSE = SyntheticConfig(clients=60, items=600, mean_ratings=15.0, seed=11)
 """Ten items for each client: many have one rater, and many clients several of these."""
 COHORT = CohortConfig(clients_per_round=20)
+SMALL = SumDecoding(budget=2.0**18)
+"""With a search that ends soon."""
 
 
 def claims_of(transcript: Transcript) -> Claims:
-    claims = TailItems().run(transcript.view(SERVER))
+    claims = SMALL.run(transcript.view(SERVER))
     assert isinstance(claims, Claims)
     return claims
 
@@ -56,28 +58,32 @@ def assert_true(claims: Claims, truth: GroundTruth) -> None:
     assert not (proven_of(claims) & rated).any()
 
 
-# --- tail items of masked sums --------------------------------------------------------------------
+# --- items with one rater in masked sums ----------------------------------------------------------
+
+
+def solved_parts(claims: Claims) -> list[Disclosures]:
+    """What was solved of each round, beside what counts alone tell."""
+    (claim,) = claims.of(DisclosureClaim)
+    return [part for part in claim.parts if part.vectors.shape[1]]
 
 
 @pytest.mark.parametrize("layer", ["masking", "paillier"])
-def test_rows_of_tail_items_are_read_off_a_masked_sum(
+def test_rows_of_items_with_one_rater_are_read_off_a_masked_sum(
     federate: Federate, hidden: Hidden, layer: str
 ) -> None:
     run, truth = federate(data=SPARSE)
     popularity = truth.ratings.item_popularity()
-    finding = evaluate(TailItems(), SERVER, hidden(run.transcript, layer), truth, seed=0)
+    finding = evaluate(SMALL, SERVER, hidden(run.transcript, layer), truth, seed=0)
     figures, details = finding.figures, finding.details
-    assert details["tail_items"] == details["rows_recovered"] == int((popularity == 1).sum())
-    assert details["rows_left_out"] == 0
-    assert details["groups"] > 20
-    for name in ("row_precision", "rating_accuracy", "group_accuracy", "vector_share"):
-        assert figures[f"tail_{name}"] == 1.0, name
-    share = figures["tail_rating_share"]
-    assert share is not None
-    assert share > 0.7
+    singles = np.flatnonzero(popularity == 1)
+    assert details["tail_items"] == len(singles)
+    lone = np.isin(truth.ratings.items, singles)
+    several = np.bincount(truth.ratings.clients[lone]) > 1
+    assert (figures["vectors_exposed"] or 0) >= several.sum() > 20
+    assert (figures["interactions_exposed"] or 0) > 0.7 * len(singles)
+    assert figures["disclosures_wrong"] == 0
     # Whose they are does not follow: to the counts of one cohort, its clients are all alike.
-    assert details["groups_attributed"] == 0
-    assert figures["tail_owner_accuracy"] is None
+    assert details["pseudonyms_named"] == 0
     scores = rated_of(claims_of(hidden(run.transcript, layer))).scores
     assert (scores == scores[0]).all()
 
@@ -91,20 +97,45 @@ def test_rows_are_decoded_by_their_form_whatever_the_algorithm_is_called(
     told = summed.public["algorithm"]
     told = {**told, "name": "another", "traits": {**told["traits"], "form": form}}
     finding = evaluate(
-        TailItems(), SERVER, summed.stating({**summed.public, "algorithm": told}), truth, seed=0
+        SMALL, SERVER, summed.stating({**summed.public, "algorithm": told}), truth, seed=0
     )
-    assert (finding.details["groups"] > 20) is read
-    assert (finding.details["ratings_named"] > 0) is read
+    assert ((finding.figures["vectors_exposed"] or 0) > 20) is read
+    assert (finding.details["unsolved"] == "") is read
 
 
 def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None:
     run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
     claims = claims_of(hidden(run.transcript, "masking"))
-    assert [claim.round for claim in claims.of(SingleRowsClaim)[0].parts] == [1, 3]
-    single = np.flatnonzero(truth.ratings.item_popularity() == 1)
-    for claim in claims.of(SingleRowsClaim)[0].parts:
-        np.testing.assert_array_equal(claim.items, single)
-    assert claims.details["rows_recovered"] == 2 * len(single)
+    parts = solved_parts(claims)
+    assert [part.round for part in parts] == [1, 3]
+    single = set(np.flatnonzero(truth.ratings.item_popularity() == 1).tolist())
+    for part in parts:
+        assert single <= set(part.items.tolist())
+
+
+def test_pseudonyms_of_rounds_with_one_cohort_are_one_person(
+    federate: Federate, hidden: Hidden
+) -> None:
+    """Who rated an item alone is the same in both; the last rater of an item is left over."""
+    run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
+    masked = hidden(run.transcript, "masking")
+    parts = solved_parts(claims_of(masked))
+    whose: dict[int, set[int]] = {}
+    for part in parts:
+        assert part.people is not None
+        private = truth.recorded.columns(part.round, "private-user_vectors")
+        assert private is not None
+        for who in np.flatnonzero(part.solved).tolist():
+            off = np.linalg.norm(private["values"] - part.vectors[who], axis=1)
+            whose.setdefault(int(part.people[who]), set()).add(int(off.argmin()))
+    assert all(len(clients) == 1 for clients in whose.values())
+    together = [set(part.people[part.solved].tolist()) for part in parts if part.people is not None]
+    assert len(together[0] & together[1]) >= 0.9 * min(map(len, together)) > 20
+    other, _ = federate(data=SPARSE, rounds=6, payload_rounds=(1, 4), cohort=COHORT)
+    apart = solved_parts(claims_of(hidden(other.transcript, "masking")))
+    people = [set(part.people.tolist()) for part in apart if part.people is not None]
+    assert len(people) == 2
+    assert not people[0] & people[1]
 
 
 def test_a_tail_floor_leaves_no_row_to_recover(
@@ -120,11 +151,11 @@ def test_a_tail_floor_leaves_no_row_to_recover(
         return columns
 
     floored = rewritten(hidden(run.transcript, "masking"), floor)
-    finding = evaluate(TailItems(), SERVER, floored, truth, seed=0)
-    assert finding.details["rows_recovered"] == 0
-    assert finding.details["rows_left_out"] == finding.details["tail_items"] > 100
-    assert finding.figures["tail_rating_share"] == 0.0
-    assert finding.figures["tail_rating_accuracy"] is None
+    finding = evaluate(SMALL, SERVER, floored, truth, seed=0)
+    assert finding.details["tail_items"] > 100
+    single = np.flatnonzero(truth.ratings.item_popularity() < 3)
+    for part in solved_parts(claims_of(floored)):
+        assert not np.isin(part.items, single).any()
 
 
 def noised(transcript: Transcript, rewritten: Rewritten, deviation: float) -> Transcript:
@@ -157,11 +188,12 @@ def test_noised_sums_and_counts_prove_nothing(
         relabelled(noisy, "clip", "skellam", "masking"),
         relabelled(noisy, "masking", noise="added"),
     ):
-        finding = evaluate(TailItems(), SERVER, public, truth, seed=0)
+        finding = evaluate(SMALL, SERVER, public, truth, seed=0)
         assert finding.details["counts_exact"] is False
-        nothing = ("rows_recovered", "ratings_named", "pairs_proven_real", "pairs_excluded")
+        nothing = ("pseudonyms_named", "pairs_proven_real", "pairs_excluded")
         assert {finding.details[name] for name in nothing} == {0}
-        assert finding.figures["tail_rating_accuracy"] is None
+        assert "noise" in finding.details["unsolved"]
+        assert finding.figures["clients_exposed"] == finding.figures["likely_exposed"] == 0
 
 
 def test_counts_that_contradict_each_other_prove_nothing(
@@ -173,7 +205,7 @@ def test_counts_that_contradict_each_other_prove_nothing(
     claims = claims_of(noisy)
     assert claims.details["counts_consistent"] is False
     assert claims.details["pairs_proven_real"] == claims.details["pairs_excluded"] == 0
-    assert claims.details["groups_attributed"] == 0
+    assert claims.details["pseudonyms_named"] == 0
     assert len(grid(claims, truth)) == len(rated_of(claims).clients)
 
 
@@ -190,12 +222,13 @@ def test_changing_cohorts_name_raters(federate: Federate, hidden: Hidden) -> Non
         claims = claims_of(masked)
         assert_true(claims, truth)
         settled.append(claims.details["pairs_proven_real"] + claims.details["pairs_excluded"])
-        finding = evaluate(TailItems(), SERVER, masked, truth, seed=0)
+        finding = evaluate(SMALL, SERVER, masked, truth, seed=0)
         aucs.append(finding.figures["auc"] or 0.0)
         assert finding.null_control is not None
         assert finding.null_control["passed"]
-        if finding.figures["tail_owner_accuracy"] is not None:
-            assert finding.figures["tail_owner_accuracy"] == 1.0
+        assert finding.figures["disclosures_wrong"] == 0
+        exposed = finding.figures["interactions_exposed"] or 0
+        assert exposed >= claims.details["pairs_proven_real"]
     assert settled == sorted(settled)
     assert aucs == sorted(aucs)
     # Seventy cohorts of sixty clients: as many equations as unknowns.
@@ -212,10 +245,12 @@ def test_shared_uploads_under_full_participation_give_counts_alone(
     assert claims.details["cohorts"] == 1
     rated = grid(claims, truth)
     counts, supports = rated.sum(axis=0), rated_of(claims).visible.sum(axis=0)
-    # Settled are the items whose count says it all: nobody, or everybody who shows the item.
+    # Settled are items whose count says it all (nobody, or everybody who shows the item), and what
+    # follows from the names of those whom one client alone can be.
     settled = predicted_of(claims) | proven_of(claims)
     by_count = rated_of(claims).visible & ((counts == 0) | (counts == supports))
-    np.testing.assert_array_equal(settled[:, counts != 1], by_count[:, counts != 1])
+    assert settled[by_count].all()
+    assert claims.details["pseudonyms_named"] > 0
 
 
 def test_shared_uploads_of_changing_cohorts_fall(
@@ -225,14 +260,15 @@ def test_shared_uploads_of_changing_cohorts_fall(
     run, truth = federate(data=data, cloak=STICKY, rounds=20, payload_rounds=(1, 10), cohort=COHORT)
     shared = hidden(cleaned(run, truth), "shared-upload")
     assert_true(claims_of(shared), truth)
-    finding = evaluate(TailItems(), SERVER, shared, truth, seed=0)
+    finding = evaluate(SMALL, SERVER, shared, truth, seed=0)
     inside, prior = finding.figures["support_auc"], finding.figures["support_prior_auc"]
     assert inside is not None
     assert prior is not None
     assert inside > prior + 0.2
     assert finding.figures["precision"] == 1.0
     assert finding.figures["wrongly_unmasked_share"] == 0.0
-    assert finding.figures["tail_owner_accuracy"] == 1.0
+    assert finding.figures["disclosures_wrong"] == 0
+    assert finding.details["pseudonyms_named"] > 0
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -266,9 +302,8 @@ def test_nothing_false_is_proven_from_hidden_uploads(
     for layer in layers:
         transcript = hidden(run.transcript if cloak is None else cleaned(run, truth), layer)
         assert_true(claims_of(transcript), truth)
-        figures = evaluate(TailItems(), SERVER, transcript, truth, seed=0).figures
-        for name in ("row_precision", "rating_accuracy", "group_accuracy", "owner_accuracy"):
-            assert figures[f"tail_{name}"] in (None, 1.0), name
+        figures = evaluate(SMALL, SERVER, transcript, truth, seed=0).figures
+        assert figures["disclosures_wrong"] == 0
 
 
 def test_dropped_reports_exclude_nobody(
@@ -294,7 +329,7 @@ def test_hidden_uploads_without_an_aggregate_are_not_applicable(
         del round_
         return None if name == "aggregate" else columns
 
-    claims = TailItems().run(rewritten(hidden(run.transcript, "paillier"), drop).view(SERVER))
+    claims = SMALL.run(rewritten(hidden(run.transcript, "paillier"), drop).view(SERVER))
     assert claims == NotApplicable(reason="no round has both uploads and an aggregate")
 
 
@@ -309,7 +344,7 @@ def test_without_payloads_counts_still_speak(
         return columns
 
     claims = claims_of(rewritten(hidden(run.transcript, "masking"), drop))
-    assert claims.of(SingleRowsClaim)[0].parts == ()
+    assert not solved_parts(claims)
     assert claims.details["pairs_excluded"] > 0
     assert_true(claims, truth)
 
@@ -320,8 +355,9 @@ def test_rows_are_not_decoded_without_the_public_table(federate: Federate, hidde
     transcript = hidden(run.transcript, "paillier")
     blind = Transcript(transcript._store, {**transcript.public, "model_hidden_from": ["server"]})
     claims = claims_of(blind)
-    assert claims.details["rows_recovered"] == claims.details["tail_items"] > 0
-    assert claims.details["groups"] == claims.details["ratings_named"] == 0
+    assert claims.details["tail_items"] > 0
+    assert claims.details["unsolved"] == "the view holds no public table"
+    assert not solved_parts(claims)
     assert Lattice().run(blind.view(SERVER)) == NotApplicable(
         reason="the view holds no public table"
     )

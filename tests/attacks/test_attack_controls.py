@@ -25,7 +25,6 @@ from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.sales import SalesClaim
 from attacks.scoring.sets import SetClaim
-from attacks.scoring.single_rows import SingleRowsClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.suite import MEASURES
@@ -111,10 +110,8 @@ class Constant(Wrapped):
                 return replace(claim, features=tuple(map(np.ones_like, claim.features)))
             case VectorClaim() | DraftClaim():
                 return replace(claim, vectors=np.ones_like(claim.vectors))
-            case DisclosureClaim():
-                return replace(claim, parts=())
-        assert isinstance(claim, SingleRowsClaim)
-        return claim
+        assert isinstance(claim, DisclosureClaim)
+        return replace(claim, parts=())
 
 
 class Silent(Wrapped):
@@ -141,10 +138,8 @@ FLOORS = {
     "intersection": ("auc", 0.99),
     "lattice": ("rating_accuracy", 0.99),
     "collusion-linkage": ("linked_share", 0.99),
-    "tail-items": ("precision", 1.0),
     "denoiser-sums": ("unmasked_share", 0.9),
     "denoiser-exposure": ("precision", 1.0),
-    "table-steps": ("precision", 1.0),
     "sum-decoding": ("clients_exposed", 10.0),
     "subset-regression": ("support_auc", 0.95),
     "dense-layer": ("reidentified_share", 1.0),

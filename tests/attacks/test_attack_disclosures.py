@@ -84,6 +84,36 @@ def test_what_is_false_exposes_nobody_and_is_counted() -> None:
 def test_a_vector_exposes_its_client() -> None:
     found = figures(pseudonyms([[1.0, 1.0]], [(0, 3, np.nan, False)], solved=[True]))
     assert (found["clients_exposed"], found["interactions_exposed"]) == (1, 0)
+    assert found["vectors_exposed"] == 1
+
+
+def test_rows_that_are_wider_than_vectors_tell_none() -> None:
+    """As of biases: directions of rows, whose clients are those who rated most of the items."""
+    found = figures(pseudonyms([[0.0, 0.0, 0.0]], [(0, 0, np.nan, True), (0, 1, np.nan, True)]))
+    assert (found["interactions_exposed"], found["vectors_exposed"]) == (2, 0)
+    nobody = replace(Disclosures.named(1, np.array([0]), np.array([0])), vectors=np.zeros((1, 3)))
+    assert figures(nobody)["disclosures_wrong"] == 0
+
+
+def test_a_profile_is_of_one_pseudonym() -> None:
+    """Two pseudonyms are one profile where the attack says that they are one person."""
+    ties = [(0, 1, np.nan, True), (1, 2, np.nan, True)]
+    apart = pseudonyms([[0.0, 1.0], [0.0, 1.0]], ties)
+    assert figures(apart)["largest_profile"] == 0.5
+    together = replace(apart, people=np.array([7, 7]))
+    assert figures(together)["largest_profile"] == 1.0
+    first, second = (
+        replace(
+            apart,
+            whose=apart.whose[[n]],
+            items=apart.items[[n]],
+            ratings=apart.ratings[[n]],
+            certain=apart.certain[[n]],
+        )
+        for n in (0, 1)
+    )
+    assert figures(first, second)["largest_profile"] == 0.5
+    assert figures(first, second)["interactions_exposed"] == 2
 
 
 def test_what_is_not_certain_is_likely_at_most() -> None:

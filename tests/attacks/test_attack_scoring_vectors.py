@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from attacks.scoring.chance import hit_null
 from attacks.scoring.gains import Level
 from attacks.scoring.histograms import HistogramClaim, score_histograms
 from attacks.scoring.labels import LabelClaim, score_labels
-from attacks.scoring.scored import NotApplicable, Scored, hit_null
+from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.sets import SetClaim, score_sets
 from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from attacks.families.sums.decoded import Decoded, Entry
 from attacks.families.sums.decoding import decode
-from attacks.families.sums.round_sums import Decoded, RoundSums
+from attacks.families.sums.round_sums import RoundSums
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 
@@ -275,6 +276,16 @@ def test_what_a_vector_was_made_to_fit_is_no_evidence_for_it() -> None:
     )
     _, wrong = federation.judged(decode(federation.sums, budget=2.0**18))
     assert wrong == 0
+
+
+def test_rows_are_evidence_for_vectors_that_were_made_without_them() -> None:
+    """Unless the vector, or that of the other rater of these rows, is certain by others."""
+    found = Decoded()
+    entries = [Entry(found.add([]), np.ones(2), 0.1, frozenset({3}), mate) for mate in (1, 0)]
+    assert found.evident(entries, 3).tolist() == [False, False]
+    assert found.evident(entries, 4).tolist() == [True, True]
+    found.settle(0, entries[0])
+    assert found.evident(entries, 3).tolist() == [True, True]
 
 
 @pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attacks import Attack, Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
-from attacks.families.sums.tail_items import TailItems
+from attacks.families.sums.sum_decoding import SumDecoding
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
@@ -85,7 +85,7 @@ def test_nothing_false_is_ever_proven(
         cohort=None if cohort is None else CohortConfig(clients_per_round=cohort),
         seed=seed,
     )
-    for attack in (TailItems(), DenoiserSums(), DenoiserExposure()):
+    for attack in (SumDecoding(), DenoiserSums(), DenoiserExposure()):
         claims = attack.run(run.transcript.view(SERVER))
         if isinstance(claims, NotApplicable):
             empty_round = not run.history[0].participants
@@ -117,14 +117,14 @@ def test_rows_of_few_bits_prove_nothing(federate: Federate, rank: int, codec: Fi
     assert claims == NotApplicable(reason="rows hold too few bits to be told apart in sums")
 
 
-# --- tail items -----------------------------------------------------------------------------------
+# --- items with one rater -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eta", [1, 10, 30])
-def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta: int) -> None:
+def test_counts_of_one_and_none_settle_readable_uploads(federate: Federate, eta: int) -> None:
     """Count 1: one upload of the item is real and the rest virtual. Count 0: all are virtual."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=eta)
-    claims = claims_of(TailItems(), run)
+    claims = claims_of(SumDecoding(), run)
     popularity = truth.ratings.item_popularity()
     settled = rated_of(claims).visible & (popularity <= 1)
     rated = truth_of(claims, truth)
@@ -133,13 +133,12 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
     np.testing.assert_array_equal(virtual, settled & ~rated)
     assert claims.details["tail_items"] == int(np.sum(popularity == 1))
     assert claims.details["rows_proven_real"] == int(real.sum())
-    assert claims.details["rows_recovered"] == int(real.sum())
     assert claims.details["rows_proven_virtual"] == int(virtual.sum())
 
 
-def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
+def test_verdicts_on_readable_uploads_are_ordered(federate: Federate) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=10)
-    claims = claims_of(TailItems(), run)
+    claims = claims_of(SumDecoding(), run)
     real, virtual = proven(claims)
     undecided = rated_of(claims).visible & ~real & ~virtual
     scores = rated_of(claims).scores
@@ -149,9 +148,9 @@ def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
     assert ordered == sorted(ordered, reverse=True)
 
 
-def test_tail_items_of_a_plain_sum_prove_their_raters(federate: Federate) -> None:
+def test_items_with_one_rater_in_a_plain_sum_prove_their_raters(federate: Federate) -> None:
     run, truth = federate()
-    claims = claims_of(TailItems(), run)
+    claims = claims_of(SumDecoding(), run)
     real, virtual = proven(claims)
     singles = truth.ratings.item_popularity() == 1
     assert not virtual.any()
@@ -163,7 +162,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
 ) -> None:
     """In a coarse ring a virtual row can hold the words of the real one."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=10)
-    before = claims_of(TailItems(), run)
+    before = claims_of(SumDecoding(), run)
     real, virtual = proven(before)
     item = int(np.flatnonzero(real.any(axis=0) & virtual.any(axis=0))[0])
 
@@ -178,7 +177,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
         return columns
 
     view = rewritten(run.transcript, copy_row).view(SERVER)
-    claims = TailItems().run(view)
+    claims = SumDecoding().run(view)
     assert isinstance(claims, Claims)
     now_real, now_virtual = proven(claims)
     assert not now_real[:, item].any()
@@ -402,9 +401,8 @@ def test_more_denoisers_expose_more_of_themselves(federate: Federate) -> None:
 @pytest.mark.parametrize(
     ("attack", "corrupt", "denoisers", "match"),
     [
-        (TailItems(), "denoisers", 10, "no aggregate"),
-        (TailItems(), "client:3", 10, "no aggregate"),
-        (TailItems(), "server", 0, "still contains the virtual rows"),
+        (SumDecoding(), "server", 0, "still contain the virtual rows"),
+        (SumDecoding(), "client:3", 0, "still contain the virtual rows"),
         (DenoiserSums(), "denoisers", 10, "no uploads"),
         (DenoiserSums(), "client:3", 10, "no denoisers' sums"),
         (DenoiserSums(), "server", 0, "no round has payloads of uploads and sums"),
@@ -423,7 +421,7 @@ def test_a_view_that_lacks_messages_is_not_applicable(
     assert match in claims.reason
 
 
-@pytest.mark.parametrize("attack", [TailItems(), DenoiserSums()], ids=["tail-items", "sums"])
+@pytest.mark.parametrize("attack", [SumDecoding(), DenoiserSums()], ids=["decoding", "sums"])
 @pytest.mark.parametrize("lost", ["upload", "denoise", "aggregate"])
 def test_lost_payloads_are_not_applicable(
     federate: Federate, rewritten: Rewritten, attack: Attack, lost: str
@@ -436,7 +434,7 @@ def test_lost_payloads_are_not_applicable(
 
     run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=10)
     claims = attack.run(rewritten(run.transcript, drop).view(SERVER))
-    unused = {"tail-items": "denoise", "denoiser-sums": "aggregate"}[attack.name]
+    unused = {"sum-decoding": "denoise", "denoiser-sums": "aggregate"}[attack.name]
     if lost == unused:
         assert isinstance(claims, Claims)
     else:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks.scoring.measures import COUNTED, Measure, Observed, Scale, Unit, records
+from attacks.scoring.measures import Measure, Observed, records
+from attacks.scoring.scales import COUNTED, Scale, Unit
 from attacks.suite import MEASURES
 from audits import comparison
 from audits.comparison import ERROR_RATE, FEWEST_PAIRS, Comparison, compare

@@ -35,15 +35,15 @@ def lacking(report: Mapping[str, Any]) -> dict[str, list[str]]:
     [
         ([], {"payload_rounds": [1, 4]}, set()),
         (MASKS, {"payload_rounds": [1, 4]}, set()),
-        ([], {"payload_rounds": []}, {"lattice", "tail-items", "subset-regression"}),
-        ([], {"payload_rounds": [50]}, {"lattice", "tail-items", "subset-regression"}),
-        (MASKS, {"payload_rounds": []}, {"tail-items", "lattice"}),
+        ([], {"payload_rounds": []}, {"lattice", "sum-decoding", "subset-regression"}),
+        ([], {"payload_rounds": [50]}, {"lattice", "sum-decoding", "subset-regression"}),
+        (MASKS, {"payload_rounds": []}, {"sum-decoding", "lattice"}),
         (
             [],
             {"payload_rounds": [1], "payload_senders": list(range(25))},
-            {"lattice", "tail-items", "subset-regression"},
+            {"lattice", "sum-decoding", "subset-regression"},
         ),
-        ([], {"payload_rounds": [1], "payload_senders": []}, {"lattice", "tail-items"}),
+        ([], {"payload_rounds": [1], "payload_senders": []}, {"lattice", "sum-decoding"}),
     ],
 )
 def test_an_attack_says_which_payloads_it_lacked(

@@ -12,7 +12,7 @@ from audits.report.view import finding_card, headline
 
 def finding(**figures: float) -> Finding:
     return Finding(
-        attack="tail-items", adversary="server", game="tell", rounds=(1,), figures=dict(figures)
+        attack="sum-decoding", adversary="server", game="tell", rounds=(1,), figures=dict(figures)
     )
 
 
@@ -25,8 +25,8 @@ def finding(**figures: float) -> Finding:
         ({"precision_gain": 0.01, "precision_gain_certain": 0.005}, "info"),  # too little
         ({"precision_gain": 0.1, "precision_gain_certain": -0.01}, "info"),  # not certain
         ({"precision_gain": 0.03, "precision_gain_certain": 0.01}, "low"),
-        ({"tail_rating_share": 0.64, "tail_rating_lift_certain": 0.04}, "info"),
-        ({"tail_rating_share": 0.64, "tail_rating_lift_certain": 0.06}, "medium"),
+        ({"linked_share": 0.64, "linked_lift_certain": 0.04}, "info"),
+        ({"linked_share": 0.64, "linked_lift_certain": 0.06}, "medium"),
         ({"lift_over_prior_certain": 0.06}, "medium"),
         ({"support_lift_over_prior_certain": 0.2}, "high"),
         ({"unmasked_lift_certain": 0.2}, "high"),
@@ -44,11 +44,11 @@ def test_severity_follows_what_was_learned(figures: dict[str, float], expected: 
     assert severity(finding(**figures)) == expected
 
 
-def test_rows_without_a_name_are_said_to_be_without_a_name() -> None:
-    text = sentence(finding(auc=0.86, prior_auc=0.855, tail_rating_share=0.64))
-    assert "reads 64.0 % of the ratings that no other client's hide in a sum" in text
-    assert "without their clients' names" in text
-    assert "tail" not in sentence(finding(auc=0.86, prior_auc=0.855, tail_rating_share=0.0))
+def test_what_is_known_beyond_doubt_is_said_in_persons() -> None:
+    text = sentence(finding(auc=0.86, prior_auc=0.855, clients_exposed=3.0, clients_judged=60.0))
+    assert "private vector of 3 of 60 clients" in text
+    nobody = sentence(finding(auc=0.86, prior_auc=0.855, clients_exposed=0.0, clients_judged=60.0))
+    assert "doubt" not in nobody
 
 
 def test_nothing_measured_is_no_severity() -> None:

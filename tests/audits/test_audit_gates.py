@@ -8,7 +8,8 @@ import pytest
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
-from attacks.scoring.measures import COUNTED, Measure, Observed, Scale, Unit, records
+from attacks.scoring.measures import Measure, Observed, records
+from attacks.scoring.scales import COUNTED, Scale, Unit
 from attacks.suite import MEASURES
 from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge

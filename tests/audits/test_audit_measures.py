@@ -10,18 +10,16 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import planted_finding
 from attacks.scoring.catalogue import leading, listed_keys
 from attacks.scoring.measures import (
-    SHARE,
     Behind,
     Context,
     Exposed,
     Gained,
     Measure,
     Observed,
-    Scale,
     gain,
     records,
 )
-from attacks.scoring.persons import FromFirst
+from attacks.scoring.scales import SHARE, Scale
 from attacks.suite import MEASURES, catalogue
 from audits.gates.gate import GateConfig
 from audits.report import report_schema
@@ -192,7 +190,7 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
-        if not isinstance(each.severity, Exposed | FromFirst | Observed)
+        if not isinstance(each.severity, Exposed | Observed)
     }
     assert severity(finding(figures)) == "info"
 

@@ -36,7 +36,7 @@ from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS
 from tests.audits.conftest import SMALL
 from tests.audits.saved_reports import CONFIGS, SAVED, saved
 
-ATTACKS = ["direct", "lattice", "tail-items", "collusion-linkage"]
+ATTACKS = ["direct", "lattice", "sum-decoding", "collusion-linkage"]
 
 
 def preset(name: str, **changes: Any) -> dict[str, Any]:

@@ -89,9 +89,9 @@ def views(raw: Mapping[str, Any], out: Path, *corrupt: str) -> Any:
     ("layers", "clients", "attacks"),
     [
         ((), 5, ["direct", "intersection"]),
-        ((MASKS,), 10, ["tail-items", "table-steps"]),
-        (({"layer": "masking", "tail_floor": 3},), 10, ["tail-items"]),
-        ((PAILLIER,), 4, ["tail-items"]),
+        ((MASKS,), 10, ["sum-decoding"]),
+        (({"layer": "masking", "tail_floor": 3},), 10, ["sum-decoding"]),
+        ((PAILLIER,), 4, ["sum-decoding"]),
     ],
     ids=["plain", "masked", "floor", "paillier"],
 )
@@ -127,7 +127,7 @@ def test_what_clients_alone_measure_is_measured_again(
     """In the embedded engine, for all rounds; where noise makes other states, it is left out."""
     noised = ({"layer": "clip", "norm": 1.0}, {"layer": "skellam", "noise_multiplier": 0.5})
     layers = (*noised, {"layer": "masking"}) if noise else ()
-    raw = settings(*layers, clients=10, attacks=["table-steps"])
+    raw = settings(*layers, clients=10, attacks=["sum-decoding"])
     raw["algorithm"] |= {"name": "fedmf"}
     ran, out = deployed(raw, tmp_path / "hosts"), tmp_path / "gathered"
     ran.rounds(ROUNDS)
@@ -144,7 +144,7 @@ def test_what_clients_alone_measure_is_measured_again(
 
 def test_who_was_not_there_is_in_no_view(tmp_path: Path) -> None:
     """The twin of the audit trains without that client as well."""
-    raw, out = settings(MASKS, clients=10, attacks=["table-steps"]), tmp_path / "gathered"
+    raw, out = settings(MASKS, clients=10, attacks=["sum-decoding"]), tmp_path / "gathered"
     ran = deployed(raw, tmp_path / "hosts")
     ran.rounds(1)
     ran.kill(2)

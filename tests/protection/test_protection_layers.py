@@ -11,7 +11,7 @@ from attacks.families.rated_set import Intersection
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.denoisers import DenoiserExposure
 from attacks.families.sums.regression import SubsetRegression
-from attacks.families.sums.tail_items import TailItems
+from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.games import evaluate
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.truth import GroundTruth
@@ -81,12 +81,12 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
     ("where", "trait", "attack"),
     [
         ("protection", "uploads", SubsetRegression()),
-        ("protection", "virtual_rows", TailItems()),
+        ("protection", "virtual_rows", SumDecoding()),
         ("protection", "noise", SubsetRegression()),
         ("protection", "reports", SubsetRegression()),
         ("protection", "denoising", DenoiserExposure()),
         ("algorithm", "row_sets", Intersection()),
-        ("algorithm", "row_sets", TailItems()),
+        ("algorithm", "row_sets", SumDecoding()),
         ("algorithm", "rows", Intersection()),
         ("algorithm", "form", Lattice()),
     ],
@@ -116,7 +116,7 @@ def test_an_algorithm_that_sends_half_of_its_rows_is_proven_nothing(run: Recorde
         ranked.of(RatedSetClaim)[0].predicted is None
     )  # what is missing once may be rated all the same
     more = stated(run, "algorithm", row_sets="others").view(SERVER)
-    for attack in (SubsetRegression(), TailItems(), DenoiserExposure()):
+    for attack in (SubsetRegression(), SumDecoding(), DenoiserExposure()):
         assert isinstance(attack.run(more), NotApplicable)
 
 

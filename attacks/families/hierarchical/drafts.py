@@ -4,7 +4,7 @@ A client clusters the vectors of its users, and those of its items, and sends th
 place. The centre of a cluster of one is that member's vector.
 """
 
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -14,23 +14,9 @@ from attacks.view.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
 
-
-class _Kind(NamedTuple):
-    """One kind of drafts.
-
-    Attributes:
-        bag: they are sent to.
-        table: private table of the members' own vectors.
-        prefix: of the figures.
-    """
-
-    bag: str
-    table: str
-    prefix: str
-
-
-_USERS = _Kind("user-drafts", "user_embeddings", "")
-_ITEMS = _Kind("item-drafts", "item_representations", "item_")
+_USERS = "user-drafts"
+MEMBERS: Final = {_USERS: "user_embeddings", "item-drafts": "item_representations"}
+"""Private table of the members behind each bag."""
 
 
 class Drafts(OneRound, SuiteAttack):
@@ -64,24 +50,22 @@ class Drafts(OneRound, SuiteAttack):
         none = "no vectors for a bag were recorded"
         rounds = common_rounds(view, Step.BAG, payload=True, otherwise=none)
         present = view.bags(rounds[0])
-        claims = tuple(
-            _claim(view, rounds[0], kind) for kind in (_USERS, _ITEMS) if kind.bag in present
-        )
+        claims = tuple(_claim(view, rounds[0], bag) for bag in MEMBERS if bag in present)
         given = tuple(claim for claim in claims if len(claim.vectors))
         need(given, "no bag holds drafts of users or items")
         return Claims(rounds=rounds[:1], made=given)
 
 
-def _claim(view: View, round_: int, kind: _Kind) -> DraftClaim:
-    messages = others_vectors(view, round_, kind.bag)
+def _claim(view: View, round_: int, bag: str) -> DraftClaim:
+    messages = others_vectors(view, round_, bag)
     block = messages.payload
     if not isinstance(block, SetBlock) or block.values is None:
         raise TypeError("a bag holds vectors")
     return DraftClaim(
         round=round_,
-        table=kind.table,
+        table=MEMBERS[bag],
         vectors=view.codec.decode(block.values),
         owners=np.repeat(messages.senders.ids, block.lengths),
-        prefix=kind.prefix,
-        tells_people=kind is _USERS,
+        prefix="" if bag == _USERS else "item_",
+        tells_people=bag == _USERS,
     )

@@ -12,8 +12,6 @@ from typing import Any
 from attacks.base import need
 from secure_fedrec.wire import View
 
-_MATRIX = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
@@ -36,7 +34,7 @@ class Parameter:
     @property
     def is_matrix(self) -> bool:
         """Whether it has rows and columns."""
-        return len(self.shape) == _MATRIX
+        return len(self.shape) == 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,9 +65,13 @@ class FlatUploads:
             architecture=architecture,
         )
 
-    def change(self, parameter: Parameter) -> FloatArray:
-        """Weighted change of one parameter: float64[B, *shape]."""
-        return self._change(parameter, self.words)
+    def change(self, parameter: Parameter, clients: slice = slice(None)) -> FloatArray:
+        """Weighted change of one parameter, of all clients or some: float64[B, *shape]."""
+        words = self.words[clients, parameter.start : parameter.stop]
+        values = self.codec.decode(words)
+        if parameter.by_input:
+            return values.reshape(len(words), *parameter.shape[::-1]).swapaxes(1, -1)
+        return values.reshape(len(words), *parameter.shape)
 
     def each(self, table: Parameter, read: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """What is read in the changes of a table, client by client: float64[B, rows].
@@ -78,14 +82,8 @@ class FlatUploads:
         """
         some = max(1, _AT_ONCE // max(1, table.stop - table.start))
         starts = range(0, len(self.clients), some)
-        parts = [read(self._change(table, self.words[start : start + some])) for start in starts]
+        parts = [read(self.change(table, slice(start, start + some))) for start in starts]
         return np.concatenate(parts) if parts else read(self.change(table))
-
-    def _change(self, parameter: Parameter, words: RingArray) -> FloatArray:
-        values = self.codec.decode(words[:, parameter.start : parameter.stop])
-        if parameter.by_input:
-            return values.reshape(len(words), *parameter.shape[::-1]).swapaxes(1, -1)
-        return values.reshape(len(words), *parameter.shape)
 
     def weights(self) -> FloatArray:
         """The clients' weights: float64[B]."""

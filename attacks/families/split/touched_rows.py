@@ -39,7 +39,8 @@ class TouchedRows(OneRound, SuiteAttack):
         """Claim the rows used by every client of the first usable round."""
         changes = ItemChanges.read(view)
         if changes is not None:
-            return _of_items(changes, changes.sizes, touched(changes.sizes))
+            moved = _rated(changes, changes.sizes, touched(changes.sizes))
+            return Claims(rounds=(changes.round,), made=(moved,))
         uploads = FlatUploads.read(view)
         tables = need(uploads.architecture.tables(), "no embedding table is federated")
         rated: list[RatedSetClaim] = []
@@ -48,7 +49,7 @@ class TouchedRows(OneRound, SuiteAttack):
             sizes = uploads.each(table, row_changes)
             # Where nobody states which table is of items, rows are told by their numbers alone.
             if table.name == view.public.get("item_table"):
-                rated = [_rated_claim(uploads, sizes, touched(sizes))]
+                rated = [_rated(uploads, sizes, touched(sizes))]
                 continue
             claim = SetClaim(
                 name=table.name, clients=uploads.clients, scores=sizes, predicted=touched(sizes)
@@ -81,7 +82,8 @@ class SignedRows(OneRound, SuiteAttack):
         if changes is not None:
             need_outnumbered(view)
             seen = touched(changes.sizes) & (changes.signed > 0)
-            return _of_items(changes, changes.signed, seen)
+            claim = _rated(changes, changes.signed, seen)
+            return Claims(rounds=(changes.round,), made=(claim,))
         uploads = FlatUploads.read(view)
         need_outnumbered(view)
         named, tables = view.public["item_table"], uploads.architecture.tables()
@@ -89,7 +91,7 @@ class SignedRows(OneRound, SuiteAttack):
         table = need(table, "no federated table has the items as its rows")
         scores = uploads.each(table, signed_changes)
         seen = touched(uploads.each(table, row_changes))
-        claim = _rated_claim(uploads, scores, seen & (scores > 0))
+        claim = _rated(uploads, scores, seen & (scores > 0))
         return Claims(rounds=(uploads.round,), made=(claim,))
 
 
@@ -110,19 +112,9 @@ def signed_changes(change: FloatArray) -> FloatArray:
     return np.asarray(np.where(more[:, None], -scores, scores))
 
 
-def _of_items(changes: ItemChanges, scores: FloatArray, predicted: BoolArray) -> Claims:
-    """Rows that were sent as such."""
-    claim = RatedSetClaim(
-        clients=changes.clients, scores=scores, visible=changes.visible, predicted=predicted
-    )
-    return Claims(rounds=(changes.round,), made=(claim,))
-
-
-def _rated_claim(uploads: FlatUploads, scores: FloatArray, predicted: BoolArray) -> RatedSetClaim:
+def _rated(
+    seen: ItemChanges | FlatUploads, scores: FloatArray, predicted: BoolArray
+) -> RatedSetClaim:
     """Rows of the item table; a dense upload shows every item."""
-    return RatedSetClaim(
-        clients=uploads.clients,
-        scores=scores,
-        visible=np.ones(scores.shape, dtype=bool),
-        predicted=predicted,
-    )
+    visible = seen.visible if isinstance(seen, ItemChanges) else np.ones(scores.shape, dtype=bool)
+    return RatedSetClaim(clients=seen.clients, scores=scores, visible=visible, predicted=predicted)

@@ -11,10 +11,9 @@ import numpy as np
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.puzzle import FEWEST_BITS, REAL, UNKNOWN, VIRTUAL, Puzzle
+from attacks.families.sums.readable import verdicts_on
 from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.rows import Rows
-from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.fixedpoint import FixedPoint
@@ -107,10 +106,9 @@ class DenoiserSums(SuiteAttack):
     def _claims(view: View, round_: int, puzzle: Puzzle) -> Claims:
         block, senders = puzzle.sent, puzzle.senders
         listed, place = listed_rows(senders, senders, block, int(view.public["n_items"]))
-        scores = np.ones(len(listed.items))
-        scores[place[puzzle.verdict == REAL]] = 2.0
-        scores[place[puzzle.verdict == VIRTUAL]] = 0.5
-        claim = RatedSetClaim.of_listed(senders, listed, scores, scores == 2.0)
+        verdict = np.empty(len(listed.items), dtype=np.int64)
+        verdict[place] = puzzle.verdict
+        made = verdicts_on(senders, listed, verdict == REAL, verdict == VIRTUAL)
         details = {
             "rows_unmasked": int(np.sum(puzzle.verdict == VIRTUAL)),
             "rows_proven_real": int(np.sum(puzzle.verdict == REAL)),
@@ -118,9 +116,7 @@ class DenoiserSums(SuiteAttack):
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        virtual = Rows.marked(listed, scores == 0.5)
-        proven = UnmaskedClaim(clients=senders, visible=claim.visible, proven=virtual)
-        return Claims(rounds=(round_,), made=(claim, proven), details=details)
+        return Claims(rounds=(round_,), made=made, details=details)
 
 
 _EVERYBODY = 0

@@ -1,25 +1,24 @@
-"""What sums over few clients are given as, and what is found of them (``decoding``)."""
+"""Sums over few clients as equations: of a server's aggregate, or of a step of the public table.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import log2
-from typing import TypeAlias
+A row of the aggregate less ``lambda n V`` is ``sum of e U`` over the item's n raters, with
+``e = r - U.V``. Rows along score vectors are multiples of vectors as well, of unknown length.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from attacks.families.sums.table_steps import TableStep
+from attacks.families.sums.vector_matches import Spread
+from attacks.view.coalition import others_sum, own_clients, words_of
+from attacks.view.knowledge import Knowledge
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Step, View
 
-SURE_BITS = 20.0
-"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
+MOST_RATERS = 6
+"""Of a sum that is searched."""
 
-BUDGET = 2.0**25
-"""Sums that are formed or looked up, over all rounds."""
-
-LIGHT = 0.05
-"""Of the largest rating: an error below it changes a row by next to nothing."""
-
-_FLOAT_ERROR = 1e-14
-_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
+_DOUBLE, _SINGLE = 1e-14, 2.0**-22  # errors of a few steps of arithmetic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,6 +35,7 @@ class RoundSums:
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
             each value of which comes out so by chance with odds of a half at most.
+        alone: whether one client is behind all rows.
         relative: error of the arithmetic that made the rows, over 1 and their lengths.
     """
 
@@ -47,173 +47,82 @@ class RoundSums:
     resolution: float
     bound: float = np.inf
     counted: bool = True
-    relative: float = _FLOAT_ERROR
+    alone: bool = False
+    relative: float = _DOUBLE
+
+    @property
+    def lengths(self) -> FloatArray:
+        """Of the rows, Euclidean: float64[N]."""
+        return np.asarray(np.linalg.norm(self.rows, axis=1))
 
     @property
     def errors(self) -> FloatArray:
         """How far rounding can push each row, Euclidean: float64[N]."""
         units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
-        return np.asarray(
-            self.counts * units + self.relative * (1.0 + np.linalg.norm(self.rows, axis=1))
-        )
-
-
-class Spread:
-    """How far apart points lie along each of their axes, around their mean.
-
-    Args:
-        points: float64[N, d].
-        scale: what the deviations are divided by.
-    """
-
-    def __init__(self, points: FloatArray, scale: float = 1.0) -> None:
-        around = points - points.mean(axis=0)
-        values = np.linalg.eigvalsh(around.T @ around / max(1, len(points) - 1))
-        self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
-
-    def bits(self, tolerance: float, size: float = 1.0) -> float:
-        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
-        cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
-        return float(np.log2(np.maximum(cells, 1.0)).sum())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    """A possible vector of somebody.
-
-    Args:
-        who: number of the pseudonym.
-        vector: float64[d].
-        error: bound of its error, Euclidean.
-        origin: places of rows that it was made to fit, and that are no evidence for it.
-        mate: the pseudonym that shares them.
-    """
-
-    who: int
-    vector: FloatArray
-    error: float
-    origin: frozenset[int] = frozenset()
-    mate: int = -1
-
-
-Interaction: TypeAlias = tuple[int, int]
-"""A pseudonym and the place of a row that it is among the raters of."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Decoded:
-    """What was found in a round.
-
-    Args:
-        entries: possible vectors by pseudonym.
-        directions: of a pseudonym without them, float64[d].
-        sure: pseudonyms that stand for one client for certain.
-        solved: those whose one remaining vector is certain as well.
-        ties: rating of each interaction, NaN where several fit; and whether it is certain.
-        explained: places of rows whose raters are all found.
-        most: raters of the largest sum that was explained for certain.
-        tried: candidates that were chosen among.
-        budget, spent: sums that may be formed or looked up, and those that were.
-        beyond: rows that the budget left out.
-        odds: by search, how many of its certain fits are expected to be false.
-        stages: searches so far.
-        lacking: what a search that applies would need, in words.
-    """
-
-    entries: dict[int, list[Entry]] = field(default_factory=dict)
-    directions: dict[int, FloatArray] = field(default_factory=dict)
-    sure: set[int] = field(default_factory=set)
-    solved: set[int] = field(default_factory=set)
-    ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
-    explained: set[int] = field(default_factory=set)
-    most: int = 0
-    tried: float = 0.0
-    budget: float = BUDGET
-    spent: float = 0.0
-    beyond: int = 0
-    odds: dict[int, float] = field(default_factory=dict)
-    stages: int = 0
-    lacking: str = ""
+        return np.asarray(self.counts * units + self.relative * (1.0 + self.lengths))
 
     @property
-    def false(self) -> float:
-        """How many certain fits are expected to be false, of all searches."""
-        return sum(self.odds.values())
-
-    def stage(self, tried: float) -> float:
-        """Begin a search among so many candidates; the bits that its fits need to be certain.
-
-        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
-        """
-        self.stages += 1
-        self.tried += tried
-        share = log2(self.stages * (self.stages + 1))
-        return log2(max(1.0, tried)) + SURE_BITS + share
-
-    def add(self, found: Sequence[tuple[FloatArray, float]], *, sure: bool) -> int:
-        """A new pseudonym with its possible vectors."""
-        who = len(self.entries)
-        self.entries[who] = [Entry(who, vector, error) for vector, error in found]
-        if sure:
-            self.sure.add(who)
-        return who
-
-    def settle(self, who: int, entry: Entry | None = None) -> None:
-        """A pseudonym is certain, and an entry of it is the one."""
-        self.sure.add(who)
-        if entry is not None:
-            self.entries[who] = [entry]
-        if len(self.entries[who]) == 1:
-            self.solved.add(who)
-
-    def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
-        """An interaction; what is certain stays so."""
-        before = self.ties.get((who, row))
-        if before is None or certain >= before[1]:
-            self.ties[who, row] = (rating, certain)
-
-    def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
-        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
-
-        Args:
-            rows: float64[N, d], all rows.
-            bits: that each row of the larger side beyond them adds.
-        """
-        needed = self.stage(len(self.directions))
-        for who, direction in self.directions.items():
-            own = [row for of, row in self.ties if of == who]
-            ahead = {row: bool(rows[row] @ direction > 0) for row in own}
-            few = 2 * sum(ahead.values()) < len(own)
-            certain = abs(len(own) - 2 * sum(ahead.values())) * bits >= needed
-            if certain:
-                self.odds[self.stages] = max(1, len(self.directions)) * 2.0**-needed
-            for row in own:
-                del self.ties[who, row]
-                if ahead[row] is few:
-                    self.ties[who, row] = (float("nan"), certain)
+    def spread(self) -> Spread:
+        """Of the vectors, or less: sums over n spread by sqrt(n), and by ratings."""
+        shown = self.lengths > self.errors
+        widest = float(np.abs(self.levels).max(initial=0.0)) or 1.0
+        return Spread(self.rows[shown] / np.sqrt(self.counts[shown, None]), widest)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """What each possible vector would add to an item's row, for each rating.
+def of_aggregate(view: View, round_: int) -> RoundSums | None:
+    """A round's aggregate, less the adversary's own rows; None if its payload was not kept."""
+    if round_ not in view.payload_rounds(Step.AGGREGATE):
+        return None
+    total = others_sum(view, round_, payload=True)
+    if total.counts is None:
+        return None
+    words, codec = words_of(total), view.codec
+    # A rater's row is never all zeros: its sum was left out, by a tail floor.
+    there = (total.counts > 0) & (words != 0).any(axis=1)
+    values, counts = codec.decode(words[there]), total.counts[there].astype(np.int64)
+    # Values at the limit of the ring stand for others beyond it.
+    whole = (np.abs(values) < counts[:, None] * codec.bound).all(axis=1)
+    items = total.rows[there][whole].astype(np.int64)
+    return _equations(view, round_, items, counts[whole], values[whole])
 
-    Args:
-        values: float64[M, d].
-        errors: float64[M].
-        sizes: float64[M], magnitude of the rating's error e.
-        entries: int64[M], whose it is, among all entries.
-        who: int64[M], its pseudonym.
-        levels: float64[M].
-    """
 
-    values: FloatArray
-    errors: FloatArray
-    sizes: FloatArray
-    entries: IntArray
-    who: IntArray
-    levels: FloatArray
+def of_step(view: View, step: TableStep, others: int) -> RoundSums:
+    """A step of the public table; counts are the fewest of others that give ring words."""
+    counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
+    for raters in range(min(MOST_RATERS, others), 0, -1):
+        sums, whole = step.rows(raters)
+        fits = step.moved & (whole | (others == 1))
+        counts[fits], rows[fits] = raters, sums[fits]
+    items = np.flatnonzero(counts)
+    told = others == 1
+    return _equations(view, step.round, items, counts[items], rows[items], counted=told)
 
-    @property
-    def weighty(self) -> BoolArray:
-        """Those that change a row by much: taking off next to nothing leaves it as it was."""
-        return np.asarray(self.sizes > LIGHT * np.abs(self.levels).max(initial=0.0))
+
+def _equations(
+    view: View,
+    round_: int,
+    items: IntArray,
+    counts: IntArray,
+    values: FloatArray,
+    *,
+    counted: bool = True,
+) -> RoundSums:
+    algorithm, scored = view.public["algorithm"], Knowledge.of(view).scored_rows
+    if scored:
+        public, unknown, pull = np.zeros_like(values), True, 0.0
+    else:
+        public, unknown = view.table(round_)[items], bool(algorithm.get("biases"))
+        pull = float(algorithm["regularization"])
+    first = round_ == 1 and not unknown
+    return RoundSums(
+        items=items,
+        counts=counts,
+        rows=pull * counts[:, None] * public - values,
+        vectors=public,
+        levels=np.asarray([] if unknown else view.public["rating_levels"], dtype=np.float64),
+        resolution=view.codec.resolution,
+        bound=float(algorithm.get("init_scale", np.inf)) if first else np.inf,
+        counted=counted,
+        alone=int(view.public["n_clients"]) == len(own_clients(view)) + 1,
+        relative=_SINGLE if scored else _DOUBLE,
+    )

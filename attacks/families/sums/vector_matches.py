@@ -4,18 +4,38 @@ from math import comb
 
 import numpy as np
 
-from attacks.families.sums.round_sums import Columns, Spread
+from attacks.families.sums.decoded import Columns
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 SLACK = 1.001
 _MOST_HITS = 2**20  # held at once
+_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
 
 
-def aligned(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Directions of rows, turned to the side of their main axis; and that axis."""
+class Spread:
+    """How far apart points lie along each of their axes, around their mean.
+
+    Args:
+        points: float64[N, d].
+        scale: what the deviations are divided by.
+    """
+
+    def __init__(self, points: FloatArray, scale: float = 1.0) -> None:
+        around = points - points.mean(axis=0) if len(points) else points
+        values = np.linalg.eigvalsh(around.T @ around / max(1, len(points) - 1))
+        self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
+
+    def bits(self, tolerance: float, size: float = 1.0) -> float:
+        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
+        cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
+        return float(np.log2(np.maximum(cells, 1.0)).sum())
+
+
+def aligned(rows: FloatArray) -> FloatArray:
+    """Directions of rows, turned to the side of their main axis."""
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     main = np.linalg.eigh(units.T @ units)[1][:, -1]
-    return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None]), main
+    return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None])
 
 
 def widest_fit(spread: Spread, needed: float) -> float:

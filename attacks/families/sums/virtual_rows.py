@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
-from attacks.families.sums.round_sums import SURE_BITS
+from attacks.families.sums.decoded import SURE_BITS
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.coalition import rows_of, words_of

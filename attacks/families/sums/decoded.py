@@ -1,0 +1,208 @@
+"""What is found behind the sums of a round, and what a search has to hold to be believed.
+
+What fits is not believed for that. Every tolerance is a bound on what rounding explains, carried
+through to what is derived, and a fit within it holds so many bits (``Spread.bits``). It is certain
+if it holds 20 more than the search had to choose among: all false ones together are then expected
+less than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
+member by member, since one may be right and the next a stranger's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log2
+from typing import TypeAlias
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+SURE_BITS = 20.0
+"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
+
+BUDGET = 2.0**25
+"""Sums that are formed or looked up, over all rounds."""
+
+LIGHT = 0.05
+"""Of the largest rating: an error below it changes a row by next to nothing."""
+
+UNTOLD = float("nan")
+"""A rating of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A possible vector of somebody.
+
+    Args:
+        who: number of the pseudonym.
+        vector: float64[d].
+        error: bound of its error, Euclidean.
+        origin: places of rows that it was made to fit, and that are no evidence for it.
+        mate: the pseudonym that shares them.
+    """
+
+    who: int
+    vector: FloatArray
+    error: float
+    origin: frozenset[int] = frozenset()
+    mate: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What each possible vector would add to an item's row, for each rating.
+
+    Args:
+        values: float64[M, d].
+        errors: float64[M].
+        sizes: float64[M], magnitude of the rating's error e.
+        entries: int64[M], whose it is, among all entries.
+        who: int64[M], its pseudonym.
+        levels: float64[M].
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    sizes: FloatArray
+    entries: IntArray
+    who: IntArray
+    levels: FloatArray
+
+
+Interaction: TypeAlias = tuple[int, int]
+"""A pseudonym and the place of a row that it is among the raters of."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Decoded:
+    """What was found in a round.
+
+    Args:
+        entries: possible vectors by pseudonym.
+        directions: of a pseudonym without them, float64[d].
+        sure: pseudonyms that stand for one client for certain.
+        solved: those whose one remaining vector is certain as well.
+        ties: rating of each interaction, NaN where several fit; and whether it is certain.
+        explained: places of rows whose raters are all found.
+        most: raters of the largest sum that was explained for certain.
+        tried: candidates that were chosen among.
+        budget, spent: sums that may be formed or looked up, and those that were.
+        beyond: rows that the budget left out.
+        odds: by search, how many of its certain fits are expected to be false.
+        stages: searches so far.
+        needed: bits that a fit of the present search needs to be certain.
+        lacking: what a search that applies would need, in words.
+    """
+
+    entries: dict[int, list[Entry]] = field(default_factory=dict)
+    directions: dict[int, FloatArray] = field(default_factory=dict)
+    sure: set[int] = field(default_factory=set)
+    solved: set[int] = field(default_factory=set)
+    ties: dict[Interaction, tuple[float, bool]] = field(default_factory=dict)
+    explained: set[int] = field(default_factory=set)
+    most: int = 0
+    tried: float = 0.0
+    budget: float = BUDGET
+    spent: float = 0.0
+    beyond: int = 0
+    odds: dict[int, float] = field(default_factory=dict)
+    stages: int = 0
+    needed: float = np.inf
+    lacking: str = ""
+
+    @property
+    def false(self) -> float:
+        """How many certain fits are expected to be false, of all searches."""
+        return sum(self.odds.values())
+
+    def stage(self, tried: float) -> None:
+        """Begin a search among so many candidates.
+
+        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
+        """
+        self.stages += 1
+        self.tried += tried
+        share = log2(self.stages * (self.stages + 1))
+        self.needed = log2(max(1.0, tried)) + SURE_BITS + share
+
+    def holds(self, bits: float) -> bool:
+        """Whether a fit of so many bits is certain; its odds are accounted for if it is."""
+        if bits < self.needed:
+            return False
+        share = 2.0**-SURE_BITS / (self.stages * (self.stages + 1))
+        before = self.odds.get(self.stages, 0.0)
+        self.odds[self.stages] = max(before, share * 2.0 ** (self.needed - bits))
+        return True
+
+    def add(self, found: Sequence[tuple[FloatArray, float]]) -> int:
+        """A new pseudonym with its possible vectors."""
+        who = len(self.entries)
+        self.entries[who] = [Entry(who, vector, error) for vector, error in found]
+        return who
+
+    def settle(self, who: int, entry: Entry | None = None) -> None:
+        """A pseudonym is certain, and an entry of it is the one."""
+        self.sure.add(who)
+        if entry is not None:
+            self.entries[who] = [entry]
+        if len(self.entries[who]) == 1:
+            self.solved.add(who)
+
+    def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
+        """An interaction; what is certain stays so."""
+        before = self.ties.get((who, row))
+        if before is None or certain >= before[1]:
+            self.ties[who, row] = (rating, certain)
+
+    def unite(self, who: int, other: int) -> None:
+        """All that is of another pseudonym is of this one."""
+        self.entries[other] = []
+        for kind in (self.sure, self.solved):
+            if other in kind:
+                kind.add(who)
+                kind.discard(other)
+        for _, row in [tie for tie in self.ties if tie[0] == other]:
+            rating, certain = self.ties.pop((other, row))
+            self.tie(who, row, rating, certain=certain)
+
+    def possible(self, *, alone: bool = False) -> list[Entry]:
+        """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
+        kept = (
+            entries
+            for who, entries in self.entries.items()
+            if not alone or len(entries) == 1 or who in self.sure
+        )
+        return [each for entries in kept for each in entries]
+
+    def evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
+        """Of which possible vectors a row is evidence: bool[E]."""
+        sure = self.sure
+        return np.array(
+            [place not in e.origin or e.who in sure or e.mate in sure for e in entries], dtype=bool
+        )
+
+    def raters(self, counts: IntArray) -> dict[int, tuple[int, ...]]:
+        """Pseudonyms of rows, by their place, all of whose raters are known for certain."""
+        found: dict[int, list[int]] = {}
+        for (who, row), (_, certain) in self.ties.items():
+            if certain:
+                found.setdefault(row, []).append(who)
+        return {row: tuple(who) for row, who in found.items() if len(who) == counts[row]}
+
+    def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
+        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
+
+        Args:
+            rows: float64[N, d], all rows.
+            bits: that each row of the larger side beyond them adds.
+        """
+        self.stage(len(self.directions))
+        for who, direction in self.directions.items():
+            own = [row for of, row in self.ties if of == who]
+            ahead = {row: bool(rows[row] @ direction > 0) for row in own}
+            few = 2 * sum(ahead.values()) < len(own)
+            certain = self.holds(abs(len(own) - 2 * sum(ahead.values())) * bits)
+            for row in own:
+                del self.ties[who, row]
+                if ahead[row] is few:
+                    self.ties[who, row] = (UNTOLD, certain)

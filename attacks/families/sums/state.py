@@ -1,0 +1,131 @@
+"""A round's equations and what is known of them so far: what all searches ask of them."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attacks.families.sums.decoded import UNTOLD, Columns, Decoded, Entry
+from attacks.families.sums.round_sums import RoundSums
+from attacks.families.sums.vector_matches import (
+    SLACK,
+    Spread,
+    aligned,
+    near_pairs,
+    scale_roots,
+    vector_error,
+    widest_fit,
+)
+from secure_fedrec.core.arrays import FloatArray, IntArray
+
+LOOSEST = 0.05
+"""Relative error of a vector beyond which nothing is derived from it."""
+
+SHARP = 1e-4
+"""Relative error of a vector that is taken off rows first."""
+
+
+class State:
+    """Equations of one round, and what is found of them."""
+
+    def __init__(self, sums: RoundSums, found: Decoded) -> None:
+        self.sums, self.found = sums, found
+        self.errors, self.lengths, self.vectors = sums.errors, sums.lengths, sums.spread
+        self.directions = Spread(aligned(sums.rows[self.lengths > self.errors]))
+
+    def unexplained(self, raters: int) -> IntArray:
+        """Places of rows of so many raters that are not explained."""
+        places = np.flatnonzero((self.sums.counts == raters) & (self.lengths > self.errors))
+        done = np.fromiter(self.found.explained, dtype=np.int64)
+        return places[~np.isin(places, done)]
+
+    def widest(self) -> float:
+        """The angle within which two directions are equal for certain."""
+        return widest_fit(self.directions, self.found.needed)
+
+    def alike(self, rows: FloatArray, blur: FloatArray) -> tuple[IntArray, IntArray]:
+        """Pairs of rows along one direction for certain, by the errors of their directions."""
+        units, widest = aligned(rows), self.widest()
+        sharp = np.flatnonzero(2 * blur <= widest)
+        if len(sharp) < 2:
+            return sharp[:0], sharp[:0]
+        one, other = near_pairs(units[sharp], SLACK * 2 * float(blur[sharp].max()))
+        one, other = sharp[one], sharp[other]
+        tolerance = SLACK * (blur[one] + blur[other])
+        fits = (np.linalg.norm(units[one] - units[other], axis=1) <= tolerance) & (
+            tolerance <= widest
+        )
+        if fits.any():
+            self.found.holds(self.directions.bits(float(tolerance[fits].max())))
+        return one[fits], other[fits]
+
+    def read(
+        self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
+    ) -> int | None:
+        """A pseudonym from rows along its vector; None where no length fits.
+
+        Without a rating scale, a direction is all that is told of it.
+        """
+        found, levels = self.found, self.sums.levels
+        base = int(np.argmax(np.linalg.norm(rows, axis=1) / errors))
+        possible = list(self._lengths(base, places, rows, errors))
+        if not possible and (len(levels) or not sure):
+            return None
+        who = found.add([(vector, error) for vector, error, _ in possible])
+        if not possible:
+            found.directions[who] = rows[base] / np.linalg.norm(rows[base])
+        if sure:
+            found.settle(who)
+        for number, place in enumerate(places.tolist()):
+            options = {told[number] for *_, told in possible}
+            rating = options.pop() if len(options) == 1 else UNTOLD
+            found.tie(who, place, rating, certain=sure)
+            if self.sums.counts[place] == 1:
+                found.explained.add(place)
+        return who
+
+    def _lengths(
+        self, base: int, places: IntArray, rows: FloatArray, errors: FloatArray
+    ) -> Iterator[tuple[FloatArray, float, list[float]]]:
+        """Vectors along a direction that all rows allow: each with its error and the ratings."""
+        sums, public, length = self.sums, self.sums.vectors[places], np.linalg.norm(rows[base])
+        unit = rows[base] / length
+        tilt = float(public[base] @ unit)
+        for level in sums.levels.tolist():
+            for scale in scale_roots(float(length), tilt, level):
+                vector = scale * unit
+                error = vector_error(vector, public[base], level, float(errors[base]))
+                if error > LOOSEST * abs(scale) or np.abs(vector).max() > sums.bound + error:
+                    continue
+                each = zip(rows, public, errors.tolist(), strict=True)
+                told = [self.rating(row, v, off, vector, error) for row, v, off in each]
+                ratings = [rating for rating in told if rating is not None]
+                if len(ratings) == len(told):
+                    yield vector, error, ratings
+
+    def rating(
+        self, row: FloatArray, public: FloatArray, error: float, vector: FloatArray, loose: float
+    ) -> float | None:
+        """The rating with which a vector gives a row; NaN if several do, None if none does."""
+        levels, dot = self.sums.levels, float(vector @ public)
+        off = np.linalg.norm(row - (levels[:, None] - dot) * vector, axis=1)
+        reach = np.linalg.norm(vector) * np.linalg.norm(public)
+        fits = off <= SLACK * (error + (np.abs(levels - dot) + reach) * loose)
+        if not fits.any():
+            return None
+        return float(levels[fits][0]) if fits.sum() == 1 else UNTOLD
+
+    def columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> Columns:
+        """What each of some possible vectors would add to a row, for each of some ratings."""
+        width, public = self.sums.rows.shape[1], self.sums.vectors[place]
+        vectors = np.array([each.vector for each in entries]).reshape(-1, width)
+        loose = np.array([each.error for each in entries])
+        off = levels[None, :] - (vectors @ public)[:, None]
+        reach = np.linalg.norm(vectors, axis=1) * np.linalg.norm(public)
+        return Columns(
+            (off[:, :, None] * vectors[:, None, :]).reshape(-1, width),
+            ((np.abs(off) + reach[:, None]) * loose[:, None]).reshape(-1),
+            np.abs(off).reshape(-1),
+            np.repeat(np.arange(len(entries)), len(levels)),
+            np.repeat([each.who for each in entries], len(levels)).astype(np.int64),
+            np.tile(levels, len(entries)),
+        )

@@ -1,0 +1,86 @@
+"""How a value of a figure is read: its unit, what it is compared with, where it is shown."""
+
+from typing import NamedTuple
+
+
+class Unit(NamedTuple):
+    """How a figure is written, and where it lies.
+
+    Attributes:
+        write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
+        low, high: ends of its range; None where there is none.
+        nothing: a value that says nothing, whatever the data; what is not above it is no leak.
+    """
+
+    write: str
+    low: float | None
+    high: float | None
+    nothing: float = 0.0
+
+
+COUNTED = "count"
+"""How a unit is written whose figures are numbers of somebody."""
+
+SHARE = Unit("percent", 0.0, 1.0)
+AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)
+CORRELATION = Unit("decimal", -1.0, 1.0)
+DIFFERENCE = Unit("signed", -1.0, 1.0)
+HEADROOM = Unit("signed", None, 1.0)
+COUNT = Unit("count", 0.0, None)
+
+
+class Prior(NamedTuple):
+    """A figure that says what anybody reaches without the view.
+
+    Attributes:
+        key: of the figure.
+        words: who or what reaches it.
+        about: what it is; "For comparison: ..." where it is left out.
+        ceiling: whether it is what the best view could reach instead, no chance to compare with.
+    """
+
+    key: str
+    words: str
+    about: str = ""
+    ceiling: bool = False
+
+
+class Scale(NamedTuple):
+    """What a value of a figure means.
+
+    Attributes:
+        unit: how it is written, and where it lies.
+        chance: what anybody reaches without the view: a figure of its own, or words.
+        abstention: how it counts where an attack says nothing.
+        rounds: how several rounds make one figure.
+        lower_is_worse: whether low is a leak.
+    """
+
+    unit: Unit
+    chance: Prior | str
+    abstention: str
+    rounds: str = "the worst of the rounds tried; intervals and limits allow for the choice"
+    lower_is_worse: bool = False
+
+
+class Page(NamedTuple):
+    """Where a figure is shown.
+
+    Attributes:
+        leads: whether it is the one number that stands for a finding, before those that do not.
+        by_round: whether it is listed for every round that was tried.
+        chooses: of which findings it says how strong a round was, "rated sets" or "other secrets".
+        listed: whether it has a key of its own in ``report.json``; others stand in the details.
+        units: whom it is measured on.
+        rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
+    """
+
+    leads: bool = False
+    by_round: bool = False
+    chooses: str = ""
+    listed: bool = True
+    units: str = "clients"
+    rate: float | None = None
+
+
+LEADS = Page(leads=True, by_round=True)
