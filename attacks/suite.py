@@ -46,6 +46,9 @@ from secure_fedrec.errors import ConfigError
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
 """They read uploads, and sums, of whatever kind."""
 
+_SUMS = SumDecoding()
+"""It reads sums of ratings and of changes of item tables."""
+
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
         Direct(),
@@ -56,7 +59,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         DenoiserSums(),
         DenoiserExposure(),
         _CLEAR,
-        SumDecoding(),
+        _SUMS,
         VirtualRowVectors(),
         _MOVED,
     ),
@@ -65,7 +68,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         *(_CLEAR, _MOVED),
     ),
     "hierarchical": (AttributeCounts(), Drafts(), LoneRows(), _CLEAR),
-    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _MOVED),
+    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
     "partners": (ItemSales(), PartnerMembers()),
 }
 

@@ -64,6 +64,11 @@ class Knowledge:
         return bool(self.stack.get("uploads", "rows") != "rows")
 
     @property
+    def says_noised(self) -> bool:
+        """It is stated that noise is added to the sums."""
+        return bool(self.stack.get("noise", "none") != "none")
+
+    @property
     def says_dense(self) -> bool:
         """It is stated that every client sends the same rows."""
         return bool(self.stack.get("uploads") == "dense")

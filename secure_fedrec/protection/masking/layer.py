@@ -67,10 +67,10 @@ MASKING = Layer(
     stands=(Stand(corrupt=("server",), hides="owners"),),
     options=(
         Option(
-            settings={"tail_floor": 2},
-            hides="lone rows",
-            costs="a round of masked counts before every sum, and rows that a single client has "
-            "are not learned",
+            setting="tail_floor",
+            raises="lone rows",
+            costs="a round of masked counts before every sum, and rows of fewer clients are not "
+            "learned; a floor raises what a sum is over and hides nobody in it",
             lossless=False,
         ),
     ),
