@@ -7,8 +7,10 @@ from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
+from attacks.families.hierarchical.lone_rows import LoneRows
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
+from attacks.families.moved_rows import MovedRows
 from attacks.families.partners import ItemSales, PartnerMembers
 from attacks.families.rated_set import Direct, Intersection
 from attacks.families.ratings.lattice import Lattice
@@ -19,6 +21,7 @@ from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
+from attacks.families.sums.virtual_rows import VirtualRowVectors
 from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
     attributes,
@@ -40,8 +43,11 @@ from attacks.scoring import (
 from attacks.scoring.measures import Behind, Gained, Measure
 from secure_fedrec.errors import ConfigError
 
-_CLEAR = ClearUploads()
-"""It reads uploads of whatever kind."""
+_CLEAR, _MOVED = ClearUploads(), MovedRows()
+"""They read uploads, and sums, of whatever kind."""
+
+_SUMS = SumDecoding()
+"""It reads sums of ratings and of changes of item tables."""
 
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
@@ -53,14 +59,16 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         DenoiserSums(),
         DenoiserExposure(),
         _CLEAR,
-        SumDecoding(),
+        _SUMS,
+        VirtualRowVectors(),
+        _MOVED,
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
-        _CLEAR,
+        *(_CLEAR, _MOVED),
     ),
-    "hierarchical": (AttributeCounts(), Drafts(), _CLEAR),
-    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR),
+    "hierarchical": (AttributeCounts(), Drafts(), LoneRows(), _CLEAR),
+    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
     "partners": (ItemSales(), PartnerMembers()),
 }
 

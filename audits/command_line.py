@@ -299,7 +299,7 @@ def _add_looks(words: Any) -> None:
     add("--write", type=Path, metavar="CONFIG", help="write a configuration that fits the file")
     add("--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png")
     add("--force", action="store_true", help="write over files that are there")
-    _override_option(sets, "say which column is what, e.g. data.user=reader, or the data.scale")
+    _override_option(sets, "say how a file is read, by any key of [data], e.g. data.user=reader")
     _data_options(sets)
     _output_options(sets)
 

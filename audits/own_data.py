@@ -7,24 +7,27 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from audits.config.audit import AuditConfig, parse_config
-from audits.config.tables import build
+from audits.config.tables import build, require_table
 from audits.presets import write_asked
-from audits.rating_data import Source
+from audits.rating_data import RatingFileData, Source
 from audits.report.svg import SERIES, canvas
 from audits.run.build import build_federation
 from audits.systems.pmf import Ratings
 from audits.terminal import print_json
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.data.files.describe import COLUMNS, DECIDED, Seen, look_at
-from secure_fedrec.data.files.settings import Column, RatingsFile
+from secure_fedrec.data.files.describe import Seen, look_at
+from secure_fedrec.data.files.kinds import ROLES
+from secure_fedrec.data.files.settings import RatingsFile
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Settings
 
 _CURVES: Final = (
     ("popularity", "clients who rated an item", "items, most rated first"),
@@ -51,8 +54,10 @@ def describe_file(arguments: argparse.Namespace) -> int:
     _require_free({"--write": config, "--plot": plot}, path, force=arguments.force)
     if plot is not None and plot.suffix not in _PLOTS:
         raise ConfigError("--plot", str(plot), "is named after its format", _PLOTS)
-    seen = look_at(path, *_told(path, arguments.overrides))
-    text = None if config is None else config_text(seen, path, config.parent)
+    told, others = _told(path, arguments.overrides)
+    seen = look_at(path, told)
+    data = _data_of(seen, others)
+    text = None if config is None else config_text(seen, data, path, config.parent)
     if config is not None and text is not None:
         write_asked("--write", config, text.encode())
     if plot is not None:
@@ -85,21 +90,49 @@ def _require_free(targets: Mapping[str, Path | None], path: Path, *, force: bool
 
 def _told(
     path: Path, overrides: Sequence[tuple[str, Any]]
-) -> tuple[dict[str, Column], dict[str, Any]]:
-    """What the command line says of a file: its columns, and its scale or what counts."""
-    columns, decided = ({f"data.{what}": what for what in keys} for keys in (COLUMNS, DECIDED))
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the command line says: how the file is read, and what else stands in ``[data]``.
+
+    Raises:
+        ConfigError: a key is of another table, or a value is refused.
+    """
+    table: dict[str, Any] = {}
     for key, value in overrides:
-        if key not in columns | decided:
-            problem = "a description is told columns, and what ratings are, alone"
-            raise ConfigError(key, value, problem, columns | decided)
-        if key in columns and not isinstance(value, str | int):
-            raise ConfigError(key, value, "is the name of a column or its number, from 1")
-    said = {decided[key]: value for key, value in overrides if key in decided}
-    if said:  # as the file of a configuration would be read
-        some = {"path": path.name or ".", "user": 1, "item": 2, "rating": 3}
-        checked = build(RatingsFile, "data", {**some, **said})
-        said = {name: getattr(checked, name) for name in said}
-    return {columns[key]: value for key, value in overrides if key in columns}, said
+        section, _, name = key.partition(".")
+        if section != "data" or name in ("", "name", "path"):
+            problem = "a description is told keys of [data] alone, other than name and path"
+            raise ConfigError(key, value, problem)
+        *steps, last = name.split(".")
+        inner: Any = table
+        for step in steps:
+            inner = require_table(f"data.{step}", inner.setdefault(step, {}))
+        inner[last] = value
+    # Checked as the configuration of a file with all columns would be.
+    some = {"path": path.name or ".", "user": 1, "item": 2}
+    if table.get("layout") != "lists":
+        some |= {"rating": 3, "time": 4}
+    checked = build(RatingFileData, "data", {**some, **_fitting(table), **table})
+    known = {each.name for each in fields(RatingsFile)}
+    told = {name: getattr(checked, name) for name in table}
+    return (
+        {name: value for name, value in told.items() if name in known},
+        {name: value for name, value in told.items() if name not in known},
+    )
+
+
+def _fitting(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The split that goes with ratings, where none is told."""
+    without = "rating" in table and table["rating"] is None
+    implicit = without or table.get("positive_from") is not None or table.get("layout") == "lists"
+    return {"split": "leave-one-out"} if implicit else {}
+
+
+def _data_of(seen: Seen, others: Mapping[str, Any]) -> RatingFileData:
+    """The whole of ``[data]``: how the file is read, and what is told beside it."""
+    file = seen.file
+    values = {each.name: getattr(file, each.name) for each in fields(RatingsFile)}
+    split = {"split": "leave-one-out"} if file.implicit else {}
+    return RatingFileData(**{**values, **split, **others})
 
 
 def facts_of(seen: Seen) -> dict[str, Any]:
@@ -109,15 +142,15 @@ def facts_of(seen: Seen) -> dict[str, Any]:
     return {
         "separator": file.separator,
         "header": None if seen.names is None else list(seen.names),
-        "columns": {
-            what: getattr(file, what) for what in COLUMNS if getattr(file, what) is not None
-        },
+        "columns": {what: getattr(file, what) for what in ROLES if getattr(file, what) is not None},
         "columns_not_used": list(seen.unused),
         "ids": {
             "user": "text" if table.client_labels.dtype.kind == "U" else "number",
             "item": "text" if table.item_labels.dtype.kind == "U" else "number",
         },
+        "taken": list(seen.taken),
         "rows": seen.rows,
+        "rows_left_out": seen.left_out,
         "clients": table.n_clients,
         "items": table.n_items,
         "density": len(table) / (table.n_clients * table.n_items),
@@ -141,14 +174,18 @@ def _print(seen: Seen) -> None:
     for key in ("separator", "header", "columns", "ids", "rows", "clients", "items"):
         print(f"{key:14} {_words(facts[key])}")
     if seen.unused:
-        lacking = [what for what in COLUMNS if getattr(seen.file, what) is None]
+        lacking = [what for what in ROLES if getattr(seen.file, what) is None]
         keys = " or ".join(f"--set data.{what}=NAME" for what in lacking)
         print(
             f"{'not used':14} {_words(list(seen.unused))}"
             + (f" ({keys}, if it is one)" * bool(keys))
         )
+    for said in seen.taken:
+        print(f"{'taken':14} {said}")
+    if seen.left_out:
+        print(f"{'left out':14} {seen.left_out:,} rows in which something is missing")
     print(f"{'density':14} {100 * facts['density']:.3g} % of all pairs")
-    kept = ": the last counts" if seen.repeated else ""
+    kept = f": data.duplicates = {seen.file.duplicates!r}" if seen.repeated else ""
     print(f"{'repeated':14} {seen.repeated:,} rows rate a pair once more{kept}")
     print(f"{'scale':14} {facts['scale'] or seen.remark}")
     if seen.scale is not None and seen.levels is not None:
@@ -236,11 +273,12 @@ def _plotted(seen: Seen, suffix: str) -> bytes:
     return out.getvalue()
 
 
-def config_text(seen: Seen, path: Path, folder: Path) -> str:
+def config_text(seen: Seen, data: RatingFileData, path: Path, folder: Path) -> str:
     """A whole configuration for a file, checked as an audit checks it.
 
     Args:
         seen: what is in the file.
+        data: how it is read, parted and sampled.
         path: the file.
         folder: of the configuration.
 
@@ -250,14 +288,28 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
     """
     if seen.doubt is not None:
         raise seen.doubt
-    table, file = seen.table, seen.file
-    sampled = min(table.n_clients, _MANY_CLIENTS)
+    data, why = _with_sample(seen, replace(data, path=_relative(path, folder)))
+    others = {
+        name: replace(part, path=_relative(path.parent / part.path, folder))
+        for name in ("catalogue", "attributes")
+        if (part := getattr(data, name)) is not None
+    }
+    if data.test_path is not None:
+        others["test_path"] = _relative(path.parent / data.test_path, folder)
+    why |= {
+        "path": "relative to this file",
+        "positive_from": "rows from here on count, as 1",
+        "duplicates": f"{seen.repeated} rows rate a pair once more",
+        "missing_values": f"leaves {seen.left_out} rows out",
+        "missing": f"leaves {seen.left_out} rows out",
+    }
+    clients = min(seen.table.n_clients, data.sample_clients or _MANY_CLIENTS)
     text = _TEMPLATE.read_text(encoding="utf-8").format(
         title=_quoted(f"FedRec++ on {path.name}"),
-        data="\n".join(_data_lines(seen, _relative(path, folder))),
-        count=max(1, sampled // _DENOISED),
+        data="\n".join(_data_lines(replace(data, **others), why)),
+        count=max(1, clients // _DENOISED),
     )
-    text += "" if file.implicit else _RATING_GATE
+    text += "" if data.implicit else _RATING_GATE
     try:
         text.encode()
         raw = tomllib.loads(text)
@@ -285,32 +337,42 @@ def _relative(path: Path, folder: Path) -> str:
     return os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
 
 
-def _data_lines(seen: Seen, path: str) -> list[str]:
-    file, table = seen.file, seen.table
-    lines = [f"path = {_quoted(path)}    # relative to this file"]
-    if not file.parquet:
-        lines += [f"separator = {_quoted(file.separator)}", f"header = {str(file.header).lower()}"]
-    for what in COLUMNS:
-        column = getattr(file, what)
-        if column is not None:
-            lines.append(f"{what} = {_quoted(column) if isinstance(column, str) else column}")
-    if seen.scale is not None:
-        scale = seen.scale
-        levels = f"low = {scale.low!r}, high = {scale.high!r}, step = {scale.step!r}"
-        lines.append(f"scale = {{ {levels} }}")
-    elif file.positive_from is not None:
-        lines.append(f"positive_from = {file.positive_from!r}    # rows from here on count, as 1")
-    if seen.repeated:
-        lines.append(f'duplicates = "last"    # {seen.repeated} rows rate a pair once more')
-    clients = table.n_clients
+def _with_sample(seen: Seen, data: RatingFileData) -> tuple[RatingFileData, dict[str, str]]:
+    """Settings that leave out rare clients and sample many, unless these are told; and why."""
+    clients, why = seen.table.n_clients, {}
     kept = next(left for left in seen.left if dict(left.keys) == {"min_ratings": 5})
-    if clients / 2 < kept.clients < clients:
-        lines.append(f"min_ratings = 5    # keeps {kept.clients} of {clients} clients")
+    if data.min_ratings is None and clients / 2 < kept.clients < clients:
+        data = replace(data, min_ratings=5)
+        why["min_ratings"] = f"keeps {kept.clients} of {clients} clients"
         clients = kept.clients
-    if clients > _MANY_CLIENTS:
-        lines.append(f"sample_clients = {_MANY_CLIENTS}    # more take longer")
-    split = "leave-one-out" if file.implicit else "k-fold"
-    return [*lines, f'split = "{split}"']
+    if data.sample_clients is None and clients > _MANY_CLIENTS:
+        data = replace(data, sample_clients=_MANY_CLIENTS)
+        why["sample_clients"] = "more take longer"
+    return data, why
+
+
+def _data_lines(data: RatingFileData, why: Mapping[str, str]) -> list[str]:
+    """Every setting that is not the default, and the split."""
+    lines = []
+    for each in fields(RatingFileData):
+        value = getattr(data, each.name)
+        if each.name != "name" and (value != each.default or each.name == "split"):
+            said = f"    # {why[each.name]}" if each.name in why else ""
+            lines.append(f"{each.name} = {_toml(value)}{said}")
+    return lines
+
+
+def _toml(value: Any) -> str:
+    """A setting as TOML has it."""
+    if isinstance(value, Settings):
+        inner = ((each.name, getattr(value, each.name), each.default) for each in fields(value))
+        given = (f"{name} = {_toml(held)}" for name, held, default in inner if held != default)
+        return f"{{ {', '.join(given)} }}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _quoted(text: str) -> str:

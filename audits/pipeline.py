@@ -71,11 +71,11 @@ def _try_remedies(arguments: argparse.Namespace) -> int:
         print(f"as it is: {verdict['outcome']}")
     each_tried = tried_remedies(found, data_dir=arguments.data_dir, progress=not arguments.quiet)
     for number, each in enumerate(each_tried, start=1):
-        tried.append(asdict(each))
+        tried.append(each.as_json())
         if arguments.json:
             continue
         print(f"{number}. {_one_line(each.change)}: {each.outcome}", flush=True)
-        for words in ("taken_out", "gone", "left"):
+        for words in ("taken_out", "gone", "left", "opened", "unforeseen"):
             if told := getattr(each, words):
                 print(f"   {words.replace('_', ' ')}: {', '.join(told)}")
         for reason in each.reasons:

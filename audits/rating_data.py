@@ -1,6 +1,7 @@
 """Rating tables as data of an audit: settings, loading, splitting, rated sets as secrets."""
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,7 +144,7 @@ class FileData(RatingsFile):
     def read(self, *, seed: int, data_dir: Path | None) -> "Source":
         """The whole table; ``data_dir`` is the folder that paths are relative to."""
         del seed
-        return Source(read_ratings(self, data_dir or Path()).table)
+        return _source(self, data_dir)
 
 
 class Parts(Selection):
@@ -230,8 +231,16 @@ class RatingFileData(Parts, FileData):
     def read(self, *, seed: int, data_dir: Path | None) -> "Source":
         """The whole table; ``data_dir`` is the folder that paths are relative to."""
         del seed
-        table, held = read_ratings(self, data_dir or Path(), test_path=self.test_path)
-        return Source(table, held_out=held)
+        return _source(self, data_dir, self.test_path)
+
+
+def _source(file: RatingsFile, data_dir: Path | None, test_path: str | None = None) -> "Source":
+    """What files hold; says on stderr how many rows their settings leave out."""
+    found = read_ratings(file, data_dir or Path(), test_path=test_path)
+    if found.left_out:
+        said = f"{found.left_out:,} rows left out, in which something is missing"
+        print(f"{Path(file.path).name}: {said}", file=sys.stderr)
+    return Source(found.table, held_out=found.held_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

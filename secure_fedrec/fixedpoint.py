@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray, WordArray, unmasked
 from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import EncodingError, ProtocolError, SumBudgetError
 from secure_fedrec.settings import Bits, OneOf, Positive, Settings, Within
@@ -159,9 +159,10 @@ class FixedPoint(Settings, section="ring"):
             A new array of the same shape and of ``self.dtype``.
 
         Raises:
-            EncodingError: a value is NaN, infinite, or larger than ``bound`` in magnitude.
+            EncodingError: a value is NaN, infinite, or larger than ``bound`` in magnitude, or the
+                array is masked.
         """
-        values = np.require(values, dtype=np.float64, requirements=["C", "W"])
+        values = np.require(unmasked(values, "an array"), dtype=np.float64, requirements=["C", "W"])
         integers = np.empty(values.shape, dtype=np.int64)
         if not round_to_integers(
             values.reshape(-1), self.scale, self.bound * self.scale, integers.reshape(-1)

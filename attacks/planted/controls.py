@@ -23,6 +23,7 @@ from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import MEASURES, SUITE
 from secure_fedrec.engines import RecordedRun
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.wire import Adversary
 
 _Planted = tuple[RecordedRun, GroundTruth]
@@ -32,9 +33,13 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "ratings": lambda: plant_ratings("ratings"),
         "sticky": lambda: plant_ratings("sticky"),
         "sums": lambda: plant_ratings("sums"),
+        "cohorts": lambda: plant_ratings("cohorts"),
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,
+        "lone organisations": lambda: plant_organisations(
+            layers={"masking": MaskingLayerConfig()}, attributes=300, evenness=0.01
+        ),
         "untouched": plant_untouched,
         "partners": plant_partners,
         "partner users": plant_partner_users,

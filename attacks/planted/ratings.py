@@ -9,6 +9,7 @@ from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
+from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.protection import LAYERS
 from secure_fedrec.streams import Streams
 
@@ -32,7 +33,9 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     problem = rating_problem(algorithm, train, test)
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)
-    run = recorded(algorithm, problem, stack, streams, tuple(planted["payload_rounds"]))
+    cohort = CohortConfig(clients_per_round=planted.get("clients_per_round"))
+    rounds = tuple(planted["payload_rounds"])
+    run = recorded(algorithm, problem, stack, streams, rounds, cohort=cohort)
     columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
     secrets, denoisers = planted_secrets(columns, name), stack.denoisers
     return run, GroundTruth(

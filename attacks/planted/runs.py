@@ -70,6 +70,8 @@ def plant_organisations(
     *,
     layers: Mapping[str, Any] | None = None,
     bag_layers: Mapping[str, Any] | None = None,
+    attributes: int = _ATTRIBUTES,
+    evenness: float = 0.5,
     seed: int = 20210420,
 ) -> tuple[RecordedRun, GroundTruth]:
     """Train and record a planted federation of organisations.
@@ -80,19 +82,21 @@ def plant_organisations(
     Args:
         layers: settings by layer name, over the rows; none leaves them in the clear.
         bag_layers: likewise, over the bags.
+        attributes: of all records.
+        evenness: of one organisation's records over them: the less, the fewer it has records of.
         seed: of data and training.
     """
     rng = np.random.default_rng(seed)
-    algorithm = PlantedOrganisations(attributes=_ATTRIBUTES, members=_MEMBERS, rounds=_ROUNDS)
-    profiles = rng.dirichlet(np.full(_ATTRIBUTES, 0.5), size=_ORGANISATIONS)
+    algorithm = PlantedOrganisations(attributes=attributes, members=_MEMBERS, rounds=_ROUNDS)
+    profiles = rng.dirichlet(np.full(attributes, evenness), size=_ORGANISATIONS)
     records = rng.integers(_RECORDS // 2, 2 * _RECORDS, _ORGANISATIONS)
     counts = np.stack([rng.multinomial(n, p) for n, p in zip(records, profiles, strict=True)])
-    attributes = np.concatenate([np.repeat(np.arange(_ATTRIBUTES), each) for each in counts])
+    of_records = np.concatenate([np.repeat(np.arange(attributes), each) for each in counts])
     indptr = np.concatenate([[0], np.cumsum(records)])
     problem = Problem(
-        vault=Vault.of_examples(indptr, {"attributes": attributes}), n_rows=algorithm.rows
+        vault=Vault.of_examples(indptr, {"attributes": of_records}), n_rows=algorithm.rows
     )
-    shape = BagShape(width=_ATTRIBUTES, most=int(algorithm.groups.max()) + 1)
+    shape = BagShape(width=attributes, most=int(algorithm.groups.max()) + 1)
     bags, streams = dict.fromkeys(MEMBERS, shape), Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)
     # Drafts of round 1 are judged by what the vaults held before round 2.
@@ -101,7 +105,7 @@ def plant_organisations(
     if members is None:
         raise ValueError("the run was not recorded")
     planted = {"attributes": counts, "members": members["values"]}
-    secrets = planted_secrets(planted, "organisations")
+    secrets = planted_secrets(planted, "organisations", "lone organisations")
     return run, GroundTruth(recorded=run.truth, secrets=secrets)
 
 

@@ -1,4 +1,4 @@
-"""Uploads that are said to be hidden and can be read: the claim, its figures, how it is judged."""
+"""Uploads that are said to be hidden and can be read, whole or row by row: claims and figures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from attacks.scoring.scales import SHARE, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.kernels import segments
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.recording import OWN, rows_in
@@ -31,6 +31,15 @@ MEASURES = records(
         "Share of the clients of whom it is said; null where it is said of nobody.",
         Scale(SHARE, "none: words under a pad are never read by chance", "nobody is judged"),
         Context("it says how far clear_clients is right", floor=1.0),
+    ),
+    lone_clients=persons(
+        "Clients whose row is alone in a sum",
+        "Number of clients of whom a row that the stack says is hidden is all that a sum holds of "
+        "its kind: it is known word for word, and not whose it is.",
+        "reads rows of {lone_clients:.0f} clients' uploads off sums, word for word, without their "
+        "names",
+        floor=10.0,
+        chooses="other secrets",
     ),
 )
 
@@ -67,6 +76,39 @@ class ClearUploadsClaim:
         yield Scored(
             figures={"clear_precision": float(hits.sum()) / named if named else None},
             gains={"clear_clients": Persons(hits, np.full(len(hits), -np.inf))},
+            units={"clients": len(hits), "pairs": len(hits), "positives": int(hits.sum())},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoneRowsClaim:
+    """Rows of sums that are said to be one client's each.
+
+    Args:
+        rows: by round, their numbers, int64[K], and their words [K, d].
+    """
+
+    rows: Mapping[int, tuple[IntArray, RingArray]]
+
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """Judge it by what every client put into the sums."""
+        senders, right = (np.zeros(0, dtype=np.int64) for _ in range(2))
+        for round_, (numbers, words) in self.rows.items():
+            columns = case.truth.recorded.columns(round_, OWN)
+            own = None if columns is None else rows_in(columns)
+            if columns is None or own is None or own.values is None:
+                continue
+            owners = np.repeat(columns["senders"], columns["lengths"])
+            senders = np.union1d(senders, owners)
+            for number, row in zip(numbers.tolist(), words, strict=True):
+                there = np.flatnonzero(own.rows == number)
+                if len(there) == 1 and np.array_equal(own.values[there[0]], row):
+                    right = np.union1d(right, owners[there])
+        about = senders[is_honest(senders, case.corrupted)]
+        hits = np.isin(about, right)
+        yield Scored(
+            figures={},
+            gains={"lone_clients": Persons(hits, np.full(len(hits), -np.inf))},
             units={"clients": len(hits), "pairs": len(hits), "positives": int(hits.sum())},
         )
 

@@ -93,6 +93,7 @@ class Disclosures:
         certain: bool[P], whether the interaction is.
         people: int64[G], which person each without a name is, of all parts; one of its own where
             it is left out.
+        directions: whether vectors are claimed up to their lengths and their sides.
     """
 
     round: int
@@ -104,6 +105,25 @@ class Disclosures:
     ratings: FloatArray
     certain: BoolArray
     people: IntArray | None = None
+    directions: bool = False
+
+    @classmethod
+    def of_vectors(
+        cls, round_: int, names: IntArray, vectors: FloatArray, *, directions: bool = False
+    ) -> "Disclosures":
+        """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
+        none, known = np.zeros(0, dtype=np.int64), np.ones(len(names), dtype=bool)
+        return cls(
+            round=round_,
+            names=names,
+            vectors=vectors,
+            solved=known,
+            whose=none,
+            items=none,
+            ratings=none.astype(np.float64),
+            certain=none.astype(bool),
+            directions=directions,
+        )
 
     @classmethod
     def named(cls, round_: int, clients: IntArray, items: IntArray) -> "Disclosures":
@@ -203,8 +223,7 @@ def _judged(
         values[:, : told.shape[1]] = told
     clients = _true_clients(part, train, values)
     actual, solved = values[clients], part.solved & (private is not None)
-    off = np.linalg.norm(part.vectors - actual, axis=1)
-    right = solved & (off < VECTOR_ERROR * np.linalg.norm(actual, axis=1))
+    right = solved & (_apart(part.vectors, actual, part) < VECTOR_ERROR)
     rated = train.clients.astype(np.int64) * train.n_items + train.items
     order = np.argsort(rated)
     pairs = clients[part.whose] * train.n_items + part.items
@@ -224,11 +243,13 @@ def _judged(
 
 
 def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
-    """Who each is: the one named, or whose vector is closest, or of whom most claims are true."""
+    """Who each is: the one named, or whose vector is closest, or of whom most claims are true.
+
+    Of several that is who rated the fewest others.
+    """
     clients = part.names.copy()
-    sizes = np.maximum(np.linalg.norm(values, axis=1), 1e-300)
     for who in np.flatnonzero(clients < 0).tolist():
-        off = np.linalg.norm(values - part.vectors[who], axis=1) / sizes
+        off = _apart(part.vectors[who], values, part)
         if part.vectors[who].any() and not np.isnan(off).all():
             clients[who] = int(np.nanargmin(off))
             continue
@@ -238,5 +259,16 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> 
         claimed[part.items[mine]] = part.ratings[mine]
         told = claimed[train.items]
         true = np.isnan(told) | (told == train.ratings)
-        clients[who] = int(np.bincount(train.clients[true], minlength=1).argmax())
+        votes = np.bincount(train.clients[true], minlength=train.n_clients)
+        clients[who] = int((votes - train.counts() / (train.n_items + 1)).argmax())
     return clients
+
+
+def _apart(vectors: FloatArray, actual: FloatArray, part: Disclosures) -> FloatArray:
+    """Relative error of vectors as the true ones: float64[B]."""
+    sizes = np.maximum(np.linalg.norm(actual, axis=1), 1e-300)
+    if not part.directions:
+        return np.asarray(np.linalg.norm(vectors - actual, axis=1) / sizes)
+    lengths = np.maximum(np.linalg.norm(vectors, axis=-1), 1e-300)
+    along = np.abs((vectors * actual).sum(axis=1)) / sizes / lengths
+    return np.asarray(np.sqrt(np.maximum(2.0 - 2.0 * along, 0.0)))

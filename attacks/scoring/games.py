@@ -170,10 +170,16 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
 
 
 def _received(view: View) -> tuple[str, ...]:
-    """What reached the adversary from others, without sums of what it can read one by one."""
+    """What reached the adversary from others, as far as it tells something by itself.
+
+    Sums of what it can read one by one do not; sums under noise have a price, which says what they
+    tell; and hidden counts stand in the sum.
+    """
     told, knowledge = view.received(), Knowledge.of(view)
-    follows = "upload" in told and not knowledge.says_hidden
-    return tuple(name for name in told if not (follows and name == "aggregate"))
+    answered = {"counts"} if knowledge.says_hidden else set()
+    if knowledge.says_noised or ("upload" in told and not knowledge.says_hidden):
+        answered.add("aggregate")
+    return tuple(name for name in told if name not in answered)
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:

@@ -7,7 +7,8 @@ the rows of the adversary's own clients, and with those clients left out of the 
 import numpy as np
 
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import RingArray
+from secure_fedrec.algorithms.biases import BIAS_COUNTS
+from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
@@ -40,13 +41,15 @@ def own_clients(view: View) -> frozenset[int]:
     return frozenset() if view.own is None else view.own.clients
 
 
-def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[Messages, RowBlock]:
-    """Uploads of a round, without those of clients whose part is known.
+def others_uploads(
+    view: View, round_: int, *, payload: bool = False, step: Step = Step.UPLOAD
+) -> tuple[Messages, RowBlock]:
+    """Uploads of a round, or what clients send in a step beside, without those whose part is known.
 
     Raises:
         TranscriptError: none was recorded.
     """
-    uploads = view.messages(Step.UPLOAD, round_, payload=payload)
+    uploads = view.messages(step, round_, payload=payload)
     known = _known(view, round_)
     if known is not None:
         others = ~np.isin(uploads.senders.ids, known.senders.ids)
@@ -97,6 +100,45 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
         summed = (values != 0).any(axis=1)
         values = np.where(summed[:, None], view.codec.reduce(left), values)
     return RowBlock(indptr=total.indptr, rows=total.rows, values=values, counts=counts)
+
+
+def others_counts(view: View, round_: int) -> FloatArray | None:
+    """How many of the others rated each item in a round: float64[m], NaN where it is not told.
+
+    The aggregate tells it, or else what is public beside the table; None where neither does.
+    """
+    if view.sees(Step.AGGREGATE) and round_ in view.rounds(Step.AGGREGATE):
+        total = others_sum(view, round_)
+        if total.counts is not None:
+            counts = np.zeros(int(view.public["n_items"]))
+            counts[total.rows] = total.counts
+            return counts
+    known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
+    told = view.extras(round_, after=True).get(BIAS_COUNTS) if known else None
+    own = own_uploads(view, round_)
+    if told is None or (own is None and own_clients(view)):
+        return None
+    counts = np.rint(told - view.extras(round_)[BIAS_COUNTS])
+    if not (counts == 1).any():  # then a floor may have left out what has few raters
+        counts[counts == 0] = np.nan
+    if own is not None:
+        _, block = rows_of(own)
+        np.subtract.at(counts, block.rows, 1 if block.counts is None else block.counts)
+    return counts
+
+
+def own_uploads(view: View, round_: int, *, payload: bool = False) -> Messages | None:
+    """Uploads of the adversary's clients; None where they were not kept, all of them."""
+    known = None if view.own is None else view.own.uploads(round_)
+    # Where nothing hides what was sent, it is not kept twice.
+    if known is not None or not own_clients(view) or not view.sees(Step.UPLOAD):
+        return known
+    if payload and round_ not in view.payload_rounds(Step.UPLOAD):
+        return None
+    kept = view.messages(Step.UPLOAD, round_, payload=payload)
+    if len(kept) < len(view.messages(Step.UPLOAD, round_)):
+        return None
+    return kept.select(np.flatnonzero(np.isin(kept.senders.ids, sorted(own_clients(view)))))
 
 
 def _known(view: View, round_: int) -> Messages | None:

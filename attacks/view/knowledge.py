@@ -64,6 +64,11 @@ class Knowledge:
         return bool(self.stack.get("uploads", "rows") != "rows")
 
     @property
+    def says_noised(self) -> bool:
+        """It is stated that noise is added to the sums."""
+        return bool(self.stack.get("noise", "none") != "none")
+
+    @property
     def says_dense(self) -> bool:
         """It is stated that every client sends the same rows."""
         return bool(self.stack.get("uploads") == "dense")
@@ -90,14 +95,24 @@ class Knowledge:
         return self._rows("row_sets") in ("rated", "drawn")
 
     @property
+    def reports_all(self) -> bool:
+        """A client sends all of its rows, every time."""
+        return self._stack("reports") == "all"
+
+    @property
     def constant(self) -> bool:
         """A client that takes part uploads each of its rated items, every time."""
-        return self._stack("reports") == "all" and self.every_row
+        return self.reports_all and self.every_row
 
     @property
     def rated_only(self) -> bool:
         """A row that is not virtual is of an item that its client rated."""
         return self._rows("row_sets") in ("rated", "some")
+
+    @property
+    def rated_too(self) -> bool:
+        """Among a client's rows are those of its rated items, every time."""
+        return self._rows("row_sets") != "some"
 
     @property
     def item_rows(self) -> bool:

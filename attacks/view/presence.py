@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rows import Rows, touches
-from attacks.view.coalition import others_sum, others_uploads
+from attacks.view.coalition import others_counts, others_uploads, own_clients, rows_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.wire import View
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,8 +25,9 @@ class Sightings:
         rounds: the rounds, ascending.
         clients: int64[B], who uploaded in any of them, ascending.
         present: bool[T, B], who uploaded in which.
-        counts: int64[T, m], counts of the aggregates.
-        listed: items that the adversary saw beside a client's name; none where all see all.
+        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        shown: whether the rows of each client are seen beside its name, and differ.
+        listed: items that the adversary saw beside a client's name; none where they are not shown.
         possible: bool[K], which of these the client can have rated, judged by its uploads alone:
             where rated items are uploaded every time, those in all of its uploads.
     """
@@ -33,24 +35,28 @@ class Sightings:
     rounds: tuple[int, ...]
     clients: IntArray
     present: BoolArray
-    counts: IntArray
+    counts: FloatArray
+    shown: bool
     listed: ItemSets
     possible: BoolArray
 
     @classmethod
     def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Sightings":
-        """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
+        """Read rounds whose ``others_cohort`` is seen, the adversary's own clients left out."""
         n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
         present = np.zeros((len(rounds), n_clients), dtype=bool)
-        counts = np.zeros((len(rounds), n_items), dtype=np.int64)
+        counts, shown = np.full((len(rounds), n_items), np.nan), not knowledge.dense
         for position, round_ in enumerate(rounds):
-            present[position, others_uploads(view, round_)[0].senders.ids] = True
-            total = others_sum(view, round_)
-            if total.counts is not None:
-                counts[position, total.rows] = total.counts
+            seen, told = others_cohort(view, round_), others_counts(view, round_)
+            if seen is None:
+                raise ValueError(f"round {round_}: who took part is not seen")
+            present[position, seen[0]] = True
+            shown &= seen[1] is not None
+            if told is not None:
+                counts[position] = told
         clients = np.flatnonzero(present.any(axis=0))
         touched = Rows.marked(ItemSets.empty(len(clients), n_items))
-        if not knowledge.dense:
+        if shown:
             touched = touches(partial(_uploaded, view, clients, n_items), rounds)
         uploads_of = present[:, clients].sum(axis=0).astype(np.min_scalar_type(len(rounds)))
         every_time = touched.values == np.repeat(uploads_of, touched.listed.lengths)
@@ -59,24 +65,57 @@ class Sightings:
             clients=clients,
             present=present[:, clients],
             counts=counts,
+            shown=shown,
             listed=touched.listed,
             possible=every_time if knowledge.constant else np.ones(len(every_time), dtype=bool),
         )
 
 
+_SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
+"""What every client that takes part sends: all of them reach whom one of them reaches."""
+
+
+def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
+    """Who of the others took part in a round, and their rows where these are seen.
+
+    The server and who holds shares have a message of each, a tap sees who sends. None where nobody
+    of these is the adversary's.
+    """
+    receivers = {Step.SHARE: "denoiser"}
+    for step in _SENT:
+        received = view.adversary.has(receivers.get(step, "server"))
+        if received and view.sees(step) and round_ in view.rounds(step):
+            sent, block = others_uploads(view, round_, step=step)
+            once = sent.receivers.ids == sent.receivers.ids[:1]
+            if not once.all():
+                sent, block = rows_of(sent.select(np.flatnonzero(once)))
+            return sent.senders.ids, None if step is Step.COUNTS else block
+    if "network" in view.adversary.taps:
+        traffic = view.traffic(round_)
+        for step in _SENT:
+            if step in traffic and traffic[step][0].min() >= 0:
+                return np.setdiff1d(traffic[step][0], sorted(own_clients(view))), None
+    return None
+
+
 def _uploaded(view: View, clients: IntArray, n_items: int, round_: int) -> ItemSets:
     """Items of the clients' uploads in a round."""
-    uploads, block = others_uploads(view, round_)
-    return listed_rows(clients, uploads.senders.ids, block, n_items)[0]
+    senders, block = others_cohort(view, round_) or (clients, None)
+    if block is None:
+        return ItemSets.empty(len(clients), n_items)
+    return listed_rows(clients, senders, block, n_items)[0]
 
 
-def distinct_cohorts(present: BoolArray, counts: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m]."""
+def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m].
+
+    NaN is left out of a mean, and is that of nothing.
+    """
     distinct, which = np.unique(present, axis=0, return_inverse=True)
-    totals = np.zeros((len(distinct), counts.shape[1]))
-    np.add.at(totals, which.reshape(-1), counts)
-    sizes = np.bincount(which.reshape(-1), minlength=len(distinct))
-    return distinct.astype(np.float64), totals / sizes[:, None]
+    totals, sizes = np.zeros((2, len(distinct), counts.shape[1]))
+    np.add.at(totals, which.reshape(-1), np.nan_to_num(counts))
+    np.add.at(sizes, which.reshape(-1), ~np.isnan(counts))
+    return distinct.astype(np.float64), totals / np.where(sizes > 0, sizes, np.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,30 +128,32 @@ class Presence:
         rounds: the rounds, ascending.
         clients: int64[B], who uploaded in any of them, ascending.
         present: bool[T, G], who uploaded in which.
-        counts: int64[T, m], counts of the aggregates.
-        visible: bool[G, m], items the adversary saw beside a client's name.
+        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        visible: bool[G, m], items the adversary saw beside a client's name; all if not shown.
         possible: bool[G, m], items the client can have rated, judged by its uploads alone: where
             rated items are uploaded every time, those in all of its uploads.
         copies: clients of each row, B = copies G.
+        shown: whether the rows of each client are seen beside its name, and differ.
     """
 
     rounds: tuple[int, ...]
     clients: IntArray
     present: BoolArray
-    counts: IntArray
+    counts: FloatArray
     visible: BoolArray
     possible: BoolArray
     copies: int = 1
+    shown: bool = False
 
     @classmethod
     def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Presence":
-        """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
+        """Read rounds whose ``others_cohort`` is seen, the adversary's own clients left out."""
         seen = Sightings.read(view, knowledge, rounds)
-        alike = knowledge.dense and not knowledge.virtual_rows and bool(seen.present.all())
+        alike = not seen.shown and not knowledge.virtual_rows and bool(seen.present.all())
         copies = len(seen.clients) if alike else 1
         visible = np.ones((len(seen.clients) // max(1, copies), seen.listed.n_items), dtype=bool)
         possible = visible
-        if not knowledge.dense:
+        if seen.shown:
             visible = seen.listed.grid()
             possible = Rows.marked(seen.listed, seen.possible).grid()
         return cls(
@@ -123,6 +164,7 @@ class Presence:
             visible=visible,
             possible=possible,
             copies=copies,
+            shown=seen.shown,
         )
 
     def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:

@@ -108,6 +108,8 @@ def nothing_excused(adversary: str, attack: str, metric: str | None) -> Excuse |
 def decide(found: Sequence[Objection], report: Report) -> Verdict:
     """The verdict: what fell decides, then anything undecided, then a leak, then a pass.
 
+    A pass speaks of every adversary: without a gate on what one learns, nobody asked.
+
     Args:
         found: everything that stands in the way, see ``objections_to``.
         report: whose gates may document leaks.
@@ -121,7 +123,12 @@ def decide(found: Sequence[Objection], report: Report) -> Verdict:
     documented = [each for each in report["gates"] if documents_leak(each)]
     reasons = [f"{each['name']}: {each['documented'] or each['reason']}" for each in documented]
     reasons += [each.text for each in found]
-    return Verdict(outcome=Outcome.LEAK if reasons else Outcome.PASS, reasons=tuple(reasons))
+    if reasons:
+        return Verdict(outcome=Outcome.LEAK, reasons=tuple(reasons))
+    gated = {gate["adversary"] for gate in report["gates"]}
+    looking = dict.fromkeys(each["adversary"] for each in report["findings"])
+    ungated = tuple(f"{who}: no gate is on what it learns" for who in looking if who not in gated)
+    return Verdict(outcome=Outcome.INCONCLUSIVE if ungated else Outcome.PASS, reasons=ungated)
 
 
 def objections_to(

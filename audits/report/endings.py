@@ -211,10 +211,37 @@ def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int
 
     def is_idle(gate: Mapping[str, Any]) -> bool:
         if gate["metric"] == "lossless":
-            return not remedy["lossless"]
+            return bool(gate["threshold"] != remedy["lossless"])
         return documents_leak(gate) and answers(remedy, gate)
 
     return [number for number, gate in enumerate(report["gates"]) if is_idle(gate)]
+
+
+def gates_at_risk(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int]:
+    """Numbers of the gates on utility that a change asks of other sums, or another algorithm."""
+    if remedy["lossless"] and "algorithm" not in remedy:
+        return []
+    return [
+        number
+        for number, gate in enumerate(report["gates"])
+        if gate["adversary"] is None and gate["metric"] != "lossless"
+    ]
+
+
+def beyond_exact_sums(report: Mapping[str, Any]) -> list[str]:
+    """Attacks on sums, found or open under a change, that no stack of exact sums withstands."""
+    over_sums = [each for each in report.get("remedies", ()) if each["key"] == "protection"]
+    exact = [each for each in over_sums if each["lossless"]]
+    asked = [pair for each in over_sums for pair in (*each["against"], *each.get("open", ()))]
+    return [
+        attack
+        for attack in dict.fromkeys(pair["attack"] for pair in asked)
+        if all(
+            attack in (pair["attack"] for pair in each.get("open", ()))
+            or attack not in (pair["attack"] for pair in each["against"])
+            for each in exact
+        )
+    ]
 
 
 def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
@@ -230,6 +257,12 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
         one = len(idle) == 1
         gates = f"the {'gate' if one else 'gates'} {' and '.join(idle)}"
         parts.append(f"{gates} {'falls: take it' if one else 'fall: take them'} out")
+    if asked := [report["gates"][number]["name"] for number in gates_at_risk(report, remedy)]:
+        one = len(asked) == 1
+        gates = f"the {'gate' if one else 'gates'} {' and '.join(asked)}"
+        parts.append(f"{gates} may fall, accuracy being paid")
+    if open_ := dict.fromkeys(each["attack"] for each in remedy.get("open", ())):
+        parts.append(f"nothing is claimed against {', '.join(open_)}")
     text = "; ".join([*parts, *remedy["costs"]])
     return f"{text}."
 

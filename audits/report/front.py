@@ -5,7 +5,15 @@ from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.verdict import UNEXCUSED, UNJUDGED
-from audits.report.endings import answers, as_toml, attack_rows, leaks, price, replaced
+from audits.report.endings import (
+    answers,
+    as_toml,
+    attack_rows,
+    beyond_exact_sums,
+    leaks,
+    price,
+    replaced,
+)
 from audits.report.not_tried import attacks_that_ran, not_tried_line
 from audits.report.text import capital
 from audits.report.view import gate_rows
@@ -71,13 +79,15 @@ def _severities(rows: Sequence[Mapping[str, Any]]) -> str:
 def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
     """Changes that answer what leaks, then what none answers, then what nobody judges."""
     left = [finding for finding in report["findings"] if leaks(finding)]
-    total = len(left)
+    total, beyond = len(left), ", ".join(beyond_exact_sums(report))
     for remedy in report.get("remedies", ()):
         answered = [finding for finding in left if answers(remedy, finding)]
         if not answered:
             continue
         left = [finding for finding in left if finding not in answered]
         what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
+        if len(left) + len(answered) == total and beyond:
+            what += f" No stack of exact sums withstands {beyond}."
         what += f" Put in place of {replaced(remedy)}:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:

@@ -1,14 +1,17 @@
 """What to change in a configuration so that a finding goes away, and what that costs.
 
 Nothing here knows an attack or a layer by name. An attack says what has to be hidden to withstand
-it (``Control.breaks``), a layer from whom it hides what (``Layer.stands``, ``Layer.options``), and
-the algorithm over which layers a claim holds at all. Bytes come from the meter of a round of empty
-rows through the changed stack; what else it costs, from the claim of that stack.
+it (``Control.breaks``), a layer from whom it hides what (``Layer.stands``), and the algorithm over
+which layers a claim holds at all. Settings that raise how many clients a sum is over
+(``Layer.options``) hide nothing: one is set beyond the largest sum that the attack could have
+solved on this recording. Bytes come from the meter of a round of empty rows through the changed
+stack; what else it costs, from the claim of that stack.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
 from audits.report.findings import finding_json, severity
+from audits.run.privacy import prices
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -26,6 +30,7 @@ from secure_fedrec.protection import (
     Claim,
     Layer,
     Option,
+    Place,
     Sizes,
     build_stack,
 )
@@ -44,12 +49,14 @@ class _Change:
     Attributes:
         in_bags: whether it is over bags.
         layers: settings by name, in order.
-        options: what is switched on in it.
+        option: what raises the fewest clients of a sum in it; None where a layer hides.
+        fewest: those clients.
     """
 
     in_bags: bool
     layers: tuple[tuple[str, Mapping[str, Any]], ...]
-    options: tuple[Option, ...]
+    option: Option | None = None
+    fewest: int = 1
 
     @property
     def key(self) -> str:
@@ -67,13 +74,7 @@ def claimed(config: AuditConfig, attack: str, adversary: Adversary) -> bool:
     in_bags, needed = _asked(attack)
     layers = config.bag_protection if in_bags else config.protection
     records = [_records(in_bags=in_bags)[name] for name in layers]
-    chosen = (  # an option counts from its own value on
-        option
-        for name, record in zip(layers, records, strict=True)
-        for option in record.options
-        if all(getattr(layers[name], key) >= value for key, value in option.settings.items())
-    )
-    return bool(needed & _hidden(records, chosen, adversary))
+    return bool(needed & _hidden(records, adversary))
 
 
 def findings_json(
@@ -104,15 +105,23 @@ def remedies(
     """
     sizes = sizes_of()
     learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
-    changes = {repr(c): c for f in learned for c in _changes(config, f, sizes)}
+    fewest = 1 + max(map(_reach, learned), default=0)
+    changes = {repr(c): c for f in learned for c in _changes(config, f, sizes, fewest)}
     told = (_told(config, change, learned, sizes_of) for change in changes.values())
-    # By what is answered; of two that answer the same, the one that pays no accuracy.
-    return sorted(
-        filter(None, told), key=lambda each: (-len(each["against"]), not each["lossless"])
-    )
+
+    def rank(each: Mapping[str, Any]) -> tuple[int, int, bool]:
+        """By what is answered, then by what is left open, then by whether accuracy is paid."""
+        return -len(each["against"]), len(each["open"]), not each["lossless"]
+
+    return sorted(filter(None, told), key=rank)
 
 
-def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_Change]:
+def _reach(finding: Finding) -> int:
+    """Clients behind the largest sum that an attack could have solved, as far as it says so."""
+    return int(finding.details.get("largest_sum_within_reach", 1))
+
+
+def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -> Iterator[_Change]:
     """Smallest stacks that withstand what was found; none if the present one says it does."""
     in_bags, needed = _asked(finding.attack)
     adversary = _adversary(config, finding)
@@ -125,23 +134,48 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_C
         records = [known[name] for name in names]
         if any(less <= frozenset(names) for less in smaller):
             continue
-        options = [option for record in records for option in record.options]
-        for chosen in ((), *((option,) for option in options)):
-            if needed & _hidden(records, chosen, adversary):
-                if not chosen:
-                    smaller.append(frozenset(names))
-                with suppress(ConfigError):  # a federation too small to start from anything
-                    yield _Change(in_bags, _settings(records, chosen, present, sizes), chosen)
-                break
+        hidden = _hidden(records, adversary)
+        if needed & hidden:
+            smaller.append(frozenset(names))
+            with suppress(ConfigError):  # a federation too small to start from anything
+                yield _Change(in_bags, _settings(records, present, sizes))
+            continue
+        for record in records if hidden else ():
+            for option in record.options:
+                if option.raises == SUITE[finding.attack].control.breaks:
+                    raised = {record.name: {option.setting: fewest}}
+                    with suppress(ConfigError):
+                        own = _settings(records, present, sizes, raised)
+                        yield _Change(in_bags, own, option, fewest)
+
+
+def _withstands(config: AuditConfig, change: _Change, attack: str, adversary: Adversary) -> bool:
+    """Whether a layer hides what an attack has to see, under a change of sums or of bags."""
+    in_bags, needed = _asked(attack)
+    present = config.bag_protection if in_bags else config.protection
+    names = change.names if in_bags == change.in_bags else tuple(present)
+    records = [_records(in_bags=in_bags)[name] for name in names]
+    return not adversary.taps and bool(needed & _hidden(records, adversary))
 
 
 def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
-    in_bags, needed = _asked(finding.attack)
-    adversary = _adversary(config, finding)
+    """Whether a finding goes away: it is withstood, or its sums are put out of its reach."""
+    adversary, (in_bags, _) = _adversary(config, finding), _asked(finding.attack)
     if in_bags != change.in_bags or adversary.taps:
         return False
-    records = [_records(in_bags=in_bags)[name] for name in change.names]
-    return bool(needed & _hidden(records, change.options, adversary))
+    raises = change.option is not None and change.option.raises
+    beyond = raises == SUITE[finding.attack].control.breaks and change.fewest > _reach(finding)
+    return beyond or _withstands(config, change, finding.attack, adversary)
+
+
+def _open(config: AuditConfig, change: _Change) -> list[dict[str, str]]:
+    """Attacks that read messages of the algorithm, and against which nothing is claimed then."""
+    return [
+        {"attack": attack, "adversary": adversary.name}
+        for adversary in config.adversaries
+        for attack in config.audited.attacks
+        if not _withstands(config, change, attack, adversary)
+    ]
 
 
 def _asked(attack: str) -> tuple[bool, frozenset[str]]:
@@ -162,9 +196,7 @@ def _adversary(config: AuditConfig, finding: Finding) -> Adversary:
     return next(each for each in config.adversaries if each.name == finding.adversary)
 
 
-def _hidden(
-    records: Sequence[Layer], options: Iterable[Option], adversary: Adversary
-) -> frozenset[str]:
+def _hidden(records: Sequence[Layer], adversary: Adversary) -> frozenset[str]:
     """What a stack hides from a coalition.
 
     Clients join a coalition as far as the built stack says; where nobody denoises, the denoisers
@@ -174,24 +206,30 @@ def _hidden(
     roles = {party.partition(":")[0].rstrip("s") for party in adversary.corrupt} - {"client"}
     roles -= set() if denoised else {"denoiser"}
     stands = (stand for record in records for stand in record.stands)
-    found = {stand.hides for stand in stands if roles <= {*stand.corrupt}}
-    return frozenset({*found, *(option.hides for option in options)} if found else ())
+    return frozenset(stand.hides for stand in stands if roles <= {*stand.corrupt})
 
 
 def _settings(
-    records: Sequence[Layer], options: Sequence[Option], present: Mapping[str, Any], sizes: Sizes
+    records: Sequence[Layer],
+    present: Mapping[str, Any],
+    sizes: Sizes,
+    raised: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Of layers that are there already, theirs; of the others, what to start from."""
+    """Of layers that are there already, theirs; of the others, what to start from.
+
+    Where a new layer stands on one that is there, that one has at least what it would start from,
+    and none of its options: noise needs more survivors than masks alone, and refuses a floor.
+    """
     found = []
+    below = {name for new in records if new.name not in present for name in new.requires}
     for record in records:
-        own = record.start(sizes) if record.name not in present else _given(present[record.name])
-        mine = {
-            key: value
-            for option in options
-            if option in record.options
-            for key, value in option.settings.items()
-        }
-        found.append((record.name, {**own, **mine}))
+        start, there = record.start(sizes), present.get(record.name)
+        own = dict(start) if there is None else _given(there)
+        if there is not None and record.name in below:
+            own |= {key: max(value, getattr(there, key)) for key, value in start.items()}
+            ended = {option.setting for option in record.options}
+            own = {key: value for key, value in own.items() if key not in ended}
+        found.append((record.name, {**own, **raised.get(record.name, {})}))
     return tuple(found)
 
 
@@ -222,10 +260,13 @@ def _told(
     """A change as ``report.json`` keeps it; None for one that this federation cannot carry."""
     answered = [finding for finding in learned if _answers(config, change, finding)]
     claim = _claims(config, in_bags=change.in_bags)[change.names]
-    known, extra = _records(in_bags=change.in_bags), [each.costs for each in change.options]
+    known, option = _records(in_bags=change.in_bags), change.option
     try:
         learner = _learner(config, change)
-        moved = None if change.in_bags else _bytes_up(change, sizes_of(learner), config.ring)
+        sizes = sizes_of(learner)
+        moved = None if change.in_bags else _bytes_up(change, sizes, config.ring)
+        if change.in_bags:
+            _require_priced(config, change, sizes)
     except ConfigError:
         return None
     algorithm = {} if learner is None else {"name": config.system, **_given(learner)}
@@ -238,10 +279,26 @@ def _told(
         "hides": claim.hides,
         "assumes": claim.assumes,
         "remains": claim.found,
-        "lossless": claim.lossless and all(option.lossless for option in change.options),
+        "open": _open(config, change),
+        "lossless": claim.lossless and (option is None or option.lossless),
         "bytes_up_per_round": moved,
-        "costs": [*filter(None, (known[name].costs for name in change.names)), *extra],
+        "costs": [
+            *filter(None, (known[name].costs for name in change.names)),
+            *([] if option is None else [option.costs]),
+        ],
     }
+
+
+def _require_priced(config: AuditConfig, change: _Change, sizes: Sizes) -> None:
+    """Refuse noise in bags that has no price over the rounds of a run.
+
+    Raises:
+        ConfigError: it has none, or the layers do not fit the federation.
+    """
+    layers = {name: BAG_RECORDS[name].settings(**settings) for name, settings in change.layers}
+    streams = Streams.from_seed(0)
+    stack = build_stack({}, sizes=sizes, codec=config.ring, streams=streams, bag_layers=layers)
+    prices(stack, rounds=config.algorithm.rounds)
 
 
 def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
@@ -250,6 +307,10 @@ def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
     Raises:
         ConfigError: the stack does not fit the federation.
     """
+    own = {name: RECORDS[name].settings(**settings) for name, settings in change.layers}
+    place = Place(layers=own, sizes=sizes, codec=codec, streams=Streams.from_seed(0))
+    for name in own:
+        RECORDS[name].fits(place)
     words = sizes.n_items * (sizes.width + 1)
     clients = max(3, min(sizes.cohort, _WORDS // words))
     few = replace(sizes, n_clients=clients, cohort=clients, bags={})

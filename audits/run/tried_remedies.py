@@ -1,14 +1,18 @@
 """Advice that was tried: every change that a report names is made, and the audit run again."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from audits.config.audit import parse_config
-from audits.report.endings import idle_gates, in_words
+from audits.gates.gate import Outcome, documents_leak
+from audits.gates.policy import Policy, applied
+from audits.gates.verdict import FAIL, OPEN, Objection, decide, objections_to
+from audits.report.endings import gates_at_risk, idle_gates, in_words, leaks
 from audits.run.audit import audit
 from secure_fedrec.errors import ConfigError, EncodingError
 
@@ -21,12 +25,16 @@ class TriedRemedy:
 
     Args:
         change: in a line, as reports have it.
-        taken_out: gates that ask for what the change takes away (``endings.idle_gates``).
+        taken_out: gates that ask for what the change takes away: exact sums, a leak that is
+            documented and gone, messages that are no longer sent; and adversaries who see nothing.
         outcome: of the audit under it ("pass", "fail", ...); "refused" where the configuration
             cannot be run with it.
         reasons: of that verdict, or why it is refused.
         gone: attacks and adversaries that the report says it answers, and that it does.
         left: those that it does not.
+        opened: attacks and adversaries that learned nothing before, and do now.
+        unforeseen: what falls or leaks now, of which the report does not warn.
+        report: of the audit under it; None where it is refused.
     """
 
     change: str
@@ -35,6 +43,15 @@ class TriedRemedy:
     reasons: tuple[str, ...]
     gone: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    unforeseen: tuple[str, ...] = ()
+    report: Mapping[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it but the report."""
+        told = asdict(self)
+        del told["report"]
+        return told
 
 
 def tried_remedies(
@@ -70,8 +87,8 @@ def _tried(
     data_dir: Path | None,
     progress: bool,
 ) -> TriedRemedy:
-    taken_out = tuple(report["gates"][number]["name"] for number in idle_gates(report, remedy))
-    told = partial(TriedRemedy, change=in_words(remedy), taken_out=taken_out)
+    taken_out = [report["gates"][number]["name"] for number in idle_gates(report, remedy)]
+    told = partial(TriedRemedy, change=in_words(remedy))
     with TemporaryDirectory(prefix="secure-fedrec-") as folder:
         try:
             found = audit(
@@ -82,19 +99,105 @@ def _tried(
                 command=["report", "--try-remedies"],
                 progress=progress,
                 formats=("json",),
-            )
+            ).report
         except (ConfigError, EncodingError) as refused:
-            return told(outcome=REFUSED, reasons=(str(refused),))
-    leaking = {
-        (each["attack"], each["adversary"])
-        for each in found.report["findings"]
-        if each["severity"] not in (None, "info")
-    }
+            return told(taken_out=tuple(taken_out), outcome=REFUSED, reasons=(str(refused),))
+    found, gone = _without_idle(found, remedy)
+    before, after = _leaking(report), _leaking(found)
     said = [(each["attack"], each["adversary"]) for each in remedy["against"]]
-    names = {pair: f"{pair[1]}/{pair[0]}" for pair in said}
     return told(
-        outcome=str(found.verdict.outcome),
-        reasons=found.verdict.reasons,
-        gone=tuple(names[pair] for pair in said if pair not in leaking),
-        left=tuple(names[pair] for pair in said if pair in leaking),
+        taken_out=(*taken_out, *gone),
+        outcome=found["verdict"]["outcome"],
+        reasons=tuple(found["verdict"]["reasons"]),
+        gone=tuple(_name(pair) for pair in said if pair not in after),
+        left=tuple(_name(pair) for pair in said if pair in after),
+        opened=tuple(_name(pair) for pair in after if pair not in before),
+        unforeseen=tuple(each.text for each in _unforeseen(report, remedy, found)),
+        report=found,
     )
+
+
+def _leaking(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(each["attack"], each["adversary"]) for each in report["findings"] if leaks(each)]
+
+
+def _name(pair: tuple[str, str]) -> str:
+    return f"{pair[1]}/{pair[0]}"
+
+
+def _without_idle(
+    report: Mapping[str, Any], remedy: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[str]]:
+    """A report judged again without what asks for nothing any more, and the names of that.
+
+    Idle are gates that document what does not leak, gates on attacks that the change answers so
+    well that they have nothing to read, and adversaries to whom no attack applies any more.
+    """
+    measured = {
+        (each["attack"], each["adversary"])
+        for each in report["findings"]
+        if each["status"] == "measured"
+    }
+    answered = {(each["attack"], each["adversary"]) for each in remedy["against"]}
+    seen, leaking = {adversary for _, adversary in measured}, _leaking(report)
+    blind = {adversary for _, adversary in answered if adversary not in seen}
+
+    def is_idle(gate: Mapping[str, Any]) -> bool:
+        whose = gate["attack"], gate["adversary"]
+        if documents_leak(gate):
+            return gate["outcome"] != Outcome.LEAK and whose not in leaking
+        return gate["adversary"] in blind or (whose in answered and whose not in measured)
+
+    idle = [number for number, gate in enumerate(report["gates"]) if is_idle(gate)]
+    if not idle and not blind:
+        return report, []
+
+    def kept(gates: Sequence[Any]) -> list[Any]:
+        return [each for number, each in enumerate(gates) if number not in idle]
+
+    configuration = dict(report["configuration"])
+    configuration["gates"] = kept(configuration["gates"])
+    configuration["adversaries"] = [
+        each for each in configuration["adversaries"] if each["name"] not in blind
+    ]
+    left = {
+        **report,
+        "configuration": configuration,
+        "gates": kept(report["gates"]),
+        "findings": [each for each in report["findings"] if each["adversary"] not in blind],
+    }
+    left.pop("policy", None)
+    verdict = decide(objections_to(left), left)
+    left["verdict"] = {
+        **report["verdict"],
+        "outcome": str(verdict.outcome),
+        "exit_code": verdict.exit_code,
+        "reasons": list(verdict.reasons),
+    }
+    names = [f"adversary {each}" for each in sorted(blind)]
+    names += [report["gates"][number]["name"] for number in idle]
+    return applied(left, Policy(today=datetime.now(UTC).date())), names
+
+
+def _unforeseen(
+    report: Mapping[str, Any], remedy: Mapping[str, Any], found: Mapping[str, Any]
+) -> Iterator[Objection]:
+    """What stands in the way under a change, and neither did before nor is warned of.
+
+    Gates that so few clients cannot decide are not counted: a change does nothing about these;
+    nor that no gate is left, where the change takes away what all of them ask for.
+    """
+    before = {(each.adversary, each.attack, each.metric) for each in objections_to(report)}
+    warned = {(each["adversary"], each["attack"]) for each in remedy.get("open", ())}
+    risky = {report["gates"][number]["name"] for number in gates_at_risk(report, remedy)}
+    answered = {(each["adversary"], each["attack"]) for each in remedy["against"]}
+    for each in objections_to(found):
+        gate = None if each.gate is None else found["gates"][each.gate]
+        whose = each.adversary, each.attack
+        known = whose not in answered and (*whose, each.metric) in before
+        undecided = gate is not None and each.state == OPEN and not documents_leak(gate)
+        emptied = each.adversary is None and not found["gates"]
+        if known or undecided or emptied or whose in warned or (gate and gate["name"] in risky):
+            continue
+        if each.state in (FAIL, OPEN):
+            yield each

@@ -34,7 +34,7 @@ from secure_fedrec.core.kernels import segment_sum
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Rated
 
-_SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
+BIAS_SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
 
 
 class Lines(NamedTuple):
@@ -71,7 +71,7 @@ def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
 
 def initial_sums(n_items: int) -> dict[str, FloatArray]:
     """What the server has summed up before the first round: float64[m] each."""
-    return {_SUMS: np.zeros(n_items), BIAS_COUNTS: np.zeros(n_items)}
+    return {BIAS_SUMS: np.zeros(n_items), BIAS_COUNTS: np.zeros(n_items)}
 
 
 def next_biases(
@@ -85,7 +85,7 @@ def next_biases(
         shrinkage: lambda_b, as a number of ratings.
     """
     counts = np.asarray(aggregate.counts, dtype=np.float64)
-    sums = public.extras[_SUMS] + counts * public.table[:, -1] - aggregate.values[:, -1]
+    sums = public.extras[BIAS_SUMS] + counts * public.table[:, -1] - aggregate.values[:, -1]
     counts = public.extras[BIAS_COUNTS] + counts
     rounds = public.round + 1
     evidence = counts / rounds
@@ -94,7 +94,7 @@ def next_biases(
     variance = aggregate.noise**2 / rounds
     prior = shrinkage * (1 + variance / evidence[seen])
     biases[seen] = sums[seen] / rounds / (evidence[seen] + prior)
-    return biases, {_SUMS: sums, BIAS_COUNTS: counts}
+    return biases, {BIAS_SUMS: sums, BIAS_COUNTS: counts}
 
 
 def segment_totals(values: FloatArray, indptr: IntArray) -> FloatArray:

@@ -5,6 +5,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.errors import MisfitError
+
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 """Reals on their way in or out of the ring."""
 
@@ -22,6 +24,24 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 """Masks."""
+
+
+def unmasked(values: Any, what: str) -> npt.NDArray[Any]:
+    """What somebody gives to be summed, as a plain array.
+
+    Args:
+        values: an array of any shape and dtype, or what NumPy makes one of.
+        what: what it is called in the refusal.
+
+    Raises:
+        MisfitError: it is masked: what its mask hides would be summed like everything else.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        problem = (
+            "is a numpy.ma.MaskedArray, and what its mask hides would be summed: fill it first"
+        )
+        raise MisfitError(f"{what} {problem}")
+    return np.asarray(values)
 
 
 def nobody() -> IntArray:

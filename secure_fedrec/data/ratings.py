@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, unmasked
+from secure_fedrec.data.refusals import refused
+from secure_fedrec.errors import ConfigError, DataError, MisfitError
 from secure_fedrec.settings import Settings
 
 StrArray = npt.NDArray[np.str_]
@@ -23,7 +24,9 @@ clients and items and enter its fingerprint, and nothing else is ever made of th
 
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
-_MOST_LEVELS = 100_000
+MOST_STATED = 100_000
+"""Levels of a scale, and more."""
+
 _CHECKED_AT_ONCE = 2**20
 
 
@@ -47,8 +50,8 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
         if self.step <= 0 or self.high <= self.low:
             raise ConfigError("data.scale", str(self), "needs low < high and step > 0")
         steps = (self.high - self.low) / self.step
-        if not steps < _MOST_LEVELS:
-            raise ConfigError("data.scale", str(self), f"has more than {_MOST_LEVELS:,} levels")
+        if not steps < MOST_STATED:
+            raise ConfigError("data.scale", str(self), f"has more than {MOST_STATED:,} levels")
         if abs(steps - round(steps)) > _LEVEL_TOLERANCE:
             raise ConfigError("data.scale", str(self), "high - low must be a multiple of step")
 
@@ -123,7 +126,8 @@ class RatingTable:
             no such order. No part of the contents: what is in a table does not depend on it.
 
     Raises:
-        DataError: a column has the wrong length, type, range or order, or a pair occurs twice.
+        DataError: a column has the wrong length, type, range or order, or is masked, or a pair
+            occurs twice.
     """
 
     name: str
@@ -287,6 +291,8 @@ def _frozen(
 ) -> npt.NDArray[Any]:
     """Copies a column into its declared type and makes it read-only."""
     target = np.dtype(dtype)
+    with refused(where, "{}", MisfitError):
+        values = unmasked(values, "the column")
     if values.dtype.kind not in {"i": "iu", "f": "iuf", "U": "U"}[target.kind]:
         raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):

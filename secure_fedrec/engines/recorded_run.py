@@ -224,10 +224,12 @@ def public_knowledge(
     algorithm: Algorithm, stack: Stack, problem: Problem, cohort: CohortConfig | None = None
 ) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
-    codec, size = stack.codec, (cohort or CohortConfig()).largest(stack.n_clients)
+    cohort = cohort or CohortConfig()
+    codec, size = stack.codec, cohort.largest(stack.n_clients)
     layout = stack.layout or BlockLayout(blocks_of(algorithm, problem), codec)
     return {
         "n_clients": problem.vault.n_clients,
+        "cohort": {**asdict(cohort), "everybody_in": list(cohort.everybody_in)},
         **problem.knowledge,
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
         "blocks": layout.describe(),

@@ -14,7 +14,7 @@ from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.subsets import MOST_ROWS
 from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
-from attacks.scoring.clear_uploads import ClearUploadsClaim
+from attacks.scoring.clear_uploads import ClearUploadsClaim, LoneRowsClaim
 from attacks.scoring.disclosures import DisclosureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.held_out import HeldOutClaim
@@ -90,6 +90,8 @@ class Constant(Wrapped):
                 nobody = np.zeros(0, dtype=np.int64)
                 none = Fits.of_pairs(nobody, nobody, len(claim.tags))
                 return replace(claim, fits=dict.fromkeys(claim.fits, none))
+            case LoneRowsClaim():
+                return replace(claim, rows={})
             case ClearUploadsClaim():
                 return replace(claim, read={})
             case UnmaskedClaim():
@@ -152,6 +154,9 @@ FLOORS = {
     "item-sales": ("item_sales_correlation", 0.8),
     "partner-members": ("member_auc", 0.9),
     "clear-uploads": ("clear_clients", 10.0),
+    "virtual-row-vectors": ("clients_exposed", 10.0),
+    "moved-rows": ("clients_exposed", 10.0),
+    "lone-rows": ("lone_clients", 10.0),
 }
 
 

@@ -21,7 +21,7 @@ def presence_of(present: BoolArray, bits: BoolArray, possible: BoolArray) -> Pre
         rounds=tuple(range(1, len(present) + 1)),
         clients=np.arange(present.shape[1]),
         present=present,
-        counts=present.astype(np.int64) @ bits.astype(np.int64),
+        counts=present.astype(np.float64) @ bits.astype(np.float64),
         visible=np.ones_like(bits),
         possible=possible,
     )

@@ -29,6 +29,7 @@ from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, RecordingPolicy, Transcript
+from tests.attacks.configured import recorded_as
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 OUTSIDER = Adversary(name="outsider", corrupt=frozenset({"client:3"}))
@@ -327,3 +328,19 @@ def test_attacks_say_what_a_model_lacks(name: str) -> None:
         "signed-rows": "positives are not outnumbered by sampled negatives",
     }
     assert finding.reason == reasons[name]
+
+
+def test_a_client_that_is_absent_from_a_round_reads_nothing_there() -> None:
+    """Every attack of the family answers a round in which no upload reached the adversary."""
+    for cohort in (12, 39):
+        recorded = recorded_as(
+            {"name": "furl", "rounds": 3, "dim": 4, "hidden": [8]},
+            {"layer": "masking"},
+            cohort=cohort,
+            negatives=1,
+        )
+        for client in range(4):
+            who = Adversary(name="one", corrupt=frozenset({f"client:{client}"}))
+            for name in SUITE:
+                finding = evaluate(attack_named(name), who, *recorded, seed=0)
+                assert finding.measured or finding.reason

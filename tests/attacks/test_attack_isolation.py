@@ -197,7 +197,7 @@ def test_the_truth_is_opened_after_the_claims_are_made(federate: Federate, attac
     honest = evaluate(Watched(), adversary, run.transcript, truth, seed=0)
     misled = evaluate(Watched(), adversary, run.transcript, false_truth, seed=0)
     assert same(*handed)
-    if honest.measured:
+    if "auc" in honest.figures:  # claims of vectors alone are judged by recorded ones
         assert honest.figures["auc"] != misled.figures["auc"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import audits
 
-__all__ = ["STAND_INS"]
+__all__ = ["SMALLER", "STAND_INS"]
 
 CONFIGS = Path(audits.__file__).with_name("configs")
 
@@ -77,3 +77,15 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     },
     "hpfl-ml100k-protected": {"data": MANY_RECORDS},
 }
+
+_FEW = {"data": {**RATINGS, "clients": 60, "items": 150, "mean_ratings": 8.0}}
+SMALLER: Mapping[str, Mapping[str, Any]] = {
+    "masking-ml100k": _FEW,
+    "paillier-ml100k": _FEW,
+    "quickstart": {"data": RATINGS},
+    "plain": {"data": RATINGS},
+    "fed3cr-ml100k": {"data": {**CLICKS, "clients": 30}},
+    "furl-20newsgroups": {"data": {**TEXTS, "users": 30}},
+    "furl-quickstart": {"data": {**CLICKS, "clients": 40}},
+}
+"""What is changed further where a verdict does not matter, only what is advised."""

@@ -1,7 +1,9 @@
 """Bad files of one's own through the real command: exit code 2, what and where, no trace."""
 
 import gzip
+import lzma
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +105,16 @@ BAD: dict[str, Bad] = {
     ),
     "zip-archive": Bad(b"PK\x03\x04" + SOUND, "is a zip archive or a spreadsheet"),
     "parquet-in-disguise": Bad(b"PAR1" + SOUND, "must end in .parquet"),
-    "utf-16": Bad(SOUND.decode().encode("utf-16"), "is UTF-16 text"),
+    "utf-16-cut": Bad(SOUND.decode().encode("utf-16")[:-1], "is not utf-16 text", 31),
+    "xz-bomb": Bad(lzma.compress(HEADER + b"u1,i1,3,9\n" * 2_000_000), "unpacks to"),
+    "xz-cut": Bad(lzma.compress(SOUND)[:-9], "truncated xz"),
+    "database": Bad(b"SQLite format 3\0" + SOUND, "sqlite3 -header -csv"),
+    "json-list": Bad(b'[{"user": 1},\n{"user": 2}]\n', "jq -c", 1),
+    "json-with-a-table": Bad(b'{"user": 1, "item": [2], "rating": 3, "time": 4}\n', "is a list", 1),
+    "json-cut": Bad(
+        b'{"user": 1, "item": 2, "rating": 3, "time": 4}\n{"user": 1,\n', "is no JSON object", 2
+    ),
+    "other-encoding": Bad(SOUND + b"caf\xe9,x,3,9\n", "not ascii", 32, {"encoding": "ascii"}),
     "utf-16-without-a-mark": Bad(SOUND.decode().encode("utf-16-le"), "zero byte", 1),
     "zero-byte": Bad(user("u\0"), "holds a zero byte", 6),
     "latin-1": Bad(changed(4, "café,i1,3,9\n".encode("latin-1")), "is not utf-8 text", 6),
@@ -125,7 +136,7 @@ BAD: dict[str, Bad] = {
     "cut-in-a-line": Bad(SOUND[:-8], "columns", 31),
     "blank-line": Bad(changed(4, b"\n"), "is an empty line", 6),
     "wrong-separator": Bad(SOUND, "does not occur in line 1", data={"separator": ";"}),
-    "no-separator": Bad(b"user item\nu1 i1\nu2 i2\n", "name data.separator", 1),
+    "no-separator": Bad(b"useritem\nu1i1\nu2i2\n", "name data.separator", 1),
     "mixed-separators": Bad(changed(4, b"u0;i1;3;9\n"), "has 1 columns", 6),
     "open-quote": Bad(changed(4, b'"u0,i1,3,9\n'), "quotes that do not fit", 6),
     "text-after-a-quote": Bad(changed(4, b'"u0"x,i1,3,9\n'), "quotes that do not fit", 6),
@@ -159,7 +170,17 @@ BAD: dict[str, Bad] = {
     ),
     "negative-time": Bad(at("-5"), "time column 'time': '-5' is before 1970", 6),
     "time-in-words": Bad(at("noon"), "'noon' is not a whole number of seconds", 6),
-    "time-with-a-fraction": Bad(at("9.5"), "'9.5' is not a whole number of seconds", 6),
+    "time-with-two-points": Bad(at("9.5.1"), "'9.5.1' is not a whole number of seconds", 6),
+    "time-in-two-units": Bad(
+        at("1405440615").replace(b",9\n", b",1405440615000\n"),
+        "seconds (1405440615 to 1405440615) and milliseconds (1405440615000",
+        6,
+    ),
+    "time-missing": Bad(at(""), "time column 'time': '' is not a whole number", 6),
+    "date-of-either-order": Bad(
+        re.sub(rb",[0-9]+\n", b",01/02/2020\n", SOUND), "--set data.dates=day-first", 2
+    ),
+    "no-row-left": Bad(SOUND, "has no row left", None, {"missing_values": [1, 2, 3, 4, 5]}),
     "time-beyond-64-bits": Bad(at("9" * 20), "is not a whole number of seconds", 6),
     # Ids.
     "empty-id": Bad(user(""), "user column 'user': '' is an empty id", 6),
@@ -335,7 +356,9 @@ def test_parquet_is_refused_likewise(refusal: Refusal, write_config: Write, tmp_
     assert "row 3, user column 'user': is empty" in said(
         {**sound, "user": [*users[:2], None, *users[3:]]}
     )
-    assert "is of type bool, not numbers" in said({**sound, "rating": [True] * len(users)})
+    assert "is of type list<element: int64>, not numbers" in said(
+        {**sound, "rating": [[1]] * len(users)}
+    )
     assert "is of type double, not whole numbers" in said({**sound, "item": [0.5] * len(users)})
     assert f"row 2, rating column 'rating': 'nan' {PLAIN}" in said(
         {**sound, "rating": np.array([1.0, np.nan, *stars[2:]])}

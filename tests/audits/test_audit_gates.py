@@ -199,8 +199,9 @@ def test_a_gate_that_makes_no_sense_is_refused(settings: dict[str, Any], problem
         GateConfig(**settings)
 
 
-def result(outcome: Outcome, metric: str = "mae") -> GateResult:
-    gate = GateConfig(metric=metric, max=1.0)
+def result(outcome: Outcome, metric: str = "epsilon") -> GateResult:
+    """On what the server learns, but no attack's figure; or on utility."""
+    gate = GateConfig(metric=metric, max=1.0, adversary="server" if metric == "epsilon" else None)
     return GateResult(gate=gate, value=0.5, low=0.5, high=0.5, outcome=outcome, reason="a reason")
 
 
@@ -345,6 +346,26 @@ def test_an_attack_without_its_evidence_leaves_an_audit_undecided(reason: str | 
     assert decided.outcome is UNDECIDED
     [why] = decided.reasons
     assert "server/lattice: payloads that it reads were not all recorded (aggregate)" in why
+
+
+def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
+    got = ("upload", "denoise", "traffic")
+    one = replace(finding({"auc": 0.5}), received=got, read=("upload", "aggregate"))
+    silent = replace(finding({"auc": 0.5}, reason="none"), received=one.received)
+    decided = decide([result(PASS)], [one, silent], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == ("server: it receives what no attack has read: denoise, traffic",)
+    other = replace(one, attack="direct", read=("denoise", "traffic"))
+    assert decide([result(PASS)], [one, other], {}).outcome is PASS
+
+
+def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:
+    """One on utility alone says nothing of what is learned."""
+    held, quiet = judged(GateConfig(metric="rmse", max=1e9)), [finding({"auc": 0.5})]
+    assert held.outcome is PASS
+    decided = decide([held], quiet, {})
+    assert decided.reasons == ("server: no gate is on what it learns",)
+    assert decide([held, result(PASS)], quiet, {}).outcome is PASS
 
 
 def test_an_attack_without_an_extra_leaves_an_audit_undecided() -> None:

@@ -16,9 +16,10 @@ from attacks import Finding
 from attacks.scoring.measures import Behind
 from attacks.suite import MEASURES
 from audits.gates.figures import grades
-from audits.gates.gate import GateConfig, judge
+from audits.gates.gate import EVERYTHING, GateConfig, judge
 from audits.gates.policy import Policy, applied
 from audits.gates.verdict import decide, objections_to
+from audits.gates.waivers import UNREAD
 from audits.report.assemble import gate_json
 from audits.report.findings import finding_json
 from secure_fedrec.errors import ConfigError
@@ -31,7 +32,7 @@ KEYS = (
     *("histogram_error", "histogram_error_lift"),
 )
 VALUES = st.sampled_from((0.0, 0.01, 0.03, 0.06, 0.1, 0.25, 0.6, 0.95, 1.0))
-EXAMPLES = 1000
+EXAMPLES = 1300
 SEEN: Counter[str] = Counter()
 
 
@@ -50,7 +51,7 @@ def findings(draw: st.DrawFn) -> list[Finding]:
                 for gain in rule.gains if isinstance(rule, Behind) else (key,):
                     figures[f"{gain}_certain"] = draw(VALUES) - 0.02
                     figures.setdefault(gain, draw(VALUES))
-            rare = draw(st.integers(0, 30))
+            rare, unread = draw(st.integers(0, 30)), draw(st.integers(0, 90)) == 1
             found.append(
                 Finding(
                     attack=attack,
@@ -58,6 +59,8 @@ def findings(draw: st.DrawFn) -> list[Finding]:
                     game="a game",
                     reason="it sees nothing" if rare == 1 else None,
                     lacks=("upload",) if rare == 2 else (),
+                    received=("upload", "noise") if unread else ("upload",),
+                    read=() if rare == 1 else ("upload",),
                     figures={} if rare == 1 else figures,
                     units={"clients": 100},
                 )
@@ -86,7 +89,9 @@ def gates(draw: st.DrawFn, found: Sequence[Finding]) -> list[GateConfig]:
             drawn.append(GateConfig(metric=metric, **whose, **asked))
         except ConfigError:
             SEEN["a gate is refused"] += 1
-    return drawn or [GateConfig(metric="rmse", max=1.0)]
+    every = ADVERSARIES if draw(st.sampled_from((True,) * 7 + (False,))) else ()
+    priced = [GateConfig(metric="epsilon", adversary=name, max=8.0) for name in every]
+    return [GateConfig(metric="rmse", max=1.0), *priced, *drawn]
 
 
 @st.composite
@@ -95,7 +100,7 @@ def waivers(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [
         {
             "adversary": draw(st.sampled_from(ADVERSARIES)),
-            "attack": draw(st.sampled_from(ATTACKS)),
+            "attack": draw(st.sampled_from((*ATTACKS, UNREAD))),
             "reason": "for now",
             "owner": "ann",
             "expires": draw(st.sampled_from(("2027-01-15", "2027-01-15", "2026-01-01"))),
@@ -109,7 +114,9 @@ def told(
     found: Sequence[Finding], asked: Sequence[GateConfig], off: Sequence[str]
 ) -> dict[str, Any]:
     """A report, as far as a verdict reads it."""
-    judged = [judge(each, findings=found, utility={"rmse": 0.9}, lossless=None) for each in asked]
+    given: dict[str, Any] = {"findings": found, "utility": {"rmse": 0.9}, "lossless": None}
+    given["epsilons"] = dict.fromkeys(((name, EVERYTHING) for name in ADVERSARIES), 1.0)
+    judged = [judge(each, **given) for each in asked]
     report: dict[str, Any] = {
         "configuration": {"adversaries": [{"name": name} for name in ADVERSARIES]},
         "data": {"fingerprint": "one"},
@@ -147,6 +154,12 @@ def unanswered(report: Mapping[str, Any]) -> list[str]:
         if finding["lacks"]:
             left.append(f"{'/'.join(whose)} lacked evidence")
     left += [f"{attack} was switched off" for attack in report["switched_off"]]
+    for name in {each["adversary"] for each in report["findings"]}:
+        mine = [each for each in report["findings"] if each["adversary"] == name]
+        read = {step for each in mine for step in each["read"]}
+        left += [f"{step} is not read" for each in mine for step in {*each["received"]} - read]
+        if not any(gate["adversary"] == name for gate in report["gates"]):
+            left.append(f"{name} has no gate")
     return left
 
 
@@ -202,6 +215,10 @@ def judged_examples(data: st.DataObject) -> None:
         SEEN["with a baseline"] += 1
     if off:
         SEEN["with an attack switched off"] += 1
+    if any("noise" in finding.received for finding in found):
+        SEEN["with messages unread"] += 1
+    if any(gate["adversary"] is None for gate in report["gates"][1:]) or len(report["gates"]) == 1:
+        SEEN["without gates on adversaries"] += 1
     if any(finding.lacks for finding in found):
         SEEN["with evidence missing"] += 1
     if documented and ended["verdict"]["outcome"] == "leaks as documented":
@@ -219,6 +236,7 @@ def test_nothing_passes_beside_what_nobody_answers_for() -> None:
         **{"something is waived": 60, "something is known": 60, "with a baseline": 200},
         **{"with an attack switched off": 100, "with evidence missing": 100},
         **{"a documented leak": 12, "a gate is refused": 300},
+        **{"with messages unread": 60, "without gates on adversaries": 20},
         **{"a pass with a finding that a gate judges": 5},
     }
     assert {name: SEEN[name] for name in floors if SEEN[name] < floors[name]} == {}

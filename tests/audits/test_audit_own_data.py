@@ -4,6 +4,7 @@ import json
 import random
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from attacks.suite import MEASURES
 from audits.config import load_config, parse_config
 from audits.gates.gate import RATING_VALUES
 from audits.own_data import drawn
+from audits.rating_data import RatingFileData
 from secure_fedrec.errors import ConfigError
 
 Command = Callable[..., tuple[int, str, str]]
@@ -191,7 +193,10 @@ HEAD = "user,item,rating\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (HEAD + STRAY + "r1,b99,85\n", "line 122: rating column 'rating': '85' is astray"),
+        (
+            HEAD + STRAY + "r1,b99,85\n",
+            "line 122: rating column 'rating': '85' (1 of 121 rows) stands",
+        ),
         (HEAD + STRAY.replace("1.5", "2").replace("3.5", "2"), "has the rating 2 alone"),
         (HEAD + "".join(f"u{n % 9},i{n},{n * n}\n" for n in range(40)), "has 40 different ratings"),
     ],
@@ -307,3 +312,96 @@ def test_counts_become_implicit_feedback(command: Command, tmp_path: Path) -> No
     assert "these are counts" in out
     assert load_config(config).data.positive_from == 1
     assert load_config(config).data.duplicates == "last"
+
+
+EVERY_KEY: dict[str, Any] = {
+    "separator": ";",
+    "header": True,
+    "encoding": "latin-1",
+    "missing": "drop",
+    "layout": "rows",
+    "user": "book",
+    "item": 1,
+    "rating": "stars",
+    "missing_values": ["NULL", -1],
+    "time": "at",
+    "dates": {"time": "at", "dates": "day-first"},
+    "ids": "text",
+    "scale": {"low": 0, "high": 5, "step": 0.5},
+    "positive_from": 2.5,
+    "duplicates": "first",
+    "catalogue": {"path": "books.csv", "item": 1, "header": False},
+    "min_ratings": 2,
+    "min_raters": 3,
+    "sample_clients": 30,
+    "held_out": {"split": "leave-one-out", "held_out": "random"},
+    "split": "leave-one-out",
+    "folds": 3,
+    "fold": 1,
+    "utility_folds": 2,
+    "test_path": {"split": "files", "test_path": "test.csv"},
+}
+
+
+def test_every_key_of_the_data_is_taken_and_written(
+    command: Command, refusal: Refusal, own: Path, tmp_path: Path
+) -> None:
+    told_nothing = {"name", "path", "attributes"}  # FedRec++ has no attack that infers attributes
+    assert set(EVERY_KEY) | told_nothing == {each.name for each in fields(RatingFileData)}
+    (own.parent / "books.csv").write_text("".join(f"wombat-{book:02}\n" for book in range(33)))
+    config = tmp_path / "c.toml"
+    for name, value in EVERY_KEY.items():
+        keys = value if name in ("dates", "held_out", "test_path") else {name: value}
+        told = [f"data.{key}={json.dumps(each)}" for key, each in keys.items()]
+        if name == "catalogue":
+            told = [f"data.catalogue.{key}={json.dumps(each)}" for key, each in value.items()]
+        if name in ("user", "item"):
+            told = ["data.user=book", "data.item=1"]
+        options = [word for each in told for word in ("--set", each)]
+        written = ("--write", config, "--force") if name != "test_path" else ()
+        code, _, err = command("data", "describe", own, *options, *written)
+        assert code == 0, (name, err)
+        if written and name != "catalogue":
+            kept = tomllib.loads(config.read_text())["data"]
+            default = next(each.default for each in fields(RatingFileData) if each.name == name)
+            assert kept.get(name, default) == keys[name], name
+    for key in ("data.name", "data.path", "algorithm.rounds"):
+        assert "keys of [data] alone" in refusal("data", "describe", own, "--set", f"{key}=1")
+    assert "unknown key" in refusal("data", "describe", own, "--set", "data.users=1")
+
+
+def test_what_is_told_beside_the_file_is_found_from_the_configuration(
+    command: Command, own: Path, tmp_path: Path
+) -> None:
+    (own.parent / "books.csv").write_text("".join(f"wombat-{book:02}\n" for book in range(33)))
+    config = tmp_path / "c.toml"
+    books = ("path=books.csv", "item=1", "header=false")
+    told = [word for key in books for word in ("--set", f"data.catalogue.{key}")]
+    assert command("data", "describe", own, *told, "--write", config)[0] == 0
+    data = load_config(config).data
+    assert data.catalogue.path == "mine/books.csv"
+    assert data.read(seed=1, data_dir=tmp_path).table.n_items == 33
+
+
+def test_an_audit_counts_what_it_leaves_out(command: Command, own: Path, tmp_path: Path) -> None:
+    rows = own.read_text().splitlines()
+    own.write_text("\n".join([*rows, ";wombat-01;3;5", "quokka-01;wombat-02;-1;5"]))
+    config = tmp_path / "c.toml"
+    told = ("--set", "data.missing=drop", "--set", "data.missing_values=[-1]")
+    code, out, _ = command("data", "describe", own, *told, "--write", config)
+    assert code == 0
+    assert "left out       2 rows in which something is missing" in out
+    code, _, err = command("check", config, "--rounds", "1", "--quiet")
+    assert code == 0
+    assert err.count("ratings.csv: 2 rows left out, in which something is missing") == 1
+
+
+def test_a_fine_scale_is_audited_as_written(command: Command, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    lines = [f"{u},{i},{rng.uniform(-10, 10):.3f}\n" for u in range(8) for i in range(12)]
+    path, config = tmp_path / "jokes.csv", tmp_path / "c.toml"
+    path.write_text("user,item,rating\n" + "".join(lines))
+    scale = "data.scale={ low = -10, high = 10, step = 0.001 }"
+    assert command("data", "describe", path, "--set", scale, "--write", config)[0] == 0
+    code, _, err = command("audit", config, "--out", tmp_path / "run", *SHORT)
+    assert code in (1, 3), err

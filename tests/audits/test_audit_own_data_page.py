@@ -22,8 +22,8 @@ def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {
         "bash": 3,
         "python": 3,
-        "text": 1,
-        "toml": 6,
+        "text": 2,
+        "toml": 7,
     }
     for kind, block in BLOCKS:
         if kind == "python":

@@ -282,6 +282,7 @@ def test_what_is_asked_to_fail_only_adds(red: dict[str, Any]) -> None:
     assert outcome(calm) == ("pass", 0, "")
     of(calm)["lift_over_prior"], of(calm)["details"]["lift_over_prior_certain"] = 0.03, 0.01
     judge = {**next(each for each in calm["gates"] if each["attack"]), "metric": "lift_over_prior"}
+    calm["gates"].append({**judge, "adversary": "server+denoisers", "outcome": "pass"})
     calm["gates"].append({**judge, "outcome": "pass"})
     assert list(grades(of(calm)).values()) == ["low"]
     assert outcome(calm, fail_on=("medium",))[1] == 0

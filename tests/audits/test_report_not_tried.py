@@ -80,6 +80,7 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
         "no payloads": ("payloads of all senders but 2", []),
         "evidence": (f"on all that was sent: {lacking['attack']}", [lacking["attack"]]),
         "knowledge": ("without a fact that they need: signed-rows", ["signed-rows"]),
+        "unread": ("messages to server: denoise", []),
         "extra": ("without an extra that is not installed: sum-decoding", ["sum-decoding"]),
         "no adversary": ("private vectors that are known beforehand", []),
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from attacks import SUITE
+from attacks import SUITE, Finding
 from audits.cli import main
 from audits.config.audit import load_config, parse_config
 from audits.report import WRITERS, render_html
@@ -24,15 +24,19 @@ from audits.report.endings import (
     OPEN,
     UNDECIDED,
     attack_rows,
+    beyond_exact_sums,
     changes,
     ending,
     leaks,
+    price,
 )
 from audits.report.front import front
+from audits.report.remedies import remedies
 from audits.run import audit as runner
 from audits.run.tried_remedies import tried_remedies
 from secure_fedrec.errors import EncodingError
-from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS
+from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS, Sizes
+from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from tests.audits.conftest import SMALL
 from tests.audits.saved_reports import CONFIGS, SAVED, saved
 
@@ -174,13 +178,28 @@ def test_every_attack_says_what_would_have_to_be_hidden(name: str) -> None:
     assert SUITE[name].control.breaks in STOPS
 
 
+@pytest.mark.parametrize("floor", [0, 5])
+def test_noise_is_advised_over_masks_that_are_there(floor: int) -> None:
+    """It needs more survivors than masks alone, and refuses a floor: both are changed with it."""
+    layers = [{"layer": "masking", "tail_floor": floor}]
+    config = parse_config(copy.deepcopy(SMALL) | {"protection": layers})
+    exposed = {"clients_exposed": 9.0, "clients_exposed_share": 0.2, "largest_profile": 0.5}
+    found = Finding(attack="sum-decoding", adversary="server", game="", figures=exposed)
+    sizes = Sizes(n_clients=40, n_items=30, width=4, cohort=40)
+    told = [each["value"] for each in remedies(config, [found], lambda *_: sizes)]
+    (noise,) = [value for value in told if value[-2:-1] and value[-2]["layer"] == "skellam"]
+    assert "tail_floor" not in noise[-1]
+    assert noise[-1]["min_survivors"] > MaskingLayerConfig().min_survivors
+
+
 @pytest.mark.parametrize("layer", [*RECORDS.values(), *BAG_RECORDS.values()], ids=lambda x: x.name)
-def test_options_are_settings_of_their_layer_and_hide_what_some_attack_reads(layer: Any) -> None:
+def test_options_are_settings_of_their_layer_and_raise_what_some_attack_reads(layer: Any) -> None:
     known = {each.name for each in dataclasses.fields(layer.settings)}
     for option in layer.options:
-        assert set(option.settings) <= known
-        assert layer.stands  # they hide more from those whom the layer withstands
-        assert any(option.hides in STOPS[each.control.breaks] for each in SUITE.values())
+        assert option.setting in known
+        assert layer.stands  # they raise what those learn whom the layer withstands
+        assert any(option.raises == each.control.breaks for each in SUITE.values())
+        assert option.raises not in STOPS[option.raises]  # whoever is raised is not hidden
     hidden = {each for stops in STOPS.values() for each in stops}
     assert {stand.hides for stand in layer.stands} <= hidden
 
@@ -258,6 +277,29 @@ def test_a_change_that_answers_one_adversary_of_two_says_whom_it_leaves() -> Non
     (lattice,) = [row for row in attack_rows(report) if row["attack"] == "lattice"]
     assert lattice["advice"].change.startswith("protection = masking")
     assert lattice["advice"].text.endswith("It leaves what it tells server+denoisers.")
+
+
+def test_advice_says_what_it_leaves_open_and_which_gates_are_at_risk() -> None:
+    report = saved("red")
+    exact = next(each for each in report["remedies"] if each["lossless"])
+    costly = next(each for each in report["remedies"] if not each["lossless"])
+    left = [{"attack": "sum-decoding", "adversary": "server"}]
+    for each in report["remedies"]:
+        each["open"] = left if each["lossless"] else []
+    gate = copy.deepcopy(report["gates"][0])
+    gate |= {"name": "rmse <= 9", "metric": "rmse", "attack": None, "adversary": None}
+    report["gates"].append(gate)
+    assert "nothing is claimed against sum-decoding" in price(report, exact)
+    assert "rmse <= 9" not in price(report, exact)
+    assert "nothing is claimed" not in price(report, costly)
+    assert "the gate rmse <= 9 may fall" in price(report, costly)
+    assert "sum-decoding" in beyond_exact_sums(report)
+    actions = front(report)["actions"]
+    assert "No stack of exact sums withstands" in actions[0].what
+    assert not any("No stack" in each.what for each in actions[1:])
+    for each in report["remedies"]:
+        each["open"] = []
+    assert "sum-decoding" not in beyond_exact_sums(report)
 
 
 def test_a_claim_that_is_broken_is_not_answered_by_itself() -> None:

@@ -1,6 +1,7 @@
 """Ratings from files of one's own: every way to write a table gives the same table."""
 
 import gzip
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,42 @@ def test_parquet(tmp_path: Path, plain: RatingTable) -> None:
         assert table.fingerprint() == plain.fingerprint()
 
 
+def test_parquet_of_all_types(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, sizes = tmp_path / "r.parquet", range(4)
+
+    def wrote(**columns: Any) -> dict[str, Any]:
+        parquet.write_table(arrow.table(columns), path)
+        return {what: number for number, what in enumerate(columns, start=1)}
+
+    numbers: dict[str, list[Any]] = {
+        "user": [2, 1, 2, 1],
+        "item": [1, 3, 2, 1],
+        "rating": [3.5, 0.5, 5.0, 2.0],
+    }
+    same = read(path, **wrote(**numbers), time=None, scale=HALF_STARS)
+    gaps = {name: [*each, None] for name, each in numbers.items()}  # whole numbers become floats
+    floats = {name: arrow.array(each, arrow.float64()) for name, each in gaps.items()}
+    with pytest.raises(DataError, match=r"row 5, user column 'user': is empty; --set data.missing"):
+        read(path, **wrote(**floats), time=None)
+    dropped = read(path, **wrote(**floats), time=None, missing="drop", scale=HALF_STARS)
+    assert dropped.client_labels.tolist() == [1, 2]
+    assert dropped.fingerprint() == same.fingerprint()
+
+    days = arrow.array([9 + size for size in sizes], arrow.date32())
+    written = [f"0{1 + 2 * size}/31/1970" for size in sizes]
+    for times, first in ((days, 9 * 86400), (written, 30 * 86400)):
+        table = read(path, **wrote(**numbers, time=times), scale=HALF_STARS)
+        assert table.timestamps is not None
+        assert min(table.timestamps) == first
+    with pytest.raises(DataError, match="time column 'time': 'noon' is not a whole number"):
+        read(path, **wrote(**numbers, time=["noon"] * 4))
+    flags = read(path, **wrote(**{**numbers, "rating": [True, False, True, True]}), time=None)
+    assert sorted(flags.ratings.tolist()) == [0.0, 1.0, 1.0, 1.0]
+    seen = look_at(path)
+    assert seen.scale == RatingScale(0, 1, 1)
+
+
 def test_quotes_hold_separators(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text('user,item,rating\n"a, b",x,1\n"say ""hi""",y,2\n')
@@ -151,8 +188,6 @@ def test_a_scale_is_found(tmp_path: Path, values: list[str], scale: Any) -> None
 def test_every_scale_is_found_again(
     tmp_path_factory: pytest.TempPathFactory, low: int, step: str, count: int, data: Any
 ) -> None:
-    from decimal import Decimal
-
     levels = [low * Decimal(step) + place * Decimal(step) for place in range(count)]
     shuffled = data.draw(st.permutations(levels))
     path = tmp_path_factory.mktemp("scale") / "r.csv"
@@ -194,7 +229,7 @@ def test_a_mean_half_way_is_half_way_on_any_scale(tmp_path: Path) -> None:
 
 
 def test_ratings_are_kept_exactly_or_refused(tmp_path: Path) -> None:
-    long = ("100000000000000.000000000000001", "100000000000000.000000000000002")
+    long = ("100000000000000.01", "100000000000000.02")
     for scale in ("auto", RatingScale(0, 1, 1)):
         with pytest.raises(DataError, match=r"line 2: rating column 3: '1000.* 64 bits"):
             rows = [("u", "x", long[0]), ("v", "y", long[1])]
@@ -260,7 +295,7 @@ def test_a_test_file(tmp_path: Path) -> None:
     write(tmp_path / "r.csv", ROWS)
     write(tmp_path / "t.csv", [("ann", "y", 3.5, 90)])
     file = RatingsFile(path="r.csv", user=1, item=2, rating=3, time=4)
-    table, held = read_ratings(file, tmp_path, test_path="t.csv")
+    table, held, _ = read_ratings(file, tmp_path, test_path="t.csv")
     assert held is not None
     assert held.tolist() == [False, True, False, False, False]
     assert (len(table), table.ratings[held].tolist()) == (5, [3.5])
@@ -306,7 +341,10 @@ def test_any_text_is_its_time_or_refused_by_its_line(tmp_path: Path) -> None:
             continue
         taken += 1
         assert table.timestamps is not None
-        assert table.timestamps[1] == int(text.strip().removesuffix(".0"))
+        expected = Decimal(text.strip())
+        # With a fraction of a second in a row, all are kept in microseconds.
+        unit = 1 if expected == int(expected) else 10**6
+        assert table.timestamps[1] == expected * unit
     assert min(taken, refused) >= 50
 
 
@@ -323,8 +361,8 @@ def test_what_is_seen(tmp_path: Path) -> None:
 
 
 def test_no_column_is_left_out_in_silence(tmp_path: Path) -> None:
-    seen = look_at(write(tmp_path / "r.csv", ROWS, ",", "user,item,my_stars,time"))
-    assert seen.unused == ("my_stars",)
+    seen = look_at(write(tmp_path / "r.csv", ROWS, ",", "user,item,how_good,time"))
+    assert seen.unused == ("how_good",)
     worded = [(row[0], number, f"{row[2]} stars") for number, row in enumerate(ROWS)]
     assert look_at(write(tmp_path / "w.csv", worded)).unused == (3,)
     named: dict[str, int | str] = {"user": "a", "item": 2, "rating": 3}

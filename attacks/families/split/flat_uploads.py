@@ -47,7 +47,8 @@ class FlatUploads:
         rounds = need(named_payload_rounds(view), "no payload of an upload was recorded")
         flat = need(flat_view(view), "no block of the uploads is flat parameters")
         uploads, block = rows_of(named_rows(flat, rounds[0], payload=True))
-        rows = len(block.rows) // max(1, len(block))
+        need(len(block), "no upload of the round reached the adversary")
+        rows = len(block.rows) // len(block)
         whole = np.tile(np.arange(rows), len(block))
         words = np.zeros((0, 0)) if block.values is None else block.values
         words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]

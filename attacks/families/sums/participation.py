@@ -5,23 +5,33 @@ With exact counts every round gives, per item, one equation in the bits "client 
     sum over u in cohort_t of b_ui = count_t(i).
 
 A count of 0 clears the whole cohort; a count equal to the number of clients still in question
-convicts them all; each verdict tightens the other equations. Beyond that, the smallest bits that
+convicts them all; each verdict tightens the other equations. So do the differences of two rounds,
+
+    sum over who left of b_ui - sum over who came of b_ui = count_s(i) - count_t(i),
+
+which are equations in few bits where cohorts change little. Beyond that, the smallest bits that
 satisfy all equations rank what is left: for one client, the difference between the counts of the
 rounds with and without it, put right for who else came and went.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from attacks.families.sums.equations import fit_bits
+from attacks.scoring.disclosures import Disclosures
+from attacks.view.coalition import others_counts, own_clients, own_uploads
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.wire import View
 
 _RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the others again
 _SETTLED = 1e-6  # what leverage may lack of 1
 _WHOLE = 1e-3  # what a settled bit may be off by
+_MOST_DIFFERENCES = 256  # of cohorts, those in the fewest clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +71,34 @@ class Verdicts:
         )
 
 
+def left_out(view: View, rounds: Sequence[int]) -> tuple[Disclosures, ...]:
+    """What those rated who alone were left out of a round, for who does not see who was.
+
+    Who knows how many clients are invited knows how many of the others are not. The count of an
+    item is then one of two numbers: the lower one, if the one left out is among its raters.
+    """
+    if view.public.get("cohort") is None:
+        return ()
+    cohort, clients = CohortConfig(**view.public["cohort"]), int(view.public["n_clients"])
+    told: dict[int, tuple[int, FloatArray]] = {}
+    for round_ in rounds:
+        counts, own = others_counts(view, round_), own_uploads(view, round_)
+        invited = cohort.invited(round_, clients) - (0 if own is None else len(own))
+        absent = clients - len(own_clients(view)) - invited
+        if counts is not None and absent <= 1:
+            told[round_] = absent, counts
+    if not told:
+        return ()
+    most = np.fmax.reduce([counts for _, counts in told.values()])
+    fewer = {round_: most - counts for round_, (absent, counts) in told.items() if absent}
+    if any((each > 1).any() for each in fewer.values()):
+        return ()
+    return tuple(
+        Disclosures.named(round_, np.full(int((each == 1).sum()), -1), np.flatnonzero(each == 1))
+        for round_, each in fewer.items()
+    )
+
+
 def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = None) -> Verdicts:
     """Draw all conclusions from counts.
 
@@ -88,36 +126,53 @@ def _prove(
     possible: BoolArray,
 ) -> bool:
     """Settle what follows for certain, in place; False if the counts contradict each other."""
-    if (presence.counts != counts[_cohort_of(presence, cohorts)]).any():
+    if np.nan_to_num(presence.counts - counts[_cohort_of(presence, cohorts)]).any():
         return False
-    copies = presence.copies
-    solved, bits = _solve_clients(cohorts, counts, copies)
+    told = ~np.isnan(counts).any(axis=0)
+    solved, bits = _solve_clients(cohorts, counts[:, told], presence.copies)
     whole = np.round(bits)
     if (np.abs(bits - whole) > _WHOLE).any() or not np.isin(whole, (0.0, 1.0)).all():
         return False
-    known[solved] |= whole == 1.0
-    possible[solved] &= whole == 1.0
+    known[np.ix_(solved, told)] |= whole == 1.0
+    possible[np.ix_(solved, told)] &= whole == 1.0
     if (known & ~possible).any():
         return False
-    return _propagate(cohorts, counts, known, possible, copies)
+    signs, sums = _with_differences(cohorts, counts)
+    return _propagate(signs, sums, known, possible, presence.copies)
+
+
+def _with_differences(cohorts: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The equations, and what pairs of like cohorts differ by: float64[E, G] and float64[E, m]."""
+    one, other = np.triu_indices(len(cohorts), 1)
+    shared, sizes = (cohorts @ cohorts.T)[one, other], cohorts.sum(axis=1)
+    apart = sizes[one] + sizes[other] - 2 * shared
+    near = np.argsort(apart, kind="stable")[:_MOST_DIFFERENCES]
+    one, other = one[near], other[near]
+    signs = np.concatenate([cohorts, cohorts[one] - cohorts[other]])
+    return signs, np.concatenate([counts, counts[one] - counts[other]])
 
 
 def _propagate(
-    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray, copies: int
+    signs: FloatArray, sums: FloatArray, known: BoolArray, possible: BoolArray, copies: int
 ) -> bool:
-    """Follow every count to the end, in place; False if two of them contradict each other."""
-    while True:
-        least, most = copies * (cohorts @ known), copies * (cohorts @ possible)
-        if (counts < least).any() or (counts > most).any():
+    """Follow every equation to the end, in place; False if two of them contradict each other."""
+    more, less = np.maximum(signs, 0.0), np.maximum(-signs, 0.0)
+    items = np.arange(sums.shape[1])
+    while len(items):  # those that the last pass told more of
+        rated, open_, total = known[:, items], possible[:, items], sums[:, items]
+        least = copies * (more @ rated - less @ open_)
+        most = copies * (more @ open_ - less @ rated)
+        if (total < least).any() or (total > most).any():
             return False
-        convicts = (cohorts.T @ (counts == most) > 0) & possible & ~known
-        clears = (cohorts.T @ (counts == least) > 0) & possible & ~known
+        low, high = total == least, total == most
+        convicts = (more.T @ high + less.T @ low > 0) & open_ & ~rated
+        clears = (more.T @ low + less.T @ high > 0) & open_ & ~rated
         if (convicts & clears).any():
             return False
-        if not convicts.any() and not clears.any():
-            return True
-        known |= convicts
-        possible &= ~clears
+        known[:, items] |= convicts
+        possible[:, items] &= ~clears
+        items = items[(convicts | clears).any(axis=0)]
+    return True
 
 
 def _solve_clients(
@@ -143,7 +198,8 @@ def _estimate(
     estimates = np.zeros(open_.shape)
     for item in range(left.shape[1]):
         members = np.flatnonzero(open_[:, item])
-        design, target = cohorts[:, members], left[:, item]
+        told = ~np.isnan(left[:, item])
+        design, target = cohorts[np.ix_(told, members)], left[told, item]
         asked = copies * design.sum(axis=1)
         odds = max(0.0, float(target.sum())) / max(1.0, float(asked.sum()))
         # Of noisy counts, all that a constant share does not explain may be noise.

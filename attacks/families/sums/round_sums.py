@@ -80,21 +80,19 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     # A rater's row is never all zeros: its sum was left out, by a tail floor.
     there = (total.counts > 0) & (words != 0).any(axis=1)
     values, counts = codec.decode(words[there]), total.counts[there].astype(np.int64)
-    # Values at the limit of the ring stand for others beyond it.
-    whole = (np.abs(values) < counts[:, None] * codec.bound).all(axis=1)
-    items = total.rows[there][whole].astype(np.int64)
-    return _equations(view, round_, items, counts[whole], values[whole])
+    return _equations(view, round_, total.rows[there].astype(np.int64), counts, values)
 
 
 def of_step(view: View, step: TableStep, others: int) -> RoundSums:
-    """A step of the public table; counts are the fewest of others that give ring words."""
+    """A step of the public table; counts not told are the fewest that give ring words."""
     counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
-    for raters in range(min(MOST_RATERS, others), 0, -1):
+    fewest = range(min(MOST_RATERS, others), 0, -1)
+    for raters in fewest if step.counts is None else (np.nan_to_num(step.counts),):
         sums, whole = step.rows(raters)
         fits = step.moved & (whole | (others == 1))
-        counts[fits], rows[fits] = raters, sums[fits]
+        counts[fits], rows[fits] = np.broadcast_to(raters, fits.shape)[fits], sums[fits]
     items = np.flatnonzero(counts)
-    told = others == 1
+    told = others == 1 or step.counts is not None
     return _equations(view, step.round, items, counts[items], rows[items], counted=told)
 
 
@@ -108,6 +106,9 @@ def _equations(
     counted: bool = True,
 ) -> RoundSums:
     algorithm, scored = view.public["algorithm"], Knowledge.of(view).scored_rows
+    # Values at the limit of the ring stand for others beyond it.
+    whole = (np.abs(values) < counts[:, None] * view.codec.bound).all(axis=1)
+    items, counts, values = items[whole], counts[whole], values[whole]
     if scored:
         public, unknown, pull = np.zeros_like(values), True, 0.0
     else:

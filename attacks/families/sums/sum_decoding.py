@@ -1,6 +1,6 @@
 """Exact sums over few clients are equations: whose vectors and interactions stand behind them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb, log2
 from typing import Any, TypeAlias
 
@@ -9,7 +9,7 @@ import numpy as np
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS
 from attacks.families.sums.decoding import decode
-from attacks.families.sums.participation import deduce
+from attacks.families.sums.participation import deduce, left_out
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
 from attacks.families.sums.round_sums import MOST_RATERS, RoundSums, of_aggregate, of_step
@@ -20,9 +20,9 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import own_clients, rows_of
+from attacks.view.coalition import others_counts, own_clients
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence
+from attacks.view.presence import Presence, others_cohort
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
@@ -59,7 +59,8 @@ class SumDecoding(SuiteAttack):
     Adversary: Honest-but-curious server; or clients, who see the steps of the public table.
     Needs: Sums free of virtual rows: the aggregate, or public tables before and after a round, with
         payloads, exact, of rows of a matrix factorization or of changes along score vectors with
-        two or more sampled negatives for each rated item; or counts alone, and who uploaded.
+        two or more sampled negatives for each rated item; or counts alone, of the aggregate or of
+        public biases, and who uploaded.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
         rating scale gives the length. Two items of the same two raters give both vectors, a known
         vector taken off a row of two gives the other's row, and subsets of known vectors are looked
@@ -68,7 +69,8 @@ class SumDecoding(SuiteAttack):
         fit is certain if it holds 20 bits more than the search had to choose among. A readable
         upload that equals the row of an item with count 1 is real, every other of it virtual.
         Counts are equations in the bits of each client: 0 clears everybody who took part, and
-        differences of cohorts tell those who came or went. A pseudonym has the name of the one
+        differences of two cohorts tell those who came or went; without a name if who took part is
+        not seen, and one alone was left out. A pseudonym has the name of the one
         client that can have rated all its items. What own clients sent is taken out first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
@@ -112,7 +114,7 @@ class SumDecoding(SuiteAttack):
             why = "" if payloads else "no round has payloads of its sum and of the table before it"
         found = [(round_, of_aggregate(view, round_)) for round_ in sorted(payloads)]
         parts = self._solved(view, [(r, sums) for r, sums in found if sums is not None])
-        counted = _counted(view) if knowledge.rated_only else ()
+        counted = _counted(view, knowledge)
         need(parts or counted, why or "no round has both uploads and an aggregate")
         if counted:
             return _with_counts(
@@ -128,8 +130,9 @@ class SumDecoding(SuiteAttack):
         need(knowledge.exact, "the table moved by noise as well")
         steps = [TableStep.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
+        counted = _counted(view, knowledge)
         need(
-            known,
+            known or counted,
             "no round has the tables before and after it and the adversary's own rows: "
             "see recording.payload_rounds and recording.payload_senders",
         )
@@ -137,6 +140,9 @@ class SumDecoding(SuiteAttack):
         why, alone = _unsolvable(view, knowledge), len(others) == 1
         sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
         parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
+        presence = Presence.read(view, knowledge, counted) if counted else None
+        if presence is not None and not _unseen(view, knowledge, presence.clients):
+            return _with_counts(view, knowledge, presence, parts, why)
         moved = np.mean([step.moved for step in known], axis=0)
         nothing = ItemSets.empty(len(others), len(moved))
         seen = Rows(listed=nothing, values=np.zeros(0, dtype=bool), rest=moved > 0)
@@ -150,7 +156,9 @@ class SumDecoding(SuiteAttack):
         names = dict.fromkeys(np.concatenate([[], *people]).tolist(), int(others[0]))
         items = np.flatnonzero(moved) if alone else np.zeros(0, dtype=np.int64)
         named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
-        told = _disclosed(parts, people, names if alone else {}, named)
+        sure = knowledge.constant and not _unseen(view, knowledge)
+        absent = left_out(view, rounds) if sure else ()
+        told = _disclosed(parts, people, names if alone else {}, named, *absent)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
         return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
 
@@ -158,8 +166,9 @@ class SumDecoding(SuiteAttack):
         parts: list[Part] = []
         own, known_of = own_clients(view), self._known or vectors_of_seed(view.seed)
         for round_, each in sums:
-            told = {c: v for c, v in known_of(view, round_).items() if c not in own}
-            told = told if len(each.levels) else {}  # with biases more than the vector is in a row
+            # Without a rating scale a slope that is not known stands beside each vector.
+            beforehand = known_of(view, round_) if len(each.levels) else {}
+            told = {c: v for c, v in beforehand.items() if c not in own}
             known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in told.values()]
             stages = parts[-1].found.stages if parts else 0
             found = decode(each, known, stages=stages, budget=self._budget / len(sums))
@@ -186,11 +195,18 @@ def _unsolvable(view: View, knowledge: Knowledge) -> str:
     return why
 
 
-def _counted(view: View) -> tuple[int, ...]:
-    """Rounds that have uploads, and an aggregate with counts."""
-    both = sorted(set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.AGGREGATE)))
-    blocks = {round_: rows_of(view.messages(Step.AGGREGATE, round_))[1] for round_ in both}
-    return tuple(round_ for round_, block in blocks.items() if block.counts is not None)
+def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
+    """Rounds of which both who took part and how many rated each item are told."""
+    step = Step.AGGREGATE if view.sees(Step.AGGREGATE) else Step.MODEL
+    rounds = view.rounds(step) if knowledge.rated_only and view.sees(step) else ()
+    seen = (round_ for round_ in rounds if others_cohort(view, round_) is not None)
+    return tuple(round_ for round_ in seen if others_counts(view, round_) is not None)
+
+
+def _unseen(view: View, knowledge: Knowledge, seen: Iterable[int] = ()) -> set[int]:
+    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
+    holders = knowledge.stack.get("denoising") == "shares"
+    return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
 
 
 def _with_counts(
@@ -201,9 +217,7 @@ def _with_counts(
     cohorts = came if knowledge.constant else dict[int, bytes]()
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
-    # Who collects others' rows is in the sum, and uploads nothing.
-    unseen = {*knowledge.denoisers} - {*presence.clients.tolist()} - own_clients(view)
-    certain = knowledge.exact and not unseen
+    certain = knowledge.exact and not _unseen(view, knowledge, presence.clients)
     # A name settles the items of its pseudonym, which may settle other counts, and so on.
     while certain and presence.copies == 1 and verdicts.consistent:
         names, rated = names_of(parts, people, presence, verdicts.possible)
@@ -223,7 +237,7 @@ def _with_counts(
     named = Disclosures.named(presence.rounds[0], whose, np.repeat(items, presence.copies))
     excluded = presence.visible & ~verdicts.possible
     made: tuple[Claim, ...] = (claim, _disclosed(parts, people, names, named))
-    if knowledge.virtual_rows:
+    if knowledge.virtual_rows and presence.shown:
         shown = presence.visible
         made += (UnmaskedClaim(clients=presence.clients, visible=shown, proven=excluded),)
     details = {

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.view.coalition import own_clients, rows_of
+from attacks.view.coalition import others_counts, own_clients, own_uploads, rows_of
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
-from secure_fedrec.algorithms.biases import BIAS_COUNTS
+from secure_fedrec.algorithms.biases import BIAS_SUMS
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Messages, Step, View
+from secure_fedrec.wire import View
 
 _WHOLE = 0.125
 """Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
@@ -35,12 +35,14 @@ class TableStep:
         moved: bool[m], items that one of the others rated.
         change: float64[m, d], the mean over all raters.
         own: the sum over the adversary's own clients.
+        counts: float64[m], how many of the others rated each, where biases tell it.
     """
 
     round: int
     moved: BoolArray
     change: FloatArray
     own: Aggregate
+    counts: FloatArray | None = None
 
     @classmethod
     def read(cls, view: View, round_: int) -> "TableStep | None":
@@ -51,23 +53,28 @@ class TableStep:
         before, after = view.table(round_), view.table(round_, after=True)
         algorithm = factorization(view)
         state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
-        counted = view.extras(round_, after=True).get(BIAS_COUNTS)
-        if counted is not None:  # told outright, where biases also move without a rating
-            moved = counted - state.extras[BIAS_COUNTS] > own.counts
-        else:
+        change = (before - after) / algorithm.config.step_size(round_ - 1)
+        counts = others_counts(view, round_) if algorithm.config.biases else None
+        if counts is None:
             explained = algorithm.server_step(state, own).table
             # What a tail floor keeps out of the sum does not move, whoever rated it.
             moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
-        change = (before - after) / algorithm.config.step_size(round_ - 1)
-        return cls(round=round_, moved=moved, change=change, own=own)
+        else:  # told outright, where biases also move without a rating
+            moved, raters = counts > 0, np.nan_to_num(counts) + own.counts
+            summed = state.extras[BIAS_SUMS] - view.extras(round_, after=True)[BIAS_SUMS]
+            change[:, -1] = before[:, -1] + summed / np.maximum(raters, 1)
+        return cls(round=round_, moved=moved, change=change, own=own, counts=counts)
 
-    def rows(self, raters: int) -> tuple[FloatArray, BoolArray]:
+    def rows(self, raters: int | FloatArray) -> tuple[FloatArray, BoolArray]:
         """What so many others must have sent together; of moved items only.
+
+        Args:
+            raters: of every item, or float64[m].
 
         Returns:
             float64[m, d], and whether it is of ring words, as every sum is: bool[m].
         """
-        sums = self.change * (self.own.counts[:, None] + raters)
+        sums = self.change * (self.own.counts + raters)[:, None]
         words = sums * self.own.codec.scale
         off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
         return sums - self.own.values, off <= _WHOLE
@@ -78,7 +85,7 @@ def _own_sum(view: View, round_: int) -> Aggregate | None:
     codec, table = view.codec, view.table(round_)
     ring, counts = np.zeros(table.shape, dtype=codec.dtype), np.zeros(len(table), dtype=np.int64)
     if own_clients(view):
-        uploads = _own_uploads(view, round_)
+        uploads = own_uploads(view, round_, payload=True)
         if uploads is None:
             return None
         _, block = rows_of(uploads)
@@ -88,15 +95,3 @@ def _own_sum(view: View, round_: int) -> Aggregate | None:
             np.add.at(ring, block.rows, block.values)
             np.add.at(counts, block.rows, 1 if block.counts is None else block.counts)
     return Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
-
-
-def _own_uploads(view: View, round_: int) -> Messages | None:
-    """Uploads of the adversary's clients; None where they were not kept, all of them."""
-    known = None if view.own is None else view.own.uploads(round_)
-    # Where nothing hides what was sent, it is not kept twice.
-    if known is not None or not view.sees(Step.UPLOAD):
-        return known
-    if round_ not in view.payload_rounds(Step.UPLOAD):
-        return None
-    kept = view.messages(Step.UPLOAD, round_, payload=True)
-    return kept if len(kept) == len(view.messages(Step.UPLOAD, round_)) else None

@@ -37,7 +37,7 @@ def read_attributes(
     path = folder / file.path
     asked = {f"attribute {column!r}": column for column in file.columns}
     columns = read(path, file, {"user": file.user, **asked})
-    trim(columns, "user", ids)
+    columns = trim(columns, "user", ids)
     columns.require_once("user")
     numbers = users.of(columns, "user")
     known = numbers >= 0

@@ -7,29 +7,34 @@ is every file with quotes, sound or not. So row i is on line ``first_line + i``,
 """
 
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.arrays import IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
 from secure_fedrec.data.files.faults import (
     BYTE_ORDER_MARK,
     LONGEST_LINE,
     UNIT,
     Shape,
     explain,
+    hint,
     shown,
 )
+from secure_fedrec.data.files.settings import BLANKS, TextFile
 from secure_fedrec.data.files.source import opened
-from secure_fedrec.data.files.times import Clock, in_seconds
+from secure_fedrec.data.files.times import GAP, Clock
 from secure_fedrec.errors import DataError
 
 _BLOCK: Final = 2**20
 _ROWS_AT_ONCE: Final = 2**19
+_BLANK: Final = re.compile(rb"[ \t]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,6 +49,27 @@ class Coded:
     codes: IndexArray = field(repr=False)
     texts: list[str] = field(repr=False)
 
+    def kept(self, rows: BoolArray) -> "Coded":
+        """Some of the rows, with the texts that are in them."""
+        codes = self.codes[rows]
+        there = np.bincount(codes, minlength=len(self.texts)) > 0
+        numbers = (np.cumsum(there) - 1).astype(np.int32)
+        texts = [text for text, kept in zip(self.texts, there.tolist(), strict=True) if kept]
+        return Coded(codes=numbers[codes], texts=texts)
+
+    def renamed(self, texts: list[str]) -> "Coded":
+        """The same rows with other texts; those that are alike become one."""
+        known: dict[str, int] = {}
+        numbers = [known.setdefault(text, len(known)) for text in texts]
+        if len(known) == len(texts):
+            return Coded(codes=self.codes, texts=texts)
+        return Coded(codes=np.array(numbers, dtype=np.int32)[self.codes], texts=list(known))
+
+    def where(self, holds: Callable[[str], bool]) -> BoolArray:
+        """Which rows have a text of a kind: bool[N]."""
+        found = np.array([holds(text) for text in self.texts], dtype=np.bool_)
+        return np.asarray(found[self.codes])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
@@ -51,20 +77,57 @@ class Columns:
 
     Args:
         path: the file.
+        file: its settings.
         named: what each column is called in messages.
         texts: columns of texts, by what they are.
         time: int64[N], or None.
         first_line: line of the first row; None in a file without lines.
+        places: int64[N], line of each row, or its number from 1 in a file without lines; None
+            where rows follow one another.
+        left_out: how many rows were left out, as the settings say.
     """
 
     path: Path
+    file: TextFile
     named: Mapping[str, str]
     texts: Mapping[str, Coded]
     time: IntArray | None
     first_line: int | None
+    places: IntArray | None = field(default=None, repr=False)
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(next(iter(self.texts.values())).codes)
+
+    def kept(self, rows: BoolArray) -> "Columns":
+        """Some of the rows, bool[N]; they keep their lines.
+
+        Raises:
+            DataError: none is left.
+        """
+        if rows.all():
+            return self
+        if not rows.any():
+            raise DataError(self.path, "has no row left: each one is left out by the settings")
+        places = self.places
+        if places is None:
+            places = np.arange(len(rows), dtype=np.int64) + (self.first_line or 1)
+        return replace(
+            self,
+            texts={what: coded.kept(rows) for what, coded in self.texts.items()},
+            time=None if self.time is None else self.time[rows],
+            places=places[rows],
+            left_out=self.left_out + int(len(rows) - np.count_nonzero(rows)),
+        )
+
+    def without_gaps(self) -> "Columns":
+        """The rows that the settings do not leave out."""
+        gaps = np.zeros(len(self), dtype=np.bool_)
+        for what, coded in self.texts.items():
+            gaps |= coded.where(partial(self.file.is_gap, what))
+        if self.time is not None:
+            gaps |= self.time == GAP
+        return self.kept(~gaps)
 
     def require_once(self, what: str) -> None:
         """Refuse a column with a text that is there twice.
@@ -89,15 +152,17 @@ class Columns:
             problem: as a clause.
         """
         problem = f"{self.named[what]}: {problem}"
+        place = row + (self.first_line or 1) if self.places is None else int(self.places[row])
         if self.first_line is None:
-            return DataError(self.path, f"row {row + 1}, {problem}")
-        return DataError(self.path, problem, line=self.first_line + row)
+            return DataError(self.path, f"row {place}, {problem}")
+        return DataError(self.path, problem, line=place)
 
     def refuse(self, what: str, code: int, problem: str) -> DataError:
         """The refusal of a text, at the first row that has it."""
         column = self.texts[what]
         row = int(np.argmax(column.codes == code))
-        return self.fault(row, what, f"{shown(column.texts[code])} {problem}")
+        text = column.texts[code]
+        return self.fault(row, what, f"{shown(text)} {problem}{hint(self.file, text)}")
 
 
 class Coder:
@@ -128,28 +193,27 @@ def read_text(path: Path, shape: Shape) -> Columns:
     Raises:
         DataError: it is not sound; names line and column.
     """
-    with opened(path) as stream:
+    clock = shape.file.clock()
+    with opened(path, shape.file.encoding) as stream:
         blocks = _Blocks(stream, shape)
         try:
-            columns = _tokenised(path, blocks, shape)
+            columns = _tokenised(path, blocks, shape, clock)
             reason = ""
         except (_Unsound, ValueError, OverflowError) as unsound:
             if isinstance(unsound, DataError):
                 raise
             columns, reason = None, str(unsound)
     if columns is None or blocks.quoted:
-        explain(path, shape)
+        explain(path, shape, clock)
     if columns is None or len(columns) != blocks.rows:
         raise DataError(path, f"is no table ({reason or 'rows are not lines'})")
     return columns
 
 
-def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
+def _tokenised(path: Path, blocks: "_Blocks", shape: Shape, clock: Clock) -> Columns:
     from pandas import read_csv  # noqa: PLC0415 - takes half a second, and only files need it
 
     coders = {what: Coder() for what in shape.wanted if what != "time"}
-    times: list[IntArray] = []
-    clock = Clock()
     with read_csv(
         blocks,
         sep=shape.delimiter,
@@ -166,20 +230,18 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
         for chunk in chunks:
             for what, coder in coders.items():
                 coder.add(chunk[shape.wanted[what]].to_numpy())
-            if "time" in shape.wanted:
-                found = clock.read(chunk[shape.wanted["time"]].tolist())
-                if not found:
-                    raise _Unsound
-                times.append(np.array(found, dtype=np.int64))
+            if "time" in shape.wanted and not clock.add(chunk[shape.wanted["time"]].tolist()):
+                raise _Unsound
     texts = {what: coder.coded() for what, coder in coders.items()}
-    if shape.delimiter != shape.separator:
+    if shape.delimiter == UNIT:
         for coded in texts.values():
             coded.texts[:] = [text.replace(UNIT, shape.separator) for text in coded.texts]
     return Columns(
         path=path,
+        file=shape.file,
         named={what: shape.column(what) for what in shape.wanted},
         texts=texts,
-        time=in_seconds(np.concatenate(times), clock.per_second) if times else None,
+        time=clock.moments() if "time" in shape.wanted else None,
         first_line=shape.first_line,
     )
 
@@ -221,7 +283,7 @@ class _Blocks(io.TextIOBase):
             if below:
                 block, below = block[block.index(b"\n") + 1 :], 0
             if block:
-                yield block.decode(self._shape.encoding)
+                yield block.decode()
 
     def _block(self, raw: bytes) -> bytes:
         """A block with Unix line ends and a separator of one sign.
@@ -233,7 +295,10 @@ class _Blocks(io.TextIOBase):
         block = raw.replace(b"\r\n", b"\n")
         if b"\0" in block or b"\r" in block or UNIT.encode() in block:
             raise _Unsound
-        if separator != delimiter:
+        if self._shape.separator == BLANKS:
+            block = _BLANK.sub(b" ", block).replace(b" \n", b"\n").replace(b"\n ", b"\n")
+            block = block.removeprefix(b" ")
+        elif separator != delimiter:
             block = block.replace(separator, delimiter)
         if b'"' in block:
             self.quoted = True

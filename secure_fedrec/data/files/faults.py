@@ -5,11 +5,13 @@ on comes here, to be read once more, a line at a time.
 """
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from secure_fedrec.data.files.settings import BLANKS, TextFile
 from secure_fedrec.data.files.source import opened
 from secure_fedrec.data.files.times import Clock
 from secure_fedrec.errors import DataError
@@ -21,7 +23,9 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 UNIT: Final = "\x1f"
 """Stands for a separator of several signs; no text may hold it."""
 
-_SHOWN = 40
+_AS_LISTS: Final = "--set data.layout=lists --set data.user=1 --set data.item=2"
+_BLANK: Final = re.compile(r"[ \t]+")
+_SHOWN, _NEAR = 40, 10
 csv.field_size_limit(LONGEST_LINE)
 
 
@@ -30,15 +34,15 @@ class Shape:
     """How the lines of a text file are made.
 
     Args:
+        file: its settings.
         separator: between two columns.
-        encoding: of the text.
         width: number of columns.
         names: of the columns, where the first line has them.
         wanted: what is read, and in which column (from 0) it is.
     """
 
+    file: TextFile
     separator: str
-    encoding: str
     width: int
     names: tuple[str, ...] | None
     wanted: Mapping[str, int]
@@ -51,6 +55,8 @@ class Shape:
     @property
     def delimiter(self) -> str:
         """One sign that stands for the separator."""
+        if self.separator == BLANKS:
+            return " "
         return self.separator if len(self.separator) == 1 else UNIT
 
     def column(self, what: str) -> str:
@@ -64,57 +70,72 @@ def shown(text: str) -> str:
     return ascii(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
-def explain(path: Path, shape: Shape) -> None:
+def explain(path: Path, shape: Shape, clock: Clock) -> None:
     """Refuse the first line of a file that is no row.
+
+    Args:
+        path: the file.
+        shape: of its lines.
+        clock: that has read its times, as far as they could be.
 
     Raises:
         DataError: there is one; names line and column.
     """
-    clock = Clock()
-    for line, text in enumerate(lines(path, shape.encoding), start=1):
+    for line, text in enumerate(lines(path, shape.file), start=1):
         fields = fields_of(path, line, text, shape.separator)
         if len(fields) != shape.width:
             said = f"the {'first line' if shape.names is None else 'header'} has {shape.width}"
-            raise DataError(path, f"has {len(fields)} columns, {said}", line=line)
+            problem = f"has {len(fields)} columns, {said}"
+            if shape.names is None:
+                problem += f"; where lines list a client and its items, {_AS_LISTS}"
+            raise DataError(path, problem, line=line)
         if line >= shape.first_line and "time" in shape.wanted:
             moment = fields[shape.wanted["time"]]
-            if not clock.read([moment]):
-                problem = f"{shape.column('time')}: {shown(moment)} {clock.problem(moment)}"
-                raise DataError(path, problem, line=line)
+            if problem := clock.problem(moment):
+                problem = f"{shape.column('time')}: {shown(moment)} {problem}"
+                raise DataError(path, problem + hint(shape.file, moment), line=line)
 
 
-def lines(path: Path, encoding: str) -> Iterator[str]:
+def hint(file: TextFile, text: str) -> str:
+    """What to do about a text that should not be there, as the end of a message."""
+    return "" if text.strip() else file.of_gaps
+
+
+def lines(path: Path, file: TextFile) -> Iterator[str]:
     """The lines of a file without their ends, one after the other.
 
     Raises:
         DataError: one is no text of the encoding, or longer than ``LONGEST_LINE``.
     """
-    with opened(path) as stream:
-        yield from lines_of(path, stream, encoding)
+    with opened(path, file.encoding) as stream:
+        ended = enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1)
+        for number, whole in ended:
+            yield _line(path, file, number, whole)
 
 
-def lines_of(path: Path, stream: IO[bytes], encoding: str) -> Iterator[str]:
-    """As ``lines``, of an opened file."""
-    ended = enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1)
-    for number, whole in ended:
-        if len(whole) > LONGEST_LINE:
-            problem = f"is longer than {LONGEST_LINE:,} bytes"
-            if whole.count(b"\r") > 1:
-                problem = "lines end in a carriage return alone; save with LF or CRLF line ends"
-            raise DataError(path, problem, line=number)
-        marked = whole.removesuffix(b"\n").removesuffix(b"\r")
-        raw = marked.removeprefix(BYTE_ORDER_MARK) if number == 1 else marked
-        for byte, name in ((b"\0", "a zero byte"), (UNIT.encode(), "a control character")):
-            if byte in raw:
-                raise DataError(path, f"holds {name}: is this a text file?", line=number)
-        if b"\r" in raw:
-            problem = "holds a carriage return alone; save with LF or CRLF line ends"
-            raise DataError(path, problem, line=number)
-        try:
-            yield raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            problem = f"is not {encoding} text (byte {error.start + 1}); see the key encoding"
-            raise DataError(path, problem, line=number) from error
+def _line(path: Path, file: TextFile, number: int, whole: bytes) -> str:
+    if len(whole) > LONGEST_LINE:
+        problem = f"is longer than {LONGEST_LINE:,} bytes"
+        if whole.count(b"\r") > 1:
+            problem = "lines end in a carriage return alone; save with LF or CRLF line ends"
+        raise DataError(path, problem, line=number)
+    marked = whole.removesuffix(b"\n").removesuffix(b"\r")
+    raw = marked.removeprefix(BYTE_ORDER_MARK) if number == 1 else marked
+    for byte, name in ((b"\0", "a zero byte"), (UNIT.encode(), "a control character")):
+        if byte in raw:
+            raise DataError(path, f"holds {name}: is this a text file?", line=number)
+    if b"\r" in raw:
+        problem = "holds a carriage return alone; save with LF or CRLF line ends"
+        raise DataError(path, problem, line=number)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        near = raw[max(0, error.start - _NEAR) : error.start + _NEAR].decode("latin-1")
+        problem = (
+            f"is not utf-8 text (byte {error.start + 1}); if it is meant to read {shown(near)}, "
+            f"{file.advice('encoding', 'latin-1')}, else the encoding of what wrote it"
+        )
+        raise DataError(path, problem, line=number) from error
 
 
 def fields_of(path: Path, line: int, text: str, separator: str) -> list[str]:
@@ -138,6 +159,8 @@ def split(text: str, separator: str) -> list[str]:
     Raises:
         csv.Error: quotes are not closed.
     """
+    if separator == BLANKS:
+        text, separator = _BLANK.sub(" ", text).strip(" "), " "
     several = len(separator) > 1
     one = UNIT if several else separator
     marked = text.replace(separator, UNIT) if several else text

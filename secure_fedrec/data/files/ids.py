@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray
 from secure_fedrec.data.files.columns import Columns
+from secure_fedrec.data.files.decimals import plain
 from secure_fedrec.data.ratings import Labels
 
 LONGEST_ID: Final = 128
@@ -40,8 +41,10 @@ class Numbering:
         return np.array(numbers, dtype=np.int32)[coded.codes]
 
 
-def trim(columns: Columns, what: str, kind: str) -> None:
-    """Take the blanks from around a column's ids, in place, and check them.
+def trim(columns: Columns, what: str, kind: str) -> Columns:
+    """Take the blanks from around a column's ids, and check them.
+
+    In a column of whole numbers 7.0 is 7, unless ids are texts.
 
     Args:
         columns: of a file.
@@ -52,22 +55,31 @@ def trim(columns: Columns, what: str, kind: str) -> None:
         DataError: an id is empty, too long, no number where it must be, or equals another one but
             for the blanks.
     """
-    texts = columns.texts[what].texts
+    coded = columns.texts[what]
+    trimmed = [text.strip() for text in coded.texts]
     seen: set[str] = set()
-    for code, text in enumerate(texts):
-        plain = text.strip()
-        if not plain:
+    for code, text in enumerate(trimmed):
+        if not text:
             raise columns.refuse(what, code, "is an empty id")
-        if len(plain) > LONGEST_ID or not plain.isprintable():
+        if len(text) > LONGEST_ID or not text.isprintable():
             problem = f"is no id: at most {LONGEST_ID} printable signs"
             raise columns.refuse(what, code, problem)
-        if kind == "number" and not _is_number(plain):
+        if kind == "number" and not _is_number(_whole(text)):
             problem = "is no whole number of 64 bits, written without leading zeros (data.ids)"
             raise columns.refuse(what, code, problem)
-        if plain in seen:
+        if text in seen:
             raise columns.refuse(what, code, "is another id of the file but for the blanks")
-        seen.add(plain)
-        texts[code] = plain
+        seen.add(text)
+    if kind != "text" and any("." in text for text in trimmed):
+        whole = [_whole(text) for text in trimmed]
+        trimmed = whole if all(map(_is_number, whole)) else trimmed
+    return replace(columns, texts={**columns.texts, what: coded.renamed(trimmed)})
+
+
+def _whole(text: str) -> str:
+    """7 of 7.0, as programs write it that have all numbers as floats."""
+    whole, _, part = plain(text).partition(".")
+    return text if part.strip("0") else whole
 
 
 def number(texts: Iterable[str], kind: str) -> Numbering:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data.files.columns import Coder, Columns
+from secure_fedrec.data.files.faults import shown
 from secure_fedrec.data.files.settings import Column, TextFile
 from secure_fedrec.data.files.shape import positions
 from secure_fedrec.data.files.source import require_file
@@ -32,40 +33,73 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         DataError: it is damaged, or a column is not there, of another type, or has an empty place.
     """
     with _opened(path, file) as opened:
+        from pyarrow import array  # noqa: PLC0415 - an extra
+
         names = tuple(opened.schema_arrow.names)
         places = positions(path, file, asked, names, width=len(names), line=None)
         named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
         coders = {what: Coder() for what in asked if what != "time"}
         times: list[IntArray] = []
-        before, per_second = 0, 1
+        clock, written = file.clock(), False
+        before, per_second, gaps = 0, 1, [np.zeros(0, dtype=np.bool_)]
         wanted = [names[place] for place in places.values()]
-        for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
+        for whole in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
+            gap = np.zeros(len(whole), dtype=np.bool_)
+            for what, place in places.items():
+                empty = whole.column(names[place]).is_null().to_numpy(False)
+                if empty.any() and not file.drops:
+                    row = before + int(np.argmax(empty)) + 1
+                    raise DataError(path, f"row {row}, {named[what]}: is empty{file.of_gaps}")
+                gap |= empty
+            gaps.append(gap)
+            batch = whole.filter(array(~gap)) if gap.any() else whole
             for what, place in places.items():
                 column = batch.column(names[place])
-                if column.null_count:
-                    row = before + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
-                    raise DataError(path, f"row {row + 1}, {named[what]}: is empty")
-                if what == "time":
+                if what == "time" and _is_text(column.type):
+                    texts, written = _texts(path, named[what], what, column).tolist(), True
+                    if texts and not clock.add(texts):
+                        text = next(each for each in texts if clock.problem(each))
+                        problem = f"{named[what]}: {shown(text)} {clock.problem(text)}"
+                        raise DataError(path, problem)
+                elif what == "time":
                     moments, per_second = _moments(path, named[what], column)
                     times.append(moments)
                 else:
                     coders[what].add(_texts(path, named[what], what, column))
-            before += len(batch)
+            before += len(gap)
     if not before:
         raise DataError(path, "holds no row")
+    left = np.flatnonzero(~np.concatenate(gaps)) + 1
+    if not len(left):
+        raise DataError(path, "has no row left: each one is left out by the settings")
     return Columns(
         path=path,
+        file=file,
         named=named,
         texts={what: coder.coded() for what, coder in coders.items()},
-        time=in_seconds(np.concatenate(times), per_second) if times else None,
+        time=(
+            clock.moments()
+            if written
+            else in_seconds(np.concatenate(times), per_second)
+            if times
+            else None
+        ),
         first_line=None,
+        places=None if len(left) == before else left,
+        left_out=before - len(left),
     )
 
 
-def column_names(path: Path, file: TextFile) -> tuple[str, ...]:
-    """The names of a Parquet file's columns; raises as ``read_parquet``."""
+def head(path: Path, file: TextFile, most: int) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The names of a Parquet file's columns, and its first rows as texts; as ``read_parquet``."""
     with _opened(path, file) as opened:
-        return tuple(opened.schema_arrow.names)
+        names = tuple(opened.schema_arrow.names)
+        batch = next(opened.iter_batches(most), None)
+    columns = (
+        [] if batch is None else [batch.column(place).to_pylist() for place in range(len(names))]
+    )
+    rows = zip(*columns, strict=True)
+    return names, [["" if each is None else str(each) for each in row] for row in rows]
 
 
 @contextmanager
@@ -94,10 +128,12 @@ def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
     if types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if _is_text(kind):
         texts: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(object)
         return texts
-    if types.is_integer(kind) or (what == "rating" and types.is_floating(kind)):
+    flags = what == "rating" and types.is_boolean(kind)
+    whole = types.is_floating(kind) and not (column.to_numpy(zero_copy_only=False) % 1).any()
+    if types.is_integer(kind) or flags or whole or (what == "rating" and types.is_floating(kind)):
         values, places = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
         if kind in ("float", "halffloat"):
             # 3.7 in 32 bits is 3.7 to whoever wrote it.
@@ -107,11 +143,20 @@ def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
     raise DataError(path, f"{named}: is of type {kind}, not {wanted}")
 
 
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types  # noqa: PLC0415
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
 def _moments(path: Path, named: str, column: Any) -> tuple[IntArray, int]:
     """A column of times as int64[N], and how many of its units are a second."""
     from pyarrow import types  # noqa: PLC0415
 
     kind = column.type
+    if types.is_date(kind):
+        column = column.cast("timestamp[ms]")
+        kind = column.type
     if types.is_timestamp(kind):
         moments = column.cast("int64").to_numpy(zero_copy_only=False)
         return moments, {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import (
     Shape,
     fields_of,
@@ -16,14 +17,37 @@ from secure_fedrec.data.files.faults import (
     shown,
     split,
 )
-from secure_fedrec.data.files.settings import Column, TextFile
+from secure_fedrec.data.files.kinds import is_name
+from secure_fedrec.data.files.settings import BLANKS, Column, TextFile
+from secure_fedrec.data.files.times import spelling_of
 from secure_fedrec.errors import ConfigError, DataError
 
-SEPARATORS: Final = ("\t", "::", ";", "|", ",")
-"""What is tried; of two that part lines alike, the first counts."""
+SEPARATORS: Final = ("\t", "::", ";", "|", ",", BLANKS)
+"""What is tried; of two that part lines alike, the first counts, blanks where they part more."""
 
 _LOOKED_AT: Final = 50
-_SPREADSHEET: Final = re.compile(r"\"?sep=.{1,4}?\"?", re.IGNORECASE)
+_SIGNS: Final = 2**24
+_NOTES: Final = (
+    (
+        re.compile(r"\"?sep=.{1,4}?\"?$", re.IGNORECASE),
+        "is a note of spreadsheets, no row: take the line out; the separator is found, or named by "
+        "data.separator",
+    ),
+    (
+        re.compile(r"[#%](\s|$)"),
+        "is a comment, no row: take such lines out, grep -v '^[#%]' FILE > ratings.txt",
+    ),
+    (
+        re.compile(r"\[\s*(\{|$)"),
+        "begins one JSON list: write an object per line, jq -c '.[]' FILE > ratings.jsonl",
+    ),
+    (
+        re.compile(r"[0-9]+:$"),
+        "is a line of an item and its ratings follow: write a row per rating, "
+        'awk \'/:$/ { item = $0; sub(":", "", item); next } { print item "," $0 }\' FILE',
+    ),
+)
+"""First lines that are no row of a table, and what to do."""
 
 
 def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
@@ -38,23 +62,20 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         DataError: it cannot be read, is empty, cannot be guessed, or lacks a column.
         ConfigError: the settings do not fit it.
     """
-    first = list(itertools.islice(lines(path, file.encoding), _LOOKED_AT))
+    first = first_lines(path, file)
     if not first:
         raise DataError(path, "is empty")
     if not first[0].strip():
         raise DataError(path, "is an empty line", line=1)
-    if _SPREADSHEET.fullmatch(first[0].strip()):
-        problem = (
-            f"{shown(first[0].strip())} is a note of spreadsheets, no row: take the line out; the "
-            "separator is found, or named by data.separator"
-        )
-        raise DataError(path, problem, line=1)
-    separator = _separator(path, first, file, single=len(asked) == 1)
+    for pattern, problem in _NOTES:
+        if pattern.match(first[0].strip()):
+            raise DataError(path, f"{shown(first[0].strip())} {problem}", line=1)
+    separator = separator_of(path, first, file, single=len(asked) == 1)
     rows = [fields_of(path, 1, first[0], separator)]
     if len(first) > 1:
         rows.append(fields_of(path, 2, first[1], separator))
     named = any(isinstance(column, str) for column in asked.values())
-    header = _has_header(path, rows, named=named) if file.header == "auto" else file.header
+    header = _has_header(path, file, rows, named=named) if file.header == "auto" else file.header
     if named and not header:
         raise ConfigError(file.key("header"), file.header, "columns are asked for by name")
     if header and len(first) == 1:
@@ -64,18 +85,23 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         raise DataError(path, f"the header names {shown(twice)} twice", line=1)
     wanted = positions(path, file, asked, names, width=len(rows[0]), line=1)
     return Shape(
+        file=file,
         separator=separator,
-        encoding=file.encoding,
         width=len(rows[0]),
         names=names,
         wanted=wanted,
     )
 
 
-def fields_at(path: Path, line: int, separator: str) -> list[str]:
-    """The columns of a line (from 1) of text in UTF-8."""
-    text = next(itertools.islice(lines(path, "utf-8"), line - 1, None), "")
-    return fields_of(path, line, text, separator)
+def first_lines(path: Path, file: TextFile, most: int = _LOOKED_AT) -> list[str]:
+    """The first lines of a file, fewer where they are long."""
+    found, signs = [], 0
+    for text in itertools.islice(lines(path, file), most):
+        found.append(text)
+        signs += len(text)
+        if signs > _SIGNS:
+            break
+    return found
 
 
 def positions(
@@ -140,30 +166,63 @@ def misnamed(
     return problems
 
 
-def _separator(path: Path, first: list[str], file: TextFile, *, single: bool) -> str:
+def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool = False) -> str:
     """The separator: as set, else the one that parts most lines into the same, largest number.
 
-    Where a single column is asked for, lines may have no other.
+    Args:
+        path: the file.
+        first: its first lines.
+        file: its settings.
+        single: whether a single column is asked for; lines may have no other.
+
+    Raises:
+        ConfigError: the one that is set does not occur.
+        DataError: none parts the lines.
     """
-    if file.separator != "auto":
+    if file.separator not in ("auto", BLANKS):
         if file.separator not in first[0]:
             raise ConfigError(
                 file.key("separator"), file.separator, f"does not occur in line 1 of {path}"
             )
         return file.separator
-    best, most = None, (0, 0)
+    if file.separator == BLANKS:
+        return BLANKS
+    best, most, parted = None, (0, 0), 0
     for separator in SEPARATORS:
         widths = Counter(_width(text, separator) for text in first)
         width, often = max(widths.items(), key=lambda found: (found[1], found[0]))
+        if separator == BLANKS:
+            # Names hold blanks, and lines that blanks part may be of any length.
+            lies = sum(count for each, count in widths.items() if each > 1) > parted
+            lies = lies or (best == "\t" and _only_blanks(first))
+            if lies and max(widths) > 1:
+                best = separator
         # More lines alike count first: a separator inside some names parts few lines.
-        if width > 1 and (often, width) > most:
+        elif width > 1 and (often, width) > most:
             best, most = separator, (often, width)
+            parted = sum(count for each, count in widths.items() if each > 1)
     if best is None and single:
-        return SEPARATORS[-1]
+        return ","
     if best is None:
-        problem = f"none of {', '.join(map(repr, SEPARATORS))} parts its lines: name data.separator"
+        problem = (
+            f"none of {', '.join(map(repr, SEPARATORS))} parts its lines: name data.separator, "
+            f"{file.advice('separator', 'SIGN')}"
+        )
         raise DataError(path, problem, line=1)
     return best
+
+
+def _only_blanks(first: list[str]) -> bool:
+    """Whether tabs are blanks like others: a column between them is always empty, or holds several.
+
+    Several numbers, that is: names hold blanks.
+    """
+    rows = [text.split("\t") for text in first if text]
+    if any(not any(each.strip() for each in column) for column in zip(*rows, strict=False)):
+        return True
+    finer = [text.split() for text in first if text]
+    numbers = all(is_number(each) for row in finer for each in row)
+    return numbers and len(finer[0]) > len(rows[0]) and len(set(map(len, finer))) == 1
 
 
 def _width(text: str, separator: str) -> int:
@@ -174,7 +233,13 @@ def _width(text: str, separator: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text reads as a number of any kind."""
+    """Whether a text reads as a number, a truth or a date, and no name, as "No" may be one."""
+    if text.strip().lower() in ("yes", "no"):
+        return False
+    return number_of(text) is not None or spelling_of(text) is not None or _is_float(text)
+
+
+def _is_float(text: str) -> bool:
     try:
         float(text.strip())
     except ValueError:
@@ -182,22 +247,16 @@ def is_number(text: str) -> bool:
     return True
 
 
-_HEADERS: Final = frozenset(
-    ("user", "userid", "uid", "item", "itemid", "iid", "rating", "movieid", "productid")
-)
-
-
-def plain_name(name: str) -> str:
-    """A header's name without what people write differently."""
-    return "".join(each for each in name.lower() if each.isalnum())
-
-
-def _has_header(path: Path, rows: list[list[str]], *, named: bool) -> bool:
-    if named or any(plain_name(name) in _HEADERS for name in rows[0]):
+def _has_header(path: Path, file: TextFile, rows: list[list[str]], *, named: bool) -> bool:
+    known, numbers = sum(map(is_name, rows[0])), any(map(is_number, rows[0]))
+    if named or known > numbers:
         return True
-    if any(map(is_number, rows[0])):
+    if numbers:
         return False
     if len(rows) == 1 or any(map(is_number, rows[1])):
         return len(rows) > 1
-    problem = "may be a header or a row: say header = true or header = false"
+    problem = (
+        "may be a header or a row: say header = true or header = false, "
+        f"{file.advice('header', 'true')} or {file.advice('header', 'false')}"
+    )
     raise DataError(path, problem, line=1)

@@ -13,14 +13,17 @@ from secure_fedrec.data.files.attributes import read_attributes
 from secure_fedrec.data.files.columns import Columns, read_text
 from secure_fedrec.data.files.faults import shown
 from secure_fedrec.data.files.ids import Numbering, number, trim
+from secure_fedrec.data.files.jsonlines import is_json_lines, read_json_lines
+from secure_fedrec.data.files.lists import read_lists
 from secure_fedrec.data.files.parquet import read_parquet
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
 from secure_fedrec.data.files.shape import shape_of
+from secure_fedrec.data.files.times import mixed_units
 from secure_fedrec.data.files.values import (
     IMPLICIT,
-    decimals,
     found_scale,
     nearest,
+    numbers,
     ratings,
     require_on,
 )
@@ -34,10 +37,12 @@ class FileRatings(NamedTuple):
     Attributes:
         table: all ratings.
         held_out: bool[N], the ratings that come from the test file; None without one.
+        left_out: rows that are left out because something is missing in them.
     """
 
     table: RatingTable
     held_out: BoolArray | None
+    left_out: int
 
 
 Number = TypeVar("Number", bound=np.number)
@@ -89,7 +94,7 @@ class _Rows:
 
 
 def read_columns(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Columns:
-    """Read the columns of a file, text or Parquet.
+    """Read the columns of a file, and leave out the rows that it says.
 
     Args:
         path: where it is.
@@ -100,9 +105,15 @@ def read_columns(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         ConfigError: there is no such column.
         DataError: it cannot be read, or is not sound; names line and column.
     """
-    if file.parquet:
-        return read_parquet(path, file, asked)
-    return read_text(path, shape_of(path, file, asked))
+    if isinstance(file, RatingsFile) and file.layout == "lists":
+        columns = read_lists(path, file)
+    elif file.parquet:
+        columns = read_parquet(path, file, asked)
+    elif is_json_lines(path, file):
+        columns = read_json_lines(path, file, asked)
+    else:
+        columns = read_text(path, shape_of(path, file, asked))
+    return columns.without_gaps()
 
 
 def read_ratings(
@@ -126,6 +137,7 @@ def read_ratings(
             file, line and column.
     """
     rows = _rows(file, [folder / path for path in (file.path, test_path) if path is not None])
+    left_out = sum(part.columns.left_out for part in rows)
     users = number(rows[0].ids("user"), file.ids)
     items = number(_catalogue(file, folder) or rows[0].ids("item"), file.ids)
     table, held = _table(name or Path(file.path).name, rows, users, items)
@@ -135,28 +147,37 @@ def read_ratings(
     if file.attributes is not None:
         attributes = read_attributes(file.attributes, folder, file.ids, users, read_columns)
         table = replace(table, demographics=attributes)
-    return FileRatings(table, held)
+    return FileRatings(table, held, left_out)
 
 
-def _columns(file: RatingsFile, path: Path) -> Columns:
-    """The columns of one file, their ids trimmed and their times checked."""
+def read_rows(file: RatingsFile, path: Path) -> Columns:
+    """The columns of one file of ratings, ids trimmed and times checked.
+
+    Raises:
+        ConfigError: there is no such column.
+        DataError: it cannot be read, or is not sound; names line and column.
+    """
     asked = {"user": file.user, "item": file.item, "rating": file.rating, "time": file.time}
     named = {what: column for what, column in asked.items() if column is not None}
     columns = read_columns(path, replace(file, path=path.name), named)
     for what in ("user", "item"):
-        trim(columns, what, file.ids)
+        columns = trim(columns, what, file.ids)
     if columns.time is not None and (columns.time < 0).any():
         row = int(np.argmax(columns.time < 0))
         raise columns.fault(row, "time", f"{columns.time[row]} is before 1970")
+    if columns.time is not None and (mixed := mixed_units(columns.time)) is not None:
+        row, problem = mixed
+        problem += f", or leave times out, {file.advice('time', 'null')}"
+        raise columns.fault(row, "time", problem)
     return columns
 
 
 def _rows(file: RatingsFile, paths: list[Path]) -> list[_Rows]:
     """The rows that count of the training file and, if there is one, of the test file."""
-    parts = [_columns(file, path) for path in paths]
+    parts = [read_rows(file, path) for path in paths]
     if file.rating is None:
         return [_counted(file, IMPLICIT, each, np.ones(len(each))) for each in parts]
-    exact = [decimals(columns) for columns in parts]
+    exact = [numbers(columns) for columns in parts]
     scale = IMPLICIT
     if not file.implicit:
         scale = file.scale if file.scale != "auto" else found_scale(parts[0].path, exact[0])
@@ -255,7 +276,7 @@ def _catalogue(file: RatingsFile, folder: Path) -> list[str] | None:
     columns = read_columns(
         folder / file.catalogue.path, file.catalogue, {"item": file.catalogue.item}
     )
-    trim(columns, "item", file.ids)
+    columns = trim(columns, "item", file.ids)
     columns.require_once("item")
     return columns.texts["item"].texts
 

@@ -1,9 +1,9 @@
 """Ratings: from texts to numbers, and the scale that they lie on."""
 
+import json
 import math
 import re
-from collections.abc import Iterable
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.files.columns import Columns
+from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.errors import DataError
 
@@ -20,8 +21,6 @@ IMPLICIT: Final = RatingScale(0.0, 1.0, 1.0)
 MOST_LEVELS: Final = 201
 """Of a scale that is found and not stated: -10 to 10 in steps of 0.1. More are counts."""
 
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,15}(\.[0-9]{0,15})?|\.[0-9]{1,15})")
-
 
 def comma_hint(text: str) -> str:
     """What to do about a decimal comma; empty where a text has none."""
@@ -30,19 +29,22 @@ def comma_hint(text: str) -> str:
     return ": write decimals with a point, as 3.5; most programs save a CSV file so in English"
 
 
-def decimals(columns: Columns) -> list[Decimal]:
-    """The different ratings of a file, exactly, by the code of their texts.
+def numbers(columns: Columns) -> list[Fraction]:
+    """The different ratings of a file, by the code of their texts; several texts may be one.
 
     Raises:
         DataError: one is no plain decimal number, or is another one once it has 64 bits.
     """
-    found: list[Decimal] = []
-    kept: dict[float, Decimal] = {}
+    found: list[Fraction] = []
+    kept: dict[float, Fraction] = {}
     for code, text in enumerate(columns.texts["rating"].texts):
-        if _DECIMAL.fullmatch(text.strip()) is None:
+        value = number_of(text)
+        if value is None:
             problem = "is no plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
+            if re.search(r"[0-9]", text) is None and text.strip():
+                advice = columns.file.advice("missing_values", json.dumps([text.strip()]))
+                problem += f"; if nothing was rated there, {advice}"
             raise columns.refuse("rating", code, problem)
-        value = Decimal(text.strip()) or Decimal(0)  # -0 is 0
         if kept.setdefault(float(value), value) != value:
             problem = "differs from another rating by less than 64 bits hold"
             raise columns.refuse("rating", code, problem)
@@ -50,12 +52,12 @@ def decimals(columns: Columns) -> list[Decimal]:
     return found
 
 
-def ratings(columns: Columns, exact: list[Decimal]) -> FloatArray:
+def ratings(columns: Columns, exact: list[Fraction]) -> FloatArray:
     """The rating of every row: float64[N]."""
     return np.array(exact, dtype=np.float64)[columns.texts["rating"].codes]
 
 
-def found_scale(source: object, exact: Iterable[Decimal]) -> RatingScale:
+def found_scale(source: object, exact: Iterable[Fraction]) -> RatingScale:
     """The coarsest scale with all values of a file on it, from the lowest to the highest.
 
     Args:
@@ -68,26 +70,30 @@ def found_scale(source: object, exact: Iterable[Decimal]) -> RatingScale:
     values = sorted(set(exact))
     if len(values) < 2:
         problem = (
-            f"has the rating {values[0]} alone: state data.scale, or read it as implicit feedback, "
-            "without data.rating"
+            f"has the rating {float(values[0]):g} alone: state data.scale, or read it as implicit "
+            "feedback, without data.rating"
         )
         raise DataError(str(source), problem)
-    # Fractions are exact; decimals of 30 digits are rounded by what is done with them.
-    gaps = [Fraction(value) - Fraction(values[0]) for value in values]
-    unit = math.lcm(*(gap.denominator for gap in gaps))
-    step = Fraction(math.gcd(*(int(gap * unit) for gap in gaps)), unit)
-    levels = int(gaps[-1] / step) + 1
+    step = common_step(values)
+    levels = int((values[-1] - values[0]) / step) + 1
     if levels > MOST_LEVELS or 2 * len(values) <= levels:
         problem = (
-            f"has {len(values):,} different ratings on a grid of {levels:,} levels, {values[0]:g} "
-            f"to {values[-1]:g} in steps of {float(step):g}: these are counts, or scales are "
-            "mixed; state data.scale or data.positive_from"
+            f"has {len(values):,} different ratings on a grid of {levels:,} levels, "
+            f"{float(values[0]):g} to {float(values[-1]):g} in steps of {float(step):g}: these are "
+            "counts, or scales are mixed; state data.scale or data.positive_from"
         )
         raise DataError(str(source), problem)
     return RatingScale(float(values[0]), float(values[-1]), float(step))
 
 
-def require_on(scale: RatingScale, columns: Columns, exact: list[Decimal]) -> None:
+def common_step(values: Sequence[Fraction]) -> Fraction:
+    """The largest step that all of several values, ascending, lie on."""
+    gaps = [value - values[0] for value in values[1:]]
+    unit = math.lcm(*(gap.denominator for gap in gaps))
+    return Fraction(math.gcd(*(int(gap * unit) for gap in gaps)), unit)
+
+
+def require_on(scale: RatingScale, columns: Columns, exact: list[Fraction]) -> None:
     """Refuse ratings that are not on a scale.
 
     Raises:

@@ -1,11 +1,20 @@
 """The layers over bags as records: noise per vector, and mixes."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from secure_fedrec.protection.bags.config import LocalDPConfig
 from secure_fedrec.protection.bags.embedded import ANONYMOUS, NOISED
-from secure_fedrec.protection.base.record import Claim, Layer, Stand
+from secure_fedrec.protection.base.record import Claim, Layer, Sizes, Stand
 from secure_fedrec.protection.denoisers.layer import ROUTING
+
+
+def _for_a_round(sizes: Sizes) -> Mapping[str, float]:
+    """Noise under which a round of all vectors costs what one vector costs by default."""
+    vectors = sum(shape.most for shape in sizes.bags.values())
+    return {"noise_multiplier": float(math.ceil(math.sqrt(max(vectors, 1))))}
+
 
 LOCAL_DP = Layer(
     name="local-dp",
@@ -14,6 +23,7 @@ LOCAL_DP = Layer(
     build=None,
     traits=NOISED,
     stands=(Stand(corrupt=("server",), hides="contribution"),),
+    start=_for_a_round,
     costs="accuracy, the more the larger noise_multiplier",
     claim=Claim(
         system="drafts with local differential privacy",

@@ -103,31 +103,31 @@ class Stand(Settings, section="layer.stands"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Settings under which a layer hides more from those whom it withstands.
+    """A setting that raises how many clients stand behind a sum, and hides none of them.
 
     Args:
-        settings: the settings.
-        hides: what they hide besides: "lone rows", rows of a sum that one client alone gave.
+        setting: its name: the fewest clients.
+        raises: what has to be hidden (``STOPS``) from attacks that it can put out of reach.
         costs: what is paid for it, in a clause.
         lossless: whether sums are still those of the plain twin, bit for bit.
     """
 
-    settings: Mapping[str, Any]
-    hides: Literal["lone rows"]
+    setting: str
+    raises: Literal["lone rows"]
     costs: str
     lossless: bool
 
     def used(self, layer: Settings) -> bool:
-        """Whether settings of the layer have it, or more of it: they differ from the defaults."""
+        """Whether settings of the layer have it: it differs from the default."""
         defaults = {each.name: each.default for each in fields(layer)}
-        return any(getattr(layer, name) != defaults[name] for name in self.settings)
+        return bool(getattr(layer, self.setting) != defaults[self.setting])
 
 
 STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "values": frozenset({"values", "owners", "contribution"}),
         "owners": frozenset({"owners", "contribution"}),
-        "lone rows": frozenset({"lone rows", "contribution"}),
+        "lone rows": frozenset({"contribution"}),
         "contribution": frozenset({"contribution"}),
     }
 )
@@ -228,7 +228,7 @@ class Layer:
         requires: layers without which it does not stack.
         excludes: layers and roles that it does not stack with.
         stands: which coalitions it withstands; none where it claims nothing.
-        options: settings under which it hides more from them.
+        options: settings that raise how many clients stand behind what those learn.
         hosted: halves of the collector that it builds, one at a time, for hosts that have one of
             them; None where its parties cannot be elsewhere.
         start: settings to start from in a federation, where defaults do not fit.

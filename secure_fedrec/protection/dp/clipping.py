@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray, unmasked
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.settings import Count, Positive, Settings
 
@@ -133,14 +133,15 @@ class Contribution(Settings, section="dp"):
             float64[self.size].
 
         Raises:
-            EncodingError: a part is missing, unknown, or has another size.
+            EncodingError: a part is missing, unknown, masked, or has another size.
         """
         due = {part.name for part in self.noised}
         if set(values) != due:
             raise EncodingError(f"parts {sorted(due)} were due, got {sorted(values)}")
         scaled = []
         for part in self.noised:
-            flat = np.asarray(values[part.name], dtype=np.float64).reshape(-1)
+            given = unmasked(values[part.name], f"part {part.name!r}")
+            flat = given.astype(np.float64, copy=False).reshape(-1)
             if len(flat) != part.size:
                 raise EncodingError(f"part {part.name!r} has {part.size} values, got {len(flat)}")
             scaled.append(flat * part.scale)

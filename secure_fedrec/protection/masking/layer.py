@@ -42,8 +42,9 @@ _MASKED = Claim(
     assumes="a roster of signing keys that the server did not choose, and at most the "
     "configured share of clients working with the server",
     lossless=True,
-    found="one upload tells nothing; an item with a single rater is that rater's row in "
-    "the sum, whoever it is, unless the tail floor keeps it back from a curious server; "
+    found="one upload tells nothing; sums over few clients are equations in their vectors: an "
+    "item with a single rater is that rater's row, whoever it is, and a tail floor only raises, "
+    "for a curious server, how many raters the smallest sum has; "
     "sums of different cohorts can be subtracted, by which a server that deviates opens "
     "single uploads over several rounds",
 )
@@ -67,10 +68,10 @@ MASKING = Layer(
     stands=(Stand(corrupt=("server",), hides="owners"),),
     options=(
         Option(
-            settings={"tail_floor": 2},
-            hides="lone rows",
-            costs="a round of masked counts before every sum, and rows that a single client has "
-            "are not learned",
+            setting="tail_floor",
+            raises="lone rows",
+            costs="a round of masked counts before every sum, and rows of fewer clients are not "
+            "learned; a floor raises what a sum is over and hides nobody in it",
             lossless=False,
         ),
     ),

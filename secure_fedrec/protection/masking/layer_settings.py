@@ -26,7 +26,8 @@ class MaskingLayerConfig(Settings, section="protection"):
         execution: "simulated", or "real": run the halves, keys and signatures over the wire.
         min_survivors: fewest clients whose sum may be formed.
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
-            More than that needs a curious server: an active one would sign false counts.
+            It raises how many clients the smallest sum is over, and hides none of them. More than
+            1 needs a curious server: an active one would sign false counts.
         corrupt: fraction of the federation's clients that may work with the server.
         adversary: the server that is withstood, "curious" or "active".
         beacon: against an active server rounds of more than 128 clients mask on a sparse graph,

@@ -8,10 +8,12 @@ items. Suppressing rows after unmasking would hide nothing from the server. Henc
    ``slack`` clients may drop out of it, so at least ``floor`` clients stand behind every row.
 
 Each client derives the second layout itself from the counts that the server signed and refuses any
-other. What is left: the counts show which rows one client alone has, though not whose and not what
-is in them; and the counts are the server's word. An active server would sign a count of five for a
-row that one client has, and be sent that row: so a configuration against one is refused. The floor
-holds against a curious server and against all who see the published sums.
+other. What is left: sums over a few clients are equations in their vectors, so a floor raises what
+a search has to find at once, and hides nobody; the counts show which rows one client alone has,
+though not whose and not what is in them; and the counts are the server's word. An active server
+would sign a count of five for a row that one client has, and be sent that row: so a configuration
+against one is refused. The floor holds against a curious server and against all who see the
+published sums.
 """
 
 from dataclasses import dataclass, replace

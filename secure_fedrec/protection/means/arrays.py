@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray, unmasked
 from secure_fedrec.errors import MISSING, ConfigError, EncodingError, MisfitError
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -101,13 +101,12 @@ class SharedArrays:
             raise MisfitError("there are arrays that the model does not have")  # whose names tell
 
     def _real(self, arrays: Arrays, name: str) -> FloatArray:
-        """An array as float64, if conversion leaves out nothing: no imaginary part, text or gap."""
+        """An array as float64, if conversion leaves out nothing: no text, mask or complex."""
         if name not in arrays:
             raise MisfitError(f"array {name!r} is shared, and is missing")
-        found = arrays[name]
-        array = np.asarray(found)
-        if np.ma.isMaskedArray(found) or array.dtype.kind not in "fiub":
-            raise MisfitError(f"array {name!r} must hold real numbers, without gaps")
+        array = unmasked(arrays[name], f"array {name!r}")
+        if array.dtype.kind not in "fiub":
+            raise MisfitError(f"array {name!r} must hold real numbers")
         if array.dtype.kind != "f":  # whatever the server's model has in its place
             raise MisfitError(
                 f"array {name!r} holds {array.dtype}: whole numbers and flags are no update"
@@ -135,7 +134,7 @@ def select(model: Arrays, *, shared: Sequence[str], private: Sequence[str]) -> S
         require_matches(f"protection.{key}", patterns, model)
     chosen: dict[str, tuple[int, ...]] = {}
     for name in sorted(model):
-        array = np.asarray(model[name])
+        array = unmasked(model[name], f"array {name!r} of the model")
         if not any(fnmatchcase(name, each) for each in private) and _is_shared(name, array, shared):
             if not np.isfinite(array).all():
                 raise EncodingError(f"array {name!r} of the model holds values that are not finite")

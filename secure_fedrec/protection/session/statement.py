@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.core.arrays import unmasked
 from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 
 _VERSION: Final = 1
@@ -301,7 +302,7 @@ def state_hash(state: Mapping[str, npt.NDArray[Any]]) -> bytes:
         raise ConfigError("state", "(empty)", "must name at least one array")
     parts: list[bytes] = []
     for name in sorted(state):
-        array = np.asarray(state[name])
+        array = unmasked(state[name], f"state.{name}")
         if array.dtype.kind not in "biufc":
             raise ConfigError(f"state.{name}", array.dtype, "must hold numbers")
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

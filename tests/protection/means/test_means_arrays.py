@@ -192,11 +192,11 @@ def test_a_mean_that_leaves_an_arrays_dtype_is_refused(step: float) -> None:
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        (np.array([1 + 2j]), "real numbers, without gaps"),
-        (np.array(["1"]), "real numbers, without gaps"),
-        (np.array([1], dtype="timedelta64[s]"), "real numbers, without gaps"),
-        (np.array([1.0], dtype=object), "real numbers, without gaps"),
-        (np.ma.array([1.0], mask=[True]), "real numbers, without gaps"),
+        (np.array([1 + 2j]), "must hold real numbers"),
+        (np.array(["1"]), "must hold real numbers"),
+        (np.array([1], dtype="timedelta64[s]"), "must hold real numbers"),
+        (np.array([1.0], dtype=object), "must hold real numbers"),
+        (np.ma.array([1.0], mask=[True]), r"'w' is a numpy\.ma\.MaskedArray"),
         (np.zeros((1, 1)), r"'w' has not the model's shape, \(1,\)"),
         (None, "'w' is shared, and is missing"),
     ],

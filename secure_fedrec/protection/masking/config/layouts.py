@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray, unmasked
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking.config.policy import EncodedVector
@@ -312,7 +312,7 @@ def _count(name: str, value: object, largest: int) -> int:
 
 
 def _reals(values: npt.NDArray[Any], shape: tuple[int, ...]) -> FloatArray:
-    array = np.asarray(values)
+    array = unmasked(values, "a vector of values")
     exact = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
     if not exact or array.shape != shape:
         raise EncodingError(
@@ -323,7 +323,7 @@ def _reals(values: npt.NDArray[Any], shape: tuple[int, ...]) -> FloatArray:
 
 
 def _integers(values: npt.NDArray[Any], shape: tuple[int, ...], largest: int) -> IntArray:
-    array = np.asarray(values)
+    array = unmasked(values, "a vector of values")
     if array.dtype.kind not in "iu" or array.shape != shape:
         raise EncodingError(
             f"values must be integers in shape {shape}, got {array.dtype} {array.shape}"

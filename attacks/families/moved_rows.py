@@ -1,0 +1,188 @@
+"""Who rated what, from the rows of hidden sums that moved: group tests with changing cohorts.
+
+A row that did not move in a round clears everybody who took part of having rated the item, and a
+row that moved where all but one of them are cleared was moved by that one. Sums hide who moved a
+row, and not that nobody did.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.families.item_changes import without_decay
+from attacks.families.split.architecture import Architecture
+from attacks.families.split.example_sides import sides
+from attacks.families.sums.decoded import SURE_BITS
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.view.blocks import flat_view, item_view
+from attacks.view.coalition import rows_of, words_of
+from attacks.view.knowledge import Knowledge
+from secure_fedrec.core.arrays import BoolArray, FloatArray, nobody
+from secure_fedrec.wire import Step, View
+
+_CERTAIN, _NONE = 1e6, 2.0**-1000
+"""Bits that stand for a proof, and odds of what does not happen."""
+
+
+class MovedRows(SuiteAttack):
+    """Reads which rows of the item table moved in which rounds, and who took part in these.
+
+    Game: Given sums of item rows, or public tables, and who took part in which round, tell a
+        client's rated items from all others.
+    Adversary: Honest-but-curious server; or clients who tap the network, and so know the cohorts.
+    Needs: Payloads of sums or public tables, without noise or virtual rows; clients that report
+        all of their rated items, and do not all take part in every round.
+    Statistic: A row that did not move clears the round's cohort. The others are ranked by the mean,
+        over the client's rounds, of one over the clients that are left. A row that moved where one
+        is left is of that client: for certain where clients send rows of rated items alone, or
+        where sampled negatives, as frequent as rows that moved, would do so in all of these rounds
+        with odds of 2^-20 over all pairs. Of a network with one hidden layer, where the row moved
+        along a line of the units, and to the side of rated items alone.
+    Reference: Group testing, Dorfman 1943; sums of whole tables hide no row that nobody moved.
+    Limits: Silent where every row moves in every round. A decay of the whole table is taken off,
+        which no regulariser of another form is. An example may leave its row where it is, as where
+        all units are off: where no counts tell which rows were sent, nothing is certain beside a
+        network, and nothing in one where a row moved with nobody left who could have moved it.
+    """
+
+    name = "moved-rows"
+    reads_item_rows = False
+    control = Control(measure="clients_exposed", on="cohorts")
+
+    def claim(self, view: View) -> Claims:
+        """Claim what the cohorts of all recorded rounds leave."""
+        known = Knowledge.of(view)
+        need(known.sums_are_real and known.exact, "virtual rows or noise are in the sums")
+        need(known.reports_all, "uploads of rated items are drawn afresh every round")
+        need(known.rated_too, "clients send rows of some of their rated items")
+        server = view.sees(Step.AGGREGATE)
+        step = Step.AGGREGATE if server else Step.MODEL
+        told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
+        need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
+        kept = view.payload_rounds(step)
+        rounds = tuple(
+            round_ for round_ in kept if not server or round_ in view.rounds(Step.UPLOAD)
+        )
+        need(rounds, "no round has the payload of its sum or table, and named uploads")
+        present = np.array([_present(view, round_) for round_ in rounds])
+        clients = np.flatnonzero(present.any(axis=0))
+        need(not present[:, clients].all(), "everybody takes part in every round")
+        found = [_Round.read(view, step, round_) for round_ in rounds]
+        moved = np.array([each.moved for each in found])
+        tests = _Tests(present[:, clients], moved, hidden=len(known.denoisers))
+        need(not moved.all(), "every row moves in every round")
+        odds = np.zeros(len(rounds))  # log2 of how often a row moves that nobody left has rated
+        if all(each.counted for each in found):
+            odds += -np.inf if known.every_row else np.log2(np.maximum(moved.mean(axis=1), _NONE))
+        bits = tests.bits(odds)
+        if found[0].examples is not None and tests.consistent:
+            bits += _CERTAIN * _rated(view, rounds, found, tests)
+        who, items = np.nonzero(tests.alone)
+        certain = bits[who, items] >= SURE_BITS + np.log2(bits.size)
+        named = Disclosures.named(rounds[0], clients[who], items)
+        claim = RatedSetClaim(
+            clients=clients, scores=tests.scores, visible=np.ones(bits.shape, dtype=bool)
+        )
+        details = {"pairs_cleared": int((~tests.left).sum()), "pairs_alone": len(items)}
+        part = replace(named, certain=certain)
+        return Claims(rounds=rounds, made=(claim, DisclosureClaim(parts=(part,))), details=details)
+
+
+class _Tests:
+    """What rounds leave.
+
+    Args:
+        present: bool[T, B], who took part in which.
+        moved: bool[T, m], which rows did.
+        hidden: how many others may have moved any of them, every time.
+    """
+
+    def __init__(self, present: BoolArray, moved: BoolArray, *, hidden: int) -> None:
+        self.present, self._own = present, present.astype(np.float32)
+        self.left = np.asarray(self._own.T @ ~moved == 0)  # bool[B, m], pairs not cleared
+        candidates = self._own @ self.left.astype(np.float32) + hidden
+        self.one_left = moved & (candidates == 1)
+        self.consistent = not (moved & (candidates == 0)).any()
+        shares = np.where(moved, 1.0 / np.maximum(candidates, 1.0), 0.0)
+        own = np.maximum(self._own.sum(axis=0), 1.0)[:, None]
+        self.scores = np.where(self.left, self._own.T @ shares / own, 0.0)
+        self.alone = self.left & (self._own.T @ self.one_left.astype(np.float32) > 0)
+
+    def bits(self, odds: FloatArray) -> FloatArray:
+        """Bits that the rounds hold in which the pair alone is left: float64[B, m]."""
+        weights = np.where(self.one_left, np.maximum(-odds, 0.0)[:, None], 0.0)
+        return np.where(self.alone, self._own.T @ np.minimum(weights, _CERTAIN), 0.0)
+
+
+def _present(view: View, round_: int) -> BoolArray:
+    """Who took part in a round: bool[n]."""
+    present = np.zeros(int(view.public["n_clients"]), dtype=bool)
+    if view.sees(Step.AGGREGATE):
+        senders = view.messages(Step.UPLOAD, round_).senders.ids
+    else:
+        senders = view.traffic(round_).get(Step.UPLOAD, (nobody(),))[0]
+    present[senders[senders >= 0]] = True
+    return present
+
+
+def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _Tests) -> BoolArray:
+    """Pairs whose example moved its row to the rated side alone, whenever it is known: bool[B, m].
+
+    With no sampled items, of which all are rated, any line that one example explains will do.
+    """
+    up, down = (np.zeros(tests.left.shape, dtype=bool) for _ in range(2))
+    sampled, needed = int(view.public["negatives"]) > 0, SURE_BITS + np.log2(len(rounds))
+    for place, (round_, each) in enumerate(zip(rounds, found, strict=True)):
+        items = np.flatnonzero(tests.one_left[place])
+        if each.examples is not None and len(items):
+            whose = (tests.present[place][:, None] & tests.left[:, items]).argmax(axis=0)
+            side = sides(view, round_, each.examples[items], needed)
+            up[whose, items] |= side > 0 if sampled else side != 0
+            down[whose, items] |= sampled & (side < 0)
+    return up & ~down
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Round:
+    """A round.
+
+    Args:
+        moved: bool[m], which items' rows moved.
+        counted: whether counts say so, of whatever change.
+        examples: float64[m, d], the change that the examples of an item made, where it is known
+            that nothing else does.
+    """
+
+    moved: BoolArray
+    counted: bool = False
+    examples: FloatArray | None = None
+
+    @classmethod
+    def read(cls, view: View, step: Step, round_: int) -> "_Round":
+        """Rows that are items, or the one table of named parameters that has them as its rows."""
+        known, counts = Knowledge.of(view), None
+        items = item_view(view) if known.item_rows else None
+        seen = need(items or flat_view(view), "no block of the uploads has rows of items")
+        if step is Step.MODEL:
+            change = seen.table(round_, after=True) - seen.table(round_)
+        else:
+            _, block = rows_of(seen.messages(step, round_, payload=True))
+            words = seen.codec.decode(words_of(block))
+            n_rows = int(view.public["n_items"]) if items else 1 + int(block.rows.max(initial=0))
+            change = np.zeros((n_rows, words.shape[1]))
+            change[block.rows] = words
+            counts = block.counts if known.rated_always else None
+        if items is None:
+            name = view.public["item_table"]
+            tables = {each.name: each for each in Architecture.of(view).tables()}
+            at = need(tables.get(name), "no federated table has the items as its rows")
+            change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
+            return cls((change != 0).any(axis=1), examples=change)
+        if seen.sees(Step.MODEL):
+            change = without_decay(change, seen.table(round_))
+        moved = (change != 0).any(axis=1)
+        if counts is not None:
+            moved[block.rows] |= counts > 0
+        return cls(moved, counted=counts is not None)

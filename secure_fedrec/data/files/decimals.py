@@ -1,0 +1,37 @@
+"""Decimal numbers as files have them, made exact."""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,15}(\.[0-9]{0,60})?|\.[0-9]{1,60})")
+_FLOAT: Final = re.compile(r"[+-]?[0-9]\.[0-9]{1,20}e[+-][0-9]{2}")
+_WORDS: Final = {
+    word: Fraction(value)
+    for value, words in enumerate((("false", "no"), ("true", "yes")))
+    for word in words
+}
+_FINEST: Final = 1000
+"""Most parts of 1 that a level is taken for: thirds, tenths, hundredths."""
+_NOISE: Final = Fraction(1, 10**9)
+"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3."""
+
+
+def plain(text: str) -> str:
+    """A number as ``numpy.savetxt`` writes it, 5.000000000000000000e+00, without an exponent."""
+    return format(Decimal(text), "f") if _FLOAT.fullmatch(text) else text
+
+
+def number_of(text: str) -> Fraction | None:
+    """The number that a text is; None where it is no plain decimal one.
+
+    What is within 1e-9 of a fraction with a denominator of up to 1,000 is that fraction; True and
+    yes are 1, False and no are 0.
+    """
+    text = plain(text.strip())
+    if _DECIMAL.fullmatch(text) is None:
+        return _WORDS.get(text.lower())
+    value = Fraction(text)
+    near = value.limit_denominator(_FINEST)
+    return near if abs(near - value) <= _NOISE else value

@@ -1,0 +1,157 @@
+"""The columns that a table of ratings is made of: what headers call each, and what it holds."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from secure_fedrec.data.files.contents import Contents
+
+_TYPE: Final = re.compile(r"(.+):(token|float|token_seq|float_seq)")
+"""A name with its type, as RecBole's files have it."""
+
+
+Holds = Callable[[Contents, int], bool]
+"""Whether a column may be of a kind by what stands in it, and by the rank of its name."""
+
+
+def _anything(column: Contents, rank: int) -> bool:
+    del column, rank
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of column.
+
+    Args:
+        what: the setting that names it.
+        names: what headers call it, without capitals and signs, the likeliest first.
+        holds: whether a column's contents are of the kind; where they are not, its name misleads.
+        implicit: whether a value above 0 says that something happened, and no more.
+        sole: whether a column is of the kind only if no other could be.
+    """
+
+    what: str
+    names: Sequence["re.Pattern[str]"]
+    holds: Holds = _anything
+    implicit: bool = False
+    sole: bool = False
+
+    def rank(self, name: str) -> int | None:
+        """How likely a name is, 0 being the likeliest; None where it is none of these."""
+        plain = plain_name(name)
+        found = (at for at, each in enumerate(self.names) if each.fullmatch(plain))
+        return next(found, None)
+
+
+def _names(*patterns: str) -> tuple["re.Pattern[str]", ...]:
+    return tuple(map(re.compile, patterns))
+
+
+_SOMEBODY: Final = (
+    "user|client|customer|reviewer|member|student|profile|reader|listener|viewer|person|player|"
+    "buyer|rater|learner|subscriber"
+)
+_SOMETIME: Final = "visitor|session|account|household|device"
+"""Stands for somebody where nothing else does."""
+_THING: Final = (
+    "item|movie|product|book|artist|song|track|anime|game|joke|business|article|news|recipe|exer|"
+    "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"
+    "podcast|album|photo|image|wine|dish|shop|store|offer|ad|job|paper|repo|repository|clip"
+)
+_ID: Final = "id|key|number|no|num|code|hash|uuid|idx|index"
+_BEFORE: Final = f"(?:my|review|{_SOMEBODY}|{_THING})?"
+_DONE: Final = (
+    "click(?:ed)?|liked?|follow(?:ed)?|purchased?|buy|bought|view(?:ed)?|watch(?:ed)?|favou?rited?|"
+    "bookmark(?:ed)?|collect(?:ed)?|read|played|listened|interacted|label"
+)
+
+KINDS: Final = (
+    Kind(
+        what="user",
+        names=_names(
+            f"(?:{_SOMEBODY})s?(?:{_ID})?|uid",
+            f"(?:review)?(?:{_SOMEBODY})name",
+            f"(?:{_SOMETIME})(?:{_ID})?",
+        ),
+    ),
+    Kind(
+        what="item",
+        names=_names(f"(?:{_THING})s?(?:{_ID})?|iid|isbn|(?:parent)?asin|sku", f".+(?:{_THING})id"),
+    ),
+    Kind(what="item", names=_names(".+id"), sole=True),
+    Kind(
+        what="rating",
+        names=_names(
+            "(?:rating|score|star|overall)s?",
+            f"{_BEFORE}(?:rating|score|stars?|overall)s?",
+            "value|preference|grade|vote|thumbs?",
+        ),
+    ),
+    Kind(
+        what="rating",
+        names=_names(
+            "weight|counts?|(?:n|num)?plays|(?:play|listen|click|view|visit)counts?|clicks|views|"
+            "listens|visits|purchases|quantity|qty|freq(?:uency)?|hours(?:played)?",
+        ),
+        holds=lambda column, _: column.numbers is not None,
+        implicit=True,
+    ),
+    Kind(
+        what="rating",
+        names=_names(f"(?:is|has)?(?:{_DONE})"),
+        holds=lambda column, _: column.flags,
+        implicit=True,
+    ),
+    Kind(
+        what="time",
+        names=_names(
+            "time|timestamp|ts|datetime|unix(?:review)?time|unix(?:time)?stamp",
+            ".*timestamp.*|.*unixtime|.*time(?:ms|s|sec|utc|gmt)?|createdat",
+            ".*date|dateadded|day",
+        ),
+        # What is called a time is one in any unit; a watch_time is one if it reads so.
+        holds=lambda column, rank: column.times or (rank == 0 and column.whole),
+    ),
+)
+"""In the order in which columns are looked for."""
+
+ROLES: Final = tuple(dict.fromkeys(kind.what for kind in KINDS))
+"""The settings that name columns."""
+
+
+def plain_name(name: str) -> str:
+    """A header's name without its type and what people write differently."""
+    name = untyped(name)
+    return "".join(each for each in name.lower() if each.isalnum())
+
+
+def untyped(name: str) -> str:
+    """A header's name without the type that RecBole's files write behind it."""
+    typed = _TYPE.fullmatch(name.strip())
+    return typed[1] if typed else name
+
+
+def is_name(name: str) -> bool:
+    """Whether a text is a header's name beyond doubt."""
+    sure = (kind.rank(name) == 0 for kind in KINDS if kind.what != "time" and not kind.implicit)
+    return _TYPE.fullmatch(name.strip()) is not None or any(sure)
+
+
+def named_so(what: str, names: Iterable[str]) -> list[tuple[str, Kind, int]]:
+    """The columns that may be of a role by their names, with kind and rank, the likeliest first."""
+    kinds = [kind for kind in KINDS if kind.what == what]
+    found = [
+        (order, rank, name, kind)
+        for order, kind in enumerate(kinds)
+        for name in names
+        if (rank := kind.rank(name)) is not None
+    ]
+    return [(name, kind, rank) for _, rank, name, kind in sorted(found, key=lambda one: one[:2])]
+
+
+def counts_only(name: object) -> bool:
+    """Whether a column of ratings says by its name that something happened, and no more."""
+    found = named_so("rating", [str(name)])
+    return bool(found) and found[0][1].implicit
