@@ -31,6 +31,7 @@ class LoneRows(SuiteAttack):
         require_seen(view, {Step.AGGREGATE: "aggregate"})
         known = Knowledge.of(view)
         need(known.hidden, "uploads can be read: nothing is hidden in a sum")
+        need(not known.factorized, "such rows are read by sum-decoding")
         need(known.exact and known.sums_are_real, "noise or virtual rows are in the sums")
         none = "no payload of the aggregate was recorded"
         rounds = common_rounds(view, Step.AGGREGATE, payload=True, otherwise=none)
