@@ -162,7 +162,9 @@ class FixedPoint(Settings, section="ring"):
             EncodingError: a value is NaN, infinite, or larger than ``bound`` in magnitude, or the
                 array is masked.
         """
-        values = np.require(unmasked(values, "an array"), dtype=np.float64, requirements=["C", "W"])
+        if isinstance(values, np.ma.MaskedArray):
+            unmasked(values, "an array")  # refuses it
+        values = np.require(values, dtype=np.float64, requirements=["C", "W"])
         integers = np.empty(values.shape, dtype=np.int64)
         if not round_to_integers(
             values.reshape(-1), self.scale, self.bound * self.scale, integers.reshape(-1)

@@ -108,8 +108,6 @@ def nothing_excused(adversary: str, attack: str, metric: str | None) -> Excuse |
 def decide(found: Sequence[Objection], report: Report) -> Verdict:
     """The verdict: what fell decides, then anything undecided, then a leak, then a pass.
 
-    A pass speaks of every adversary: without a gate on what one learns, nobody asked.
-
     Args:
         found: everything that stands in the way, see ``objections_to``.
         report: whose gates may document leaks.
@@ -123,12 +121,7 @@ def decide(found: Sequence[Objection], report: Report) -> Verdict:
     documented = [each for each in report["gates"] if documents_leak(each)]
     reasons = [f"{each['name']}: {each['documented'] or each['reason']}" for each in documented]
     reasons += [each.text for each in found]
-    if reasons:
-        return Verdict(outcome=Outcome.LEAK, reasons=tuple(reasons))
-    gated = {gate["adversary"] for gate in report["gates"]}
-    looking = dict.fromkeys(each["adversary"] for each in report["findings"])
-    ungated = tuple(f"{who}: no gate is on what it learns" for who in looking if who not in gated)
-    return Verdict(outcome=Outcome.INCONCLUSIVE if ungated else Outcome.PASS, reasons=ungated)
+    return Verdict(outcome=Outcome.LEAK if reasons else Outcome.PASS, reasons=tuple(reasons))
 
 
 def objections_to(
@@ -141,7 +134,7 @@ def objections_to(
         excuse: who or what excuses a figure or an attack.
         fail_on: severities that are to fail, and with them all that are worse.
     """
-    return [
+    found = [
         *_gates(report, excuse),
         *(Objection(state=OPEN, text=text) for text in undecided(report["findings"])),
         *_left_out(report, excuse),
@@ -151,6 +144,9 @@ def objections_to(
         *_few(report),
         *_figures(report, excuse, fail_on),
     ]
+    # A pass speaks of every adversary: without a gate on what one learns, nobody asked.
+    leaks = found or any(documents_leak(gate) for gate in report["gates"])
+    return found if leaks else list(_ungated(report))
 
 
 def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -291,6 +287,14 @@ def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
 def _without_gates(report: Report) -> Iterator[Objection]:
     if not report["gates"]:
         yield Objection(state=OPEN, text="the configuration has no gates")
+
+
+def _ungated(report: Report) -> Iterator[Objection]:
+    gated = {gate["adversary"] for gate in report["gates"]}
+    for adversary in dict.fromkeys(each["adversary"] for each in report["findings"]):
+        if adversary not in gated:
+            text = f"{adversary}: no gate is on what it learns"
+            yield Objection(state=OPEN, text=text, adversary=adversary)
 
 
 def _broken_claim(report: Report) -> Iterator[Objection]:

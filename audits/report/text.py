@@ -60,8 +60,10 @@ def interval(low: float | None, high: float | None, *, as_percent: bool = False)
     return f"[{write(low)}, {write(high)}]"
 
 
-def count(value: float) -> str:
+def count(value: float | None) -> str:
     """Writes a count with thousands separators; means keep one decimal."""
+    if value is None:
+        return NOT_MEASURED
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 

@@ -184,8 +184,9 @@ def _unforeseen(
 ) -> Iterator[Objection]:
     """What stands in the way under a change, and neither did before nor is warned of.
 
-    Gates that so few clients cannot decide are not counted: a change does nothing about these;
-    nor that no gate is left, where the change takes away what all of them ask for.
+    Gates that so few clients cannot decide are not counted, nor messages that no attack has read,
+    which the report under the change names; nor that no gate is left, where the change takes away
+    what all of them ask for.
     """
     before = {(each.adversary, each.attack, each.metric) for each in objections_to(report)}
     warned = {(each["adversary"], each["attack"]) for each in remedy.get("open", ())}
@@ -197,6 +198,9 @@ def _unforeseen(
         known = whose not in answered and (*whose, each.metric) in before
         undecided = gate is not None and each.state == OPEN and not documents_leak(gate)
         emptied = each.adversary is None and not found["gates"]
+        unread = each.attack is None and each.gate is None and each.adversary is not None
+        if unread:
+            continue
         if known or undecided or emptied or whose in warned or (gate and gate["name"] in risky):
             continue
         if each.state in (FAIL, OPEN):

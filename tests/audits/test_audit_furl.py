@@ -246,7 +246,15 @@ def test_a_round_of_everybody_after_rounds_of_cohorts(
     raw = copy.deepcopy(TEXTS) | {
         "attacks": list(FAMILIES["split"]),
         "adversaries": [SERVER],
-        "gates": [{"metric": "lossless", "equals": True}],
+        "gates": [
+            {"metric": "lossless", "equals": True},
+            {
+                "metric": "reidentified_clients",
+                "attack": "dense-layer",
+                "adversary": "server",
+                "max": 0,
+            },
+        ],
     }
     raw["cohort"]["everybody_in"] = everybody
     raw["recording"]["payload_rounds"] = [2]

@@ -68,7 +68,7 @@ def test_the_quickstart_leaks_as_documented_and_nowhere_passes(quickstart: Ended
     assert len(leaks) >= 4
     assert outcomes == {name: LEAK if name in leaks else "pass" for name in outcomes}
     assert verdict["reasons"] == [f"{name}: {why}" for name, why in leaks.items()]
-    assert f"FedRec++: {LEAK}; 2 of 12 gates hold, 10 document a leak;" in verdict["summary"]
+    assert f"FedRec++: {LEAK}; 2 of 13 gates hold, 11 document a leak;" in verdict["summary"]
     assert verdict["summary"] in quickstart.out
     for name, why in leaks.items():
         assert f"  gate {LEAK} {name} ({why})\n" in quickstart.out
@@ -105,8 +105,9 @@ def test_every_attack_of_every_adversary_is_a_finding(quickstart: Ended) -> None
             *("tpr_at_1pct_fpr", "advantage"),
         }
         if finding["status"] == "measured":
-            assert finding["auc_low"] <= finding["auc"] <= finding["auc_high"]
-            assert finding["null_control"]["passed"]
+            if finding["auc"] is not None:
+                assert finding["auc_low"] <= finding["auc"] <= finding["auc_high"]
+            assert finding["null_control"] is None or finding["null_control"]["passed"]
             assert finding["positive_control"]["passed"]
         else:
             assert finding["reason"]

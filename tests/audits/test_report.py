@@ -348,6 +348,7 @@ def test_a_roc_is_read_at_the_top_of_its_steps() -> None:
         (text.interval(0.1, None), ""),
         (text.interval(0.1, 0.2, as_percent=True), "[10.0%, 20.0%]"),
         (text.count(1682), "1,682"),
+        (text.count(None), "not measured"),
         (text.count(424.5), "424.5"),
         (text.byte_size(0), "0 B"),
         (text.byte_size(999.7), "1.00 kB"),

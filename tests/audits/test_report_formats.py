@@ -191,6 +191,9 @@ def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         ("pass", "fail", "inconclusive") if rng.random() < 0.5 else ("pass", "inconclusive")
     )
     outcomes = outcomes if rng.random() < 0.7 else ("pass",)
+    named = next(gate for gate in found["gates"] if gate["adversary"])
+    found["gates"].append({**named, "adversary": "server+denoisers"})
+    found["configuration"]["gates"].append({})
     for gate in found["gates"]:
         gate["outcome"] = rng.choice(outcomes)
         gate["reason"] = rng.choice(WORDS)
@@ -236,7 +239,7 @@ def test_every_format_says_what_the_exit_code_says(
     """No failure and no error is exit code 0, a failure is 1; nothing fallen is suppressed."""
     rng, seen = random.Random(5), Counter[int]()
     schema = jsonschema.Draft202012Validator(report_schema())
-    for _ in range(30):
+    for _ in range(60):
         found = varied(report, rng)
         assert [error.message for error in schema.iter_errors(found)] == []
         code, counted = found["verdict"]["exit_code"], cases(found)

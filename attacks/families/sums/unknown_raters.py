@@ -39,25 +39,30 @@ def lone_rows(state: State) -> None:
     for group in [np.arange(len(rows))] if state.sums.alone else components(len(rows), *pairs):
         sure = state.sums.alone or len(group) > 1
         if not state.sums.counted:
-            sure &= rows.shape[1] * _separate(state, rows[group]) >= state.found.needed
-        if sure or state.sums.counted:  # else it may be a sum of several, as others are of them
+            sure &= _separate(state, rows[group]) >= state.found.needed
+        if sure or state.sums.counted:
             state.read(places[group], rows[group], errors[group], sure=sure)
+        elif len(group) > 1:  # it may be a sum of several: nothing follows from it
+            who = state.found.add([])
+            for place in places[group].tolist():
+                state.found.tie(who, place, UNTOLD, certain=False)
 
 
 def _separate(state: State, rows: FloatArray) -> int:
-    """How many rows along one direction are not whole multiples of another, but for rounding.
+    """How many values along one direction are of ring words for reasons of their own.
 
-    Those that are come out as ring words whenever the other one does.
+    Where a row is a whole multiple of another, it is one whenever the other is; but for rounding,
+    which makes words of even ones odd as often as not.
     """
-    words = rows / state.sums.resolution
-    lengths = np.linalg.norm(words, axis=1)
-    kept: list[int] = []
-    for row in np.argsort(lengths, kind="stable").tolist():
-        times = np.rint(words[kept] @ words[row] / lengths[kept] ** 2)
-        off = np.abs(words[row] - times[:, None] * words[kept]).max(axis=1, initial=0.0)
-        if not (off <= np.maximum(np.abs(times), 1.0) + 1.0).any():
-            kept.append(row)
-    return len(kept)
+    words = np.rint(rows / state.sums.resolution)
+    order = np.argsort(np.linalg.norm(words, axis=1), kind="stable")
+    found, before = 0, words[:0]
+    for row in words[order]:
+        squares = np.maximum((before**2).sum(axis=1), 1.0)
+        times = np.rint(before @ row / squares)
+        found += int((row != times[:, None] * before).sum(axis=1).min(initial=len(row)))
+        before = np.concatenate([before, row[None]])
+    return found
 
 
 def same_pairs(state: State) -> None:

@@ -302,7 +302,9 @@ def state_hash(state: Mapping[str, npt.NDArray[Any]]) -> bytes:
         raise ConfigError("state", "(empty)", "must name at least one array")
     parts: list[bytes] = []
     for name in sorted(state):
-        array = unmasked(state[name], f"state.{name}")
+        array = np.asarray(state[name])
+        if isinstance(state[name], np.ma.MaskedArray):
+            unmasked(state[name], f"state.{name}")  # refuses it
         if array.dtype.kind not in "biufc":
             raise ConfigError(f"state.{name}", array.dtype, "must hold numbers")
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
