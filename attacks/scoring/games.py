@@ -93,6 +93,7 @@ def evaluate(
         seed: of the bootstrap and of the null control.
         judged: pairs of attack and adversary in the audit.
     """
+    truth = truth.as_trained(transcript.public.get("rating_levels"))
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
     view = transcript.view(adversary, own=own, seed=truth.seed)
     server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks

@@ -1,9 +1,10 @@
 """What the harness knows and no attack does."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.scored import NotApplicable, Scored
@@ -46,6 +47,16 @@ class GroundTruth:
         if self.train is None:
             raise ValueError("the run was not on ratings")
         return self.train
+
+    def as_trained(self, levels: Sequence[float] | None) -> "GroundTruth":
+        """The same with ratings as the run trained on them, which attacks decode.
+
+        Args:
+            levels: of the ratings, as its public knowledge has them; None where it has none.
+        """
+        if self.train is None or levels is None:
+            return self
+        return replace(self, train=self.train.on(np.asarray(levels, dtype=np.float64)))
 
     def of_kind(self, kind: str) -> dict[str, npt.NDArray[Any]]:
         """The secrets of a kind by name."""

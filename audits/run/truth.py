@@ -97,8 +97,7 @@ def truth_of(federation: Federation[Task], recorded: Truth) -> GroundTruth:
 
 def _table(columns: Columns, name: str) -> RatingTable:
     counts = np.diff(columns["indptr"])
-    levels, n_items = columns["levels"], int(columns["n_items"])
-    low, high = float(levels[0]), float(levels[-1])
+    n_items = int(columns["n_items"])
     return RatingTable.from_columns(
         name=name,
         n_clients=len(counts),
@@ -106,7 +105,7 @@ def _table(columns: Columns, name: str) -> RatingTable:
         clients=np.repeat(np.arange(len(counts)), counts).astype(np.int32),
         items=columns["items"],
         ratings=columns["ratings"],
-        scale=RatingScale(low, high, (high - low) / (len(levels) - 1)),
+        scale=RatingScale.of_levels(columns["levels"]),
         client_labels=np.arange(len(counts)),
         item_labels=np.arange(n_items),
     )

@@ -8,7 +8,7 @@ state.
 ``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
 projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
 ``RatingAlgorithm``, ``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``,
-``Addressed``, ``VaryingExtras``, ``ReadsSingles`` and ``MeasuredStep``.
+``Addressed``, ``VaryingExtras``, ``ReadsSingles``, ``NormalisesRatings`` and ``MeasuredStep``.
 """
 
 from collections.abc import Callable, Mapping
@@ -115,7 +115,16 @@ class RatingAlgorithm(Algorithm, Protocol):
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
-        """Predicted ratings of (client, item) pairs: float64[N]."""
+        """Predicted ratings of (client, item) pairs, on the scale it trains on: float64[N]."""
+
+
+@runtime_checkable
+class NormalisesRatings(Protocol):
+    """Capability: trains on the scale of the ratings mapped to the range from -1 to 1, or not."""
+
+    @property
+    def normalises_ratings(self) -> bool:
+        """Whether it does: what it is given, and what it predicts, lies on that scale."""
 
 
 @runtime_checkable

@@ -17,11 +17,12 @@ The server takes no gradient step on b. The sums S and counts C of a round, with
 had, give what b should be had only this round been seen: (S + C b) / C. It averages the two over
 all rounds so far and shrinks,
 
-    b_i = mean(S + C b)_i / (C'_i + lambda_b (1 + v / C'_i)),   C' = mean(C)
+    b_i = mean(S + C b)_i / (C'_i + lambda_b (1 + v / (s C'_i))),   C' = mean(C)
 
 v being the variance of the noise in the mean of the sums: a Gaussian prior on b of variance
-1 / lambda_b, ratings of variance 1. Noise of several rounds is averaged away like that of one
-round with their budget together, while residuals, and with them what a clip takes off, shrink.
+s / lambda_b, ratings of variance s, which is 1 in stars from 1 to 5. Noise of several rounds is
+averaged away like that of one round with their budget together, while residuals, and with them what
+a clip takes off, shrink.
 """
 
 from typing import NamedTuple
@@ -75,7 +76,7 @@ def initial_sums(n_items: int) -> dict[str, FloatArray]:
 
 
 def next_biases(
-    public: PublicState, aggregate: Aggregate, *, shrinkage: float
+    public: PublicState, aggregate: Aggregate, *, shrinkage: float, spread: float = 1.0
 ) -> tuple[FloatArray, dict[str, FloatArray]]:
     """The server's biases after a round, float64[m], and its sums.
 
@@ -83,6 +84,7 @@ def next_biases(
         public: the state that clients computed from; its table's last column is b.
         aggregate: of the round.
         shrinkage: lambda_b, as a number of ratings.
+        spread: s, the variance of ratings.
     """
     counts = np.asarray(aggregate.counts, dtype=np.float64)
     sums = public.extras[BIAS_SUMS] + counts * public.table[:, -1] - aggregate.values[:, -1]
@@ -92,7 +94,7 @@ def next_biases(
     seen = evidence > 0
     biases = np.zeros(len(sums))
     variance = aggregate.noise**2 / rounds
-    prior = shrinkage * (1 + variance / evidence[seen])
+    prior = shrinkage * (1 + variance / (spread * evidence[seen]))
     biases[seen] = sums[seen] / rounds / (evidence[seen] + prior)
     return biases, {BIAS_SUMS: sums, BIAS_COUNTS: counts}
 

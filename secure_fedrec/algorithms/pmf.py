@@ -12,6 +12,11 @@ and gamma <- decay gamma after every round. Algorithm 2 of the paper prints the 
 update of U_u; at its own learning rate that order diverges on ml-100k, while computing both from
 the same point reproduces table 2, so that is what is done here.
 
+By default the ratings are mapped to the range from -1 to 1 around the middle of their scale
+(``normalise_ratings``); the paper takes the stars as they are. Rates depend on the scale: products
+of vectors are as large as ratings, and steps larger than their inverse diverge. On the mapped
+scale the defaults train whatever the data are. ``PMFConfig.printed`` has the paper's settings.
+
 With ``biases``, which the paper does not have, the table has one column more, the items' biases,
 and every user a line of its own over them: see ``pmf_biases``.
 
@@ -21,7 +26,8 @@ N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it 
 """
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -45,6 +51,7 @@ from secure_fedrec.core.kernels import (
     segment_sum,
 )
 from secure_fedrec.core.special import ndtri
+from secure_fedrec.errors import DivergedError
 from secure_fedrec.settings import (
     Natural,
     NonNegative,
@@ -63,6 +70,17 @@ from secure_fedrec.vault import Rated, Vault
 USER_UPDATES = ("rated", "rated+virtual")
 _USER_VECTORS = "user_vectors"
 _ROWS = RowTraits(rows="items", row_sets="rated", form="factorized")
+_PRINTED: Final = MappingProxyType(
+    {
+        "normalise_ratings": False,
+        "learning_rate": 0.8,
+        "decay": 0.9,
+        "regularization": 0.001,
+        "init_scale": 0.005,
+    }
+)
+_WILD: Final = 50.0
+"""Times the largest rating: a prediction so far off comes of steps that are too large."""
 
 
 class PMFConfig(Settings, section="algorithm"):
@@ -71,6 +89,7 @@ class PMFConfig(Settings, section="algorithm"):
     Args:
         rank: d, length of the latent vectors; 0 leaves the biases alone.
         rounds: T, rounds of training.
+        normalise_ratings: train on ratings mapped to the range from -1 to 1, or on those given.
         learning_rate: gamma, step size of the first round.
         decay: factor on gamma after every round.
         regularization: lambda, the pull of all vectors to 0.
@@ -81,7 +100,8 @@ class PMFConfig(Settings, section="algorithm"):
         temperature: of the Langevin noise that is added to every step; 0 is plain gradient descent.
         biases: whether items have a public bias, and users a line over it that stays at home.
         bias_shrinkage: lambda_b, the pull of the items' biases to 0.
-        slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases.
+        slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases of stars
+            from 1 to 5.
 
     Raises:
         ConfigError: a field is out of range.
@@ -89,10 +109,11 @@ class PMFConfig(Settings, section="algorithm"):
 
     rank: Natural = 20
     rounds: Rounds = 100
-    learning_rate: Positive = 0.8
-    decay: Rate = 0.9
-    regularization: NonNegative = 0.001
-    init_scale: Positive = 0.005
+    normalise_ratings: bool = True
+    learning_rate: Positive = 1.25
+    decay: Rate = 0.99
+    regularization: NonNegative = 0.05
+    init_scale: Positive = 0.1
     user_update: Annotated[str, OneOf(USER_UPDATES)] = "rated"
     temperature: NonNegative = 0.0
     biases: bool = False
@@ -106,6 +127,23 @@ class PMFConfig(Settings, section="algorithm"):
             why = "Langevin noise belongs to gradient steps, theirs are none"
             raise self.refusal("temperature", f"must be 0 with biases: {why}")
 
+    @classmethod
+    def printed(cls, **others: Any) -> "PMFConfig":
+        """The settings that FedRec++ prints for ml-100k, on stars as given.
+
+        Args:
+            others: further settings, or others than the printed ones.
+
+        Raises:
+            ConfigError: as the class.
+        """
+        return cls(**{**_PRINTED, **others})
+
+    @property
+    def rating_variance(self) -> float:
+        """Variance of ratings that the shrinkages assume: 1 in stars from 1 to 5."""
+        return 0.25 if self.normalise_ratings else 1.0
+
     def step_size(self, completed_rounds: int) -> float:
         """Gamma of the round after ``completed_rounds``."""
         return float(self.learning_rate * self.decay**completed_rounds)
@@ -118,12 +156,14 @@ class PMF:
         config: hyper-parameters.
 
     Attributes:
+        normalises_ratings: whether the ratings it is given are mapped to the range from -1 to 1.
         width: values per uploaded row: d, and one more with biases.
         rounds: T.
     """
 
     def __init__(self, config: PMFConfig) -> None:
         self.config = config
+        self.normalises_ratings = config.normalise_ratings
         self.width = config.rank + config.biases
         self.rounds = config.rounds
 
@@ -142,7 +182,11 @@ class PMF:
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PMFStep":
-        """Rows and new user vectors of some clients."""
+        """Rows and new user vectors of some clients.
+
+        Raises:
+            DivergedError: predictions are far beyond all ratings.
+        """
         return PMFStep(self.config, clients, public, vault, streams)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
@@ -154,7 +198,10 @@ class PMF:
         sums = dict(public.extras)
         if self.config.biases:
             table[:, -1], sums = next_biases(
-                public, aggregate, shrinkage=self.config.bias_shrinkage
+                public,
+                aggregate,
+                shrinkage=self.config.bias_shrinkage,
+                spread=self.config.rating_variance,
             )
         return PublicState(round=public.round + 1, table=table, extras=sums)
 
@@ -200,6 +247,7 @@ class PMFStep:
         self._means = None if lines is None else lines.means
         dots = segment_dots(self._users, rated.indptr, self._table, rated.items)
         self._residuals = self._centred(rated.ratings, rated.indptr) - dots
+        self._require_tame()
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
         self._terms = rated.counts
@@ -273,6 +321,24 @@ class PMFStep:
         moved = users - self._step_size * gradient
         vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, users))
 
+    def _require_tame(self) -> None:
+        """Refuse to go on once training has diverged; from here on it takes a round or two.
+
+        Raises:
+            DivergedError: it has.
+        """
+        bound = _WILD * np.abs(self._rated.ratings).max(initial=0.0)
+        if np.abs(self._residuals).max(initial=0.0) <= bound:
+            return
+        names = [name for name in _PRINTED if name != "normalise_ratings"]
+        advice = ", ".join(f"{name} = {getattr(PMFConfig, name)!r}" for name in names)
+        raise DivergedError(
+            "algorithm.learning_rate",
+            self._config.learning_rate,
+            f"training diverged in round {self._round}: on any scale algorithm.normalise_ratings = "
+            f"true trains with the defaults, {advice}",
+        )
+
     def _compute(
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -339,7 +405,8 @@ class PMFStep:
 def _lines(config: PMFConfig, public: PublicState, rated: Rated) -> Lines | None:
     if not config.biases:
         return None
-    return fit_lines(public.table[:, -1], rated, pull=config.slope_shrinkage)
+    pull = config.slope_shrinkage * config.rating_variance
+    return fit_lines(public.table[:, -1], rated, pull=pull)
 
 
 def _owners(indptr: IntArray) -> IntArray:

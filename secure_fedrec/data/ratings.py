@@ -64,6 +64,33 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
         count = round((self.high - self.low) / self.step) + 1
         return self.low + self.step * np.arange(count, dtype=np.float64)
 
+    @classmethod
+    def of_levels(cls, levels: FloatArray) -> "RatingScale":
+        """The scale of some levels, float64[L], ascending and evenly spaced."""
+        low, high = float(levels[0]), float(levels[-1])
+        return cls(low, high, (high - low) / (len(levels) - 1))
+
+    @property
+    def normalised(self) -> "RatingScale":
+        """As many levels from -1 to 1: the same for every affine image of a scale, to the bit."""
+        steps = round((self.high - self.low) / self.step)
+        return RatingScale(-1.0, 1.0, 2.0 / steps)
+
+    def moved(self, values: FloatArray, to: "RatingScale") -> FloatArray:
+        """Values of this scale as another has them, levels or not.
+
+        Args:
+            values: float64[N].
+            to: the other scale.
+
+        Returns:
+            float64[N]; the values themselves where the scales are one.
+        """
+        if to == self:
+            return values
+        share = (values - self.low) / (self.high - self.low)
+        return np.asarray(to.low + share * (to.high - to.low))
+
     def contains(self, values: FloatArray) -> BoolArray:
         """Tells which values are levels.
 
@@ -240,6 +267,20 @@ class RatingTable:
             timestamps=None if self.timestamps is None else self.timestamps[mask],
             places=None if self.places is None else self.places[mask],
         )
+
+    def on(self, levels: FloatArray) -> "RatingTable":
+        """The same ratings on other levels, one for each of the scale's.
+
+        Args:
+            levels: float64[L], ascending, evenly spaced. Every rating is one of them, to the bit.
+
+        Raises:
+            DataError: there are more of them, or fewer.
+        """
+        if len(levels) != len(self.scale.levels):
+            raise DataError(self.name, f"{len(levels)} levels do not stand for {self.scale}")
+        places = np.rint((self.ratings - self.scale.low) / self.scale.step).astype(np.int64)
+        return replace(self, ratings=levels[places], scale=RatingScale.of_levels(levels))
 
     def fingerprint(self) -> str:
         """SHA-256 of the table's contents, equal on every platform; the name does not enter.

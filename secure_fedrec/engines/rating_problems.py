@@ -5,9 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm
+from secure_fedrec.algorithms.base import (
+    Algorithm,
+    NormalisesRatings,
+    PublicState,
+    RatingAlgorithm,
+)
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray
-from secure_fedrec.data import RatingTable, Split
+from secure_fedrec.data import RatingScale, RatingTable, Split
 from secure_fedrec.engines.federated_problem import Evaluate, Problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import rating_error
@@ -23,6 +28,9 @@ def rating_problem(
 ) -> Problem:
     """Training ratings in the vaults, held-out ratings for the error of every round.
 
+    The vaults hold the ratings on the scale that the algorithm trains on (``trained_scale``), which
+    is public, and so are its levels; errors are in units of the tables' own scale.
+
     Args:
         algorithm: predicts the held-out ratings.
         train: training ratings; one vault per client.
@@ -35,11 +43,12 @@ def rating_problem(
         raise ConfigError(
             "test", test.n_clients, f"clients in the test set, {train.n_clients} vaults"
         )
+    scale = trained_scale(algorithm, train.scale)
     return Problem(
-        vault=vault_of(train),
+        vault=vault_of(train if scale == train.scale else train.on(scale.levels)),
         n_rows=train.n_items,
         evaluate=None if test is None else rating_evaluation(algorithm, test),
-        knowledge={"n_items": train.n_items, "rating_levels": train.scale.levels.tolist()},
+        knowledge={"n_items": train.n_items, "rating_levels": scale.levels.tolist()},
         popularity=train.item_popularity(),
     )
 
@@ -130,6 +139,12 @@ def held_out_ranks(
     return held_out_quality(of_all, held, candidates, cutoff=cutoff)
 
 
+def trained_scale(algorithm: Algorithm, scale: RatingScale) -> RatingScale:
+    """The scale that an algorithm trains on, of that of the ratings."""
+    normalises = isinstance(algorithm, NormalisesRatings) and algorithm.normalises_ratings
+    return scale.normalised if normalises else scale
+
+
 def vault_of(table: RatingTable) -> Vault:
     """The clients' vaults, holding their training ratings."""
     return Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
@@ -150,8 +165,9 @@ def rating_evaluation(algorithm: RatingAlgorithm, test: RatingTable) -> Evaluate
             )
             for start in range(0, len(test.ratings), _EVALUATION_ROWS)
         ]
-        low, high = test.scale.low, test.scale.high
-        error = rating_error(np.concatenate(parts), test.ratings, low=low, high=high)
+        low, high, trained = test.scale.low, test.scale.high, trained_scale(algorithm, test.scale)
+        predicted = trained.moved(np.concatenate(parts), test.scale)
+        error = rating_error(predicted, test.ratings, low=low, high=high)
         return {"mae": error.mae, "rmse": error.rmse}
 
     return evaluate

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm, RatingStep
+from secure_fedrec.algorithms.base import (
+    NormalisesRatings,
+    PublicState,
+    RatingAlgorithm,
+    RatingStep,
+)
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Streams
@@ -33,6 +38,12 @@ class Started:
         self._algorithm = algorithm
         self._public = public
         self._private = {} if private is None else dict(private)
+
+    @property
+    def normalises_ratings(self) -> bool:
+        """The algorithm's."""
+        own = self._algorithm
+        return isinstance(own, NormalisesRatings) and own.normalises_ratings
 
     @property
     def width(self) -> int:

@@ -219,7 +219,7 @@ class LayerContract:
         drops = self._stacks[names].drops_reports
         if not self._in_bags:
             compared = compare_runs(
-                algorithm=lambda: PMF(PMFConfig(rank=_RANK)),
+                algorithm=lambda: PMF(PMFConfig.printed(rank=_RANK)),
                 stack=self._stack(names),
                 ratings=self.ratings(),
                 streams=Streams.from_seed(self.seed),

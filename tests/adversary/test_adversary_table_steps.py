@@ -123,7 +123,7 @@ def alike(codec: FixedPoint, rank: int, init_scale: float) -> tuple[RecordedRun,
         item_labels=np.arange(15),
     )
     streams = Streams.from_seed(1)
-    algorithm = PMF(PMFConfig(rank=rank, rounds=2, init_scale=init_scale))
+    algorithm = PMF(PMFConfig.printed(rank=rank, rounds=2, init_scale=init_scale))
     sizes = Sizes(n_clients=4, n_items=15, width=rank, cohort=4, bags={})
     layers: dict[str, Any] = {"masking": LAYERS["masking"]()}
     run = RecordedRun(

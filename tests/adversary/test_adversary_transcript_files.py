@@ -105,7 +105,7 @@ def federation(layers: dict[str, Any]) -> tuple[Any, Problem, dict[str, Any]]:
         client_labels=np.arange(CLIENTS),
         item_labels=np.arange(ITEMS),
     )
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=2))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=2))
     rows = Sizes(n_clients=CLIENTS, cohort=CLIENTS, n_items=ITEMS, width=RANK)
     return algorithm, rating_problem(algorithm, ratings), {"sizes": rows}
 

@@ -69,12 +69,12 @@ class OnRatings(AlgorithmContract):
 
 class TestPMF(OnRatings):
     def algorithm(self) -> Algorithm:
-        return PMF(PMFConfig(rank=3))
+        return PMF(PMFConfig.printed(rank=3))
 
 
 class TestPMFWithBiases(OnRatings):
     def algorithm(self) -> Algorithm:
-        return PMF(PMFConfig(rank=2, biases=True))
+        return PMF(PMFConfig.printed(rank=2, biases=True))
 
 
 class TestFURL(AlgorithmContract):
@@ -140,7 +140,7 @@ class Faulty(OnRatings):
 
 class FaultyPMF(PMF):
     def __init__(self, fault: str) -> None:
-        super().__init__(PMFConfig(rank=2))
+        super().__init__(PMFConfig.printed(rank=2))
         self.fault, self.steps, self.moved = fault, 0, np.zeros(1)
 
     def public_knowledge(self) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def test_with_all_switched_off_a_step_is_the_method_s_on_the_sum_of_both_tables(
 
 
 def test_a_method_without_an_item_table_is_refused() -> None:
-    matrix: Any = PMF(PMFConfig())
+    matrix: Any = PMF(PMFConfig.printed())
     with pytest.raises(ConfigError, match="no item table"):
         Enhanced(matrix, Enhancement())
     with pytest.raises(ConfigError, match="enhanced already"):

@@ -35,7 +35,7 @@ def vault_of() -> Vault:
 
 def trained(rank: int = 7, *, round_: int = 4, **settings: Any) -> tuple[PMF, PublicState, Vault]:
     """Vectors of the size they have after some training, so that nothing is nearly zero."""
-    algorithm = PMF(PMFConfig(rank=rank, **settings))
+    algorithm = PMF(PMFConfig.printed(rank=rank, **settings))
     vault = vault_of()
     rng = np.random.default_rng(rank)
     vault.create(USERS, rng.normal(size=(N_CLIENTS, rank)))
@@ -300,12 +300,12 @@ def test_items_nobody_rated_stay_and_the_old_table_is_not_touched() -> None:
 
 
 def test_step_sizes_decay() -> None:
-    config = PMFConfig(learning_rate=0.8, decay=0.9)
+    config = PMFConfig.printed(learning_rate=0.8, decay=0.9)
     assert [config.step_size(done) for done in range(3)] == pytest.approx([0.8, 0.72, 0.648])
 
 
 def test_initial_vectors_are_uniform_and_separate_per_client() -> None:
-    algorithm = PMF(PMFConfig(rank=16, init_scale=0.02))
+    algorithm = PMF(PMFConfig.printed(rank=16, init_scale=0.02))
     table = algorithm.initial_public(200, STREAMS).table
     assert kstest(table.ravel() / 0.04 + 0.5, "uniform").pvalue > 1e-4
     assert np.abs(table).max() < 0.02
@@ -356,7 +356,7 @@ def test_predictions_are_dot_products() -> None:
 
 
 def test_hyper_parameters_are_public() -> None:
-    algorithm = PMF(PMFConfig(rank=3, rounds=17))
+    algorithm = PMF(PMFConfig.printed(rank=3, rounds=17))
     assert (algorithm.width, algorithm.rounds) == (3, 17)
     known = algorithm.public_knowledge()
     assert known.pop("name") == "pmf"
@@ -365,7 +365,7 @@ def test_hyper_parameters_are_public() -> None:
         "row_sets": "rated",
         "form": "factorized",
     }
-    assert PMFConfig(**known) == algorithm.config
+    assert PMFConfig.printed(**known) == algorithm.config
 
 
 @pytest.mark.parametrize(
@@ -385,5 +385,5 @@ def test_hyper_parameters_are_public() -> None:
 def test_impossible_settings_are_refused(name: str, value: Any) -> None:
     settings: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError) as refusal:
-        PMFConfig(**settings)
+        PMFConfig.printed(**settings)
     assert refusal.value.key == f"algorithm.{name}"

@@ -38,7 +38,7 @@ def ratings_of() -> Vault:
 
 def trained(rank: int, **settings: Any) -> tuple[PMF, PublicState, Vault]:
     """The state after some rounds, nothing in it nearly zero."""
-    algorithm = PMF(PMFConfig(rank=rank, biases=True, **settings))
+    algorithm = PMF(PMFConfig.printed(rank=rank, biases=True, **settings))
     vault, rng = ratings_of(), np.random.default_rng(rank)
     vault.create(USERS, rng.normal(size=(N_CLIENTS, rank)))
     extras = {"bias_sums": rng.normal(size=N_ITEMS), "bias_counts": 4 * rng.random(N_ITEMS)}
@@ -128,7 +128,7 @@ def test_rows_and_predictions_have_the_line_of_their_user(rank: int) -> None:
 
 
 def test_before_the_first_round_the_line_is_the_mean() -> None:
-    algorithm = PMF(PMFConfig(rank=0, biases=True))
+    algorithm = PMF(PMFConfig.printed(rank=0, biases=True))
     vault, public = ratings_of(), algorithm.initial_public(N_ITEMS, STREAMS)
     algorithm.initialise(vault, STREAMS)
     for client in (1, 12, 25):
@@ -163,7 +163,7 @@ def test_the_server_averages_the_rounds_and_shrinks(noise: float) -> None:
 
 def test_biases_alone_beat_every_trivial_rule() -> None:
     table = generate(SyntheticConfig(clients=200, items=80, mean_ratings=20.0, seed=4))
-    algorithm = PMF(PMFConfig(rank=0, biases=True, rounds=6))
+    algorithm = PMF(PMFConfig.printed(rank=0, biases=True, rounds=6))
     codec = FixedPoint()
     collector = DirectSum(n_clients=200, n_items=80, width=1, codec=codec)
     engine = LocalEngine(
@@ -199,5 +199,5 @@ def test_biases_alone_beat_every_trivial_rule() -> None:
 )
 def test_settings_that_fit_no_bias_are_refused(settings: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as refusal:
-        PMFConfig(**settings)
+        PMFConfig.printed(**settings)
     assert refusal.value.key == f"algorithm.{key}"

@@ -94,10 +94,12 @@ def classes() -> Vault:
 
 
 CASES = {
-    "pmf": Case(lambda: PMF(PMFConfig(rank=3)), lambda: vault_of(RATINGS), 12),
-    "pmf, biases": Case(lambda: PMF(PMFConfig(rank=2, biases=True)), lambda: vault_of(RATINGS), 12),
+    "pmf": Case(lambda: PMF(PMFConfig.printed(rank=3)), lambda: vault_of(RATINGS), 12),
+    "pmf, biases": Case(
+        lambda: PMF(PMFConfig.printed(rank=2, biases=True)), lambda: vault_of(RATINGS), 12
+    ),
     "pmf, noise": Case(
-        lambda: PMF(PMFConfig(rank=2, temperature=0.1)), lambda: vault_of(RATINGS), 12
+        lambda: PMF(PMFConfig.printed(rank=2, temperature=0.1)), lambda: vault_of(RATINGS), 12
     ),
     "furl": Case(furl, lambda: vault_of(RATINGS)),
     "hpfl": Case(hpfl, ORGANISATIONS.vault, hpfl().rows),

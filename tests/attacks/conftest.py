@@ -40,7 +40,7 @@ _STEPS = ("model", "upload", "noise", "denoise", "aggregate", "result")
 def train(
     *,
     data: SyntheticConfig = _PLANTED,
-    algorithm: PMFConfig = PMFConfig(rank=6, rounds=6),  # noqa: B008 (frozen)
+    algorithm: PMFConfig = PMFConfig.printed(rank=6, rounds=6),  # noqa: B008 (frozen)
     cloak: VirtualRatingsConfig | RandomizedResponseConfig | None = None,
     denoisers: int = 0,
     codec: FixedPoint = FixedPoint(),  # noqa: B008 (frozen)

@@ -82,7 +82,7 @@ def pmf(shape: Shape, share: float, **others: Any) -> tuple[Transcript, GroundTr
     """Matrix factorization, masked in the recording."""
     run, truth = train(
         data=SyntheticConfig(**asdict(shape)),
-        algorithm=PMFConfig(rank=6, rounds=3),
+        algorithm=PMFConfig.printed(rank=6, rounds=3),
         rounds=3,
         payload_rounds=(1, 3),
         seed=shape.seed,

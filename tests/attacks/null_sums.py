@@ -216,7 +216,7 @@ def _algorithm(wanted: Draw, table: RatingTable) -> tuple[Algorithm, Problem]:
         scale = 10.0 / (0.1 * table.n_items)  # of a step of 10 for the mean over a batch
         config = PFedRecConfig(rank=wanted.rank, rounds=wanted.rounds, item_scale=scale)
         return ItemTables(PFedRec(config, table.n_items), threads=1), problem
-    settings = PMFConfig(
+    settings = PMFConfig.printed(
         rank=wanted.rank,
         rounds=wanted.rounds,
         biases=wanted.biases,

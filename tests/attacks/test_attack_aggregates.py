@@ -291,7 +291,7 @@ def test_nothing_false_is_proven_from_hidden_uploads(
 ) -> None:
     run, truth = federate(
         data=SyntheticConfig(clients=30, items=80, mean_ratings=8.0, seed=seed),
-        algorithm=PMFConfig(rank=rank, rounds=rounds),
+        algorithm=PMFConfig.printed(rank=rank, rounds=rounds),
         cloak=cloak,
         rounds=rounds,
         payload_rounds=tuple(range(1, rounds + 1)),

@@ -52,7 +52,7 @@ class Beside(PMF):
     """PMF, and two rows of another table and a flat model, which go nowhere."""
 
     def __init__(self, shapes: tuple[BlockShape, ...]) -> None:
-        super().__init__(PMFConfig(rank=6, rounds=2))
+        super().__init__(PMFConfig.printed(rank=6, rounds=2))
         self.shapes = shapes
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
@@ -115,7 +115,7 @@ def findings(algorithm: PMF, layers: Mapping[str, Any]) -> dict[tuple[str, str],
 @pytest.mark.parametrize("layers", STACKS)
 def test_other_blocks_change_no_figure_of_an_attack_on_items(layers: str) -> None:
     """Every attack finds what it finds of the items alone: beside them, and below them."""
-    alone = findings(PMF(PMFConfig(rank=6, rounds=2)), STACKS[layers])
+    alone = findings(PMF(PMFConfig.printed(rank=6, rounds=2)), STACKS[layers])
     ran = [key for key, finding in alone.items() if finding.measured]
     assert len(ran) >= 2
     for where, shapes in SHAPES.items():

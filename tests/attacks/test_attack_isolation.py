@@ -295,7 +295,7 @@ def recorded(directory: Path, batch_bytes: int | None) -> RecordedRun:
     )
     streams = Streams.from_seed(99)
     codec = FixedPoint()
-    algorithm = PMF(PMFConfig(rank=5, rounds=4))
+    algorithm = PMF(PMFConfig.printed(rank=5, rounds=4))
     collector = Denoisers(
         DenoisersConfig(count=12),
         n_clients=train.n_clients,

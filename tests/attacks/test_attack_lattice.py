@@ -324,7 +324,7 @@ def test_langevin_noise_of_a_trained_federation_degrades_it(
 ) -> None:
     aucs = []
     for temperature in (0.0, 1e-3, 1.0):
-        config = PMFConfig(rank=6, rounds=6, init_scale=0.3, temperature=temperature)
+        config = PMFConfig.printed(rank=6, rounds=6, init_scale=0.3, temperature=temperature)
         cloak = VirtualRatingsConfig(rho=1.0, filling="predicted")
         run, truth = federate(algorithm=config, cloak=cloak)
         figures = evaluate(Lattice(), server, run.transcript, truth, seed=0).figures
@@ -345,7 +345,7 @@ def test_a_recorded_federation_is_read_from_one_round(
 ) -> None:
     """Ratings of everybody, and the vector at the start of the round, averages or predictions."""
     run, truth = federate(
-        algorithm=PMFConfig(rank=6, rounds=14),
+        algorithm=PMFConfig.printed(rank=6, rounds=14),
         cloak=VirtualRatingsConfig(rho=rho) if rho else None,
         rounds=14,
         payload_rounds=(1, 14),

@@ -29,7 +29,7 @@ def run() -> RecordedRun:
         "shared-upload": SharedUploadConfig(count=2, floor=16),
     }
     sizes = Sizes(n_clients=CLIENTS, n_items=ITEMS, width=RANK, cohort=CLIENTS)
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=3))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=3))
     made = RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams),

@@ -51,7 +51,7 @@ def test_biases_kept_at_home_hide_no_ratings(
 ) -> None:
     run, truth = federate(
         data=DATA,
-        algorithm=PMFConfig(rank=rank, rounds=5, biases=True),
+        algorithm=PMFConfig.printed(rank=rank, rounds=5, biases=True),
         cloak=VirtualRatingsConfig(rho=rho) if rho else None,
         rounds=5,
         payload_rounds=(1, 5),

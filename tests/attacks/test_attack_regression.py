@@ -261,7 +261,7 @@ def test_nothing_false_is_ever_proven_by_equations(
     """Denoisers' own rows are in the sums and in no upload: no item they touch may be proven."""
     run, truth = federate(
         data=SyntheticConfig(clients=40, items=60, mean_ratings=8.0, seed=seed),
-        algorithm=PMFConfig(rank=rank, rounds=3),
+        algorithm=PMFConfig.printed(rank=rank, rounds=3),
         cloak=VirtualRatingsConfig(rho=rho, sticky=sticky),
         denoisers=eta,
         codec=codec,

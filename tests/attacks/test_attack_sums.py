@@ -78,7 +78,7 @@ def test_nothing_false_is_ever_proven(
 ) -> None:
     run, truth = federate(
         data=SyntheticConfig(clients=40, items=60, mean_ratings=8.0, seed=seed),
-        algorithm=PMFConfig(rank=rank, rounds=1),
+        algorithm=PMFConfig.printed(rank=rank, rounds=1),
         cloak=cloak,
         denoisers=eta,
         codec=codec,
@@ -108,7 +108,7 @@ def test_nothing_false_is_ever_proven(
 def test_rows_of_few_bits_prove_nothing(federate: Federate, rank: int, codec: FixedPoint) -> None:
     """In one dimension all rows are collinear; in a coarse ring different rows add up alike."""
     run, _ = federate(
-        algorithm=PMFConfig(rank=rank, rounds=1),
+        algorithm=PMFConfig.printed(rank=rank, rounds=1),
         cloak=VirtualRatingsConfig(rho=1.0),
         denoisers=20,
         codec=codec,

@@ -36,7 +36,7 @@ def pmf(*layers: dict[str, Any], who: Adversary = DENOISERS, **algorithm: Any) -
         ((*HELPED, {"layer": "routing"}), DENOISERS, {}, 36),
         (HELPED, DENOISERS, {"biases": True}, 36),
         (RANDOM, DENOISERS, {"biases": True}, 30),
-        (HELPED, DENOISERS, {"rank": 1}, 10),
+        (HELPED, DENOISERS, {"rank": 1, "normalise_ratings": False}, 10),
     ],
     ids=["all", "one of four", "routing", "biases", "randomized response", "one value"],
 )

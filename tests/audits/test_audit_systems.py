@@ -88,7 +88,9 @@ def test_a_rating_system_trains_the_algorithm_it_is_of() -> None:
     assert (set(mine.kinds), mine.claims, mine.attacks) == (set(pmf.kinds), pmf.claims, pmf.attacks)
     data = RatingData(clients=12, items=20, mean_ratings=5.0, utility_folds=2)
     for system, kind in ((mine, Mine), (pmf, PMF)):
-        loaded = system.load(Wanted(data, PMFConfig(rank=2, rounds=1), 1, None, CohortConfig()))
+        loaded = system.load(
+            Wanted(data, PMFConfig.printed(rank=2, rounds=1), 1, None, CohortConfig())
+        )
         for fold in loaded.folds:
             assert type(loaded.task(fold).fresh().algorithm) is kind
 

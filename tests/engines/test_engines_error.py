@@ -46,7 +46,7 @@ def test_the_error_is_that_of_clipped_predictions() -> None:
 def test_without_test_ratings_there_is_no_error() -> None:
     ratings = rating_table()
     nothing = ratings.subset(np.zeros(len(ratings), dtype=bool))
-    streams, algorithm = Streams.from_seed(1), PMF(PMFConfig(rank=RANK))
+    streams, algorithm = Streams.from_seed(1), PMF(PMFConfig.printed(rank=RANK))
     for evaluate in (None, rating_evaluation(algorithm, nothing)):
         engine = LocalEngine(
             algorithm=algorithm,

@@ -71,8 +71,10 @@ def rating_table(seed: int = 6) -> RatingTable:
     )
 
 
-def stack_of(kind: str, streams: Streams, *, rho: float = 1.0, eta: int = 3) -> Stack:
-    codec = FixedPoint()
+def stack_of(
+    kind: str, streams: Streams, *, rho: float = 1.0, eta: int = 3, clip: float = 8.0
+) -> Stack:
+    codec = FixedPoint(clip=clip)
     sizes = {"n_clients": N_CLIENTS, "n_items": N_ITEMS, "width": RANK}
     collector: Collector = DirectSum(codec=codec, **sizes)
     if kind == "fedrec++":
@@ -96,15 +98,16 @@ def engine_of(
     cohort: CohortConfig | None = None,
     batch_bytes: int = BATCH_BYTES,
     recorder: Recorder | None = None,
+    clip: float = 8.0,
     **settings: Any,
 ) -> LocalEngine:
     streams, ratings = Streams.from_seed(seed), rating_table()
     held_out = ratings.subset(np.arange(len(ratings)) % 5 == 0)
     train = ratings.subset(np.arange(len(ratings)) % 5 != 0)
-    algorithm = PMF(PMFConfig(rank=RANK, **settings))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, **settings))
     return LocalEngine(
         algorithm=algorithm,
-        stack=stack_of(kind, streams, rho=rho, eta=eta),
+        stack=stack_of(kind, streams, rho=rho, eta=eta, clip=clip),
         vault=vault_of(train),
         n_rows=train.n_items,
         evaluate=rating_evaluation(algorithm, held_out),
@@ -213,7 +216,7 @@ def test_a_state_is_a_snapshot() -> None:
 
 def recorded(directory: Path) -> RecordedRun:
     streams, ratings = Streams.from_seed(10), rating_table()
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=4))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=4))
     held_out = np.arange(len(ratings)) % 5 == 0
     return RecordedRun(
         algorithm=algorithm,
@@ -297,7 +300,7 @@ def test_a_round_of_nobody_changes_nothing_but_its_number() -> None:
 
 
 def test_values_that_do_not_fit_the_ring_stop_the_round() -> None:
-    engine = engine_of("fedrec++", learning_rate=1e6, init_scale=10.0, batch_bytes=20 * 64)
+    engine = engine_of("fedrec++", init_scale=0.5, batch_bytes=20 * 64, clip=3.0)
     with pytest.raises(EncodingError):
         for _ in range(10):
             before = engine.state()
@@ -315,7 +318,7 @@ def test_given_participants_override_the_cohort() -> None:
         asked.append(round_)
         return np.array([2, 3, 5])
 
-    algorithm = PMF(PMFConfig(rank=RANK))
+    algorithm = PMF(PMFConfig.printed(rank=RANK))
     engine = LocalEngine(
         algorithm=algorithm,
         stack=stack_of("plain", streams),

@@ -21,7 +21,7 @@ class Oracle(PMF):
     """Scores by a table of its own."""
 
     def __init__(self, table: Any) -> None:
-        super().__init__(PMFConfig(rank=1))
+        super().__init__(PMFConfig.printed(rank=1))
         self.table, self.asked = table, []  # type: ignore[var-annotated]
 
     def predict(self, public: Any, vault: Any, clients: Any, items: Any) -> Any:
@@ -89,7 +89,7 @@ def test_a_split_of_several_held_out_ratings_is_refused() -> None:
 
 
 def test_a_trained_algorithm_is_ranked() -> None:
-    algorithm = PMF(PMFConfig(rank=3, rounds=1))
+    algorithm = PMF(PMFConfig.printed(rank=3, rounds=1))
     problem = ranking_problem(algorithm, SPLIT, negatives=20)
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(1))
     algorithm.initialise(problem.vault, Streams.from_seed(1))

@@ -30,7 +30,7 @@ def stack_of(codec: FixedPoint, table: RatingTable = TABLE, width: int = 3) -> S
 
 
 def engine_of() -> LocalEngine:
-    algorithm = PMF(PMFConfig(rank=3))
+    algorithm = PMF(PMFConfig.printed(rank=3))
     return LocalEngine(
         algorithm=algorithm,
         stack=stack_of(FixedPoint()),
@@ -73,7 +73,7 @@ def test_stack_and_collector_agree() -> None:
 def test_a_test_set_of_other_clients_is_refused() -> None:
     other = generate(SyntheticConfig(clients=13, items=30, mean_ratings=8.0, seed=3))
     with pytest.raises(ConfigError, match="12 vaults"):
-        rating_problem(PMF(PMFConfig(rank=3)), TABLE, other)
+        rating_problem(PMF(PMFConfig.printed(rank=3)), TABLE, other)
 
 
 def test_an_interrupted_round_trains_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

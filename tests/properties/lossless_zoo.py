@@ -83,7 +83,7 @@ ALGORITHM = "not lossless: the algorithm"
 NOTHING = "nothing compared"
 
 CLIENTS, ITEMS, WIDTH = 8, 12, 2
-CONFIG = PMFConfig(rank=WIDTH, learning_rate=0.1, init_scale=0.5)
+CONFIG = PMFConfig.printed(rank=WIDTH, learning_rate=0.1, init_scale=0.5)
 STREAMS = Streams.from_seed(3)
 SOME = generate(SyntheticConfig(clients=CLIENTS, items=ITEMS, mean_ratings=6, seed=1))
 NONE = SOME.subset(np.zeros(len(SOME), dtype=bool))

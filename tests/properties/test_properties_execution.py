@@ -24,7 +24,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire
 
 PROFILE = settings.get_profile("properties")
-HOT = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5, temperature=0.05)
+HOT = PMFConfig.printed(rank=2, learning_rate=0.1, init_scale=0.5, temperature=0.05)
 
 
 def engine_of(
@@ -146,7 +146,7 @@ def test_a_run_can_begin_from_any_tables(federation: Federation, data: st.DataOb
     public = data.draw(latent_vectors(items, 1))
     users = data.draw(latent_vectors(clients, 1))
     streams, vault, other = federation.streams, *(vault_of(federation.ratings) for _ in range(2))
-    start = Started(PMF(PMFConfig(rank=1)), public=public, private={"user_vectors": users})
+    start = Started(PMF(PMFConfig.printed(rank=1)), public=public, private={"user_vectors": users})
     start.initialise(vault, streams)
     assert vault.read("user_vectors", np.arange(clients)).tobytes() == users.tobytes()
     assert start.initial_public(items, streams).table.tobytes() == public.tobytes()
@@ -154,4 +154,6 @@ def test_a_run_can_begin_from_any_tables(federation: Federation, data: st.DataOb
     with pytest.raises(ConfigError, match=r"start\.public"):
         start.initial_public(items + 1, streams)
     with pytest.raises(ConfigError, match=r"start\.private = 'weights'.*user_vectors"):
-        Started(PMF(PMFConfig(rank=1)), private={"weights": users}).initialise(other, streams)
+        Started(PMF(PMFConfig.printed(rank=1)), private={"weights": users}).initialise(
+            other, streams
+        )

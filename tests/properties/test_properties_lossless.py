@@ -277,7 +277,7 @@ def test_tables_do_not_depend_on_rho(bits: int, filling: str) -> None:
             streams=streams,
         )
         stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=8)
-        algorithm = PMF(PMFConfig(rank=2))
+        algorithm = PMF(PMFConfig.printed(rank=2))
         engine = LocalEngine(
             algorithm=algorithm,
             stack=stack,
@@ -296,7 +296,9 @@ def test_tables_do_not_depend_on_rho(bits: int, filling: str) -> None:
 @given(federation=federations(width=2, max_rounds=2))
 @settings(settings.get_profile("properties"), max_examples=20)
 def test_comparison_says_how_much_was_compared(federation: Federation) -> None:
-    outcome = compare_runs(algorithm=lambda: PMF(PMFConfig(rank=2)), **federation.arguments())
+    outcome = compare_runs(
+        algorithm=lambda: PMF(PMFConfig.printed(rank=2)), **federation.arguments()
+    )
     stack, cohort = federation.stack, federation.cohort
     clients, streams = federation.ratings.n_clients, federation.streams
     present = [
@@ -317,7 +319,9 @@ def test_comparison_says_how_much_was_compared(federation: Federation) -> None:
 @settings(settings.get_profile("properties"), max_examples=5)
 def test_zero_rounds_are_no_comparison(federation: Federation) -> None:
     with pytest.raises(ConfigError, match="rounds = 0"):
-        compare_runs(algorithm=lambda: PMF(PMFConfig(rank=1)), **federation.arguments(rounds=0))
+        compare_runs(
+            algorithm=lambda: PMF(PMFConfig.printed(rank=1)), **federation.arguments(rounds=0)
+        )
 
 
 @given(federation=federations(width=2, cloaks=("randomized-response",), max_rounds=2))
@@ -326,8 +330,8 @@ def test_sdcf_without_a_single_rating_is_no_comparison(federation: Federation) -
     # Virtual rows need residuals, and nobody has one.
     empty = federation.ratings.subset(np.zeros(len(federation.ratings), dtype=bool))
     run = federation.arguments(ratings=empty)
-    outcome = compare_runs(algorithm=lambda: PMF(PMFConfig(rank=2)), **run)
+    outcome = compare_runs(algorithm=lambda: PMF(PMFConfig.printed(rank=2)), **run)
     assert outcome.vacuous
     assert outcome.taken > 0
     with pytest.raises(LosslessnessError, match=r"nothing was compared .*: every upload was empty"):
-        assert_lossless(algorithm=lambda: PMF(PMFConfig(rank=2)), **run)
+        assert_lossless(algorithm=lambda: PMF(PMFConfig.printed(rank=2)), **run)

@@ -32,7 +32,7 @@ TABLE = generate(SyntheticConfig(clients=CLIENTS, items=ITEMS, mean_ratings=6, s
 
 
 def pmf() -> PMF:
-    return PMF(PMFConfig(rank=RANK, init_scale=0.1))
+    return PMF(PMFConfig.printed(rank=RANK, init_scale=0.1))
 
 
 def stack_of(**sizes: int) -> Stack:

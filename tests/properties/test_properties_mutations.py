@@ -35,7 +35,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Alter, Drop, Step, Wire
 
 PROFILE = settings.get_profile("properties")
-CONFIG = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5)
+CONFIG = PMFConfig.printed(rank=2, learning_rate=0.1, init_scale=0.5)
 
 
 def algorithm() -> PMF:

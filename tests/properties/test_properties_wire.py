@@ -24,7 +24,7 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step
 
 PROFILE = settings.get_profile("properties")
-CONFIG = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5)
+CONFIG = PMFConfig.printed(rank=2, learning_rate=0.1, init_scale=0.5)
 HOT = replace(CONFIG, temperature=0.05)
 
 

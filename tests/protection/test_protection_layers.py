@@ -36,7 +36,7 @@ CLOAK = RECORDS["virtual-ratings"]
 
 @pytest.fixture(scope="module")
 def run() -> RecordedRun:
-    streams, algorithm = Streams.from_seed(3), PMF(PMFConfig(rank=3, rounds=2))
+    streams, algorithm = Streams.from_seed(3), PMF(PMFConfig.printed(rank=3, rounds=2))
     layers = {"virtual-ratings": LAYERS["virtual-ratings"](sticky=True)}
     layers["denoisers"] = LAYERS["denoisers"]()
     sizes = Sizes(n_clients=20, n_items=30, width=3, cohort=20)

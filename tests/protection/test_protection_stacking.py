@@ -49,7 +49,7 @@ def settings_of(stack: tuple[str, ...]) -> dict[str, Any]:
 def run_of(layers: dict[str, Any], rounds: int = 2, *, biases: bool = False) -> RecordedRun:
     streams, codec = Streams.from_seed(3), FixedPoint()
     rank = RANK - biases  # rows are as wide
-    algorithm = PMF(PMFConfig(rank=rank, biases=biases, rounds=rounds, init_scale=0.3))
+    algorithm = PMF(PMFConfig.printed(rank=rank, biases=biases, rounds=rounds, init_scale=0.3))
     run = RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers, sizes=SIZES, codec=codec, streams=streams),
@@ -312,7 +312,7 @@ class OthersStep:
 @pytest.mark.parametrize("layers", [(), ("masking",), ("denoisers",)], ids=" + ".join)
 def test_an_upload_in_others_names_is_refused(layers: tuple[str, ...], names: Any) -> None:
     """Found by attacking: such a step was summed, and a property of losslessness passed it."""
-    algorithm, streams = InOthersNames(PMFConfig(rank=RANK, rounds=1)), Streams.from_seed(3)
+    algorithm, streams = InOthersNames(PMFConfig.printed(rank=RANK, rounds=1)), Streams.from_seed(3)
     algorithm.names = names
     run = RecordedRun(
         algorithm=algorithm,

@@ -58,7 +58,10 @@ SPOILT = {
 
 
 def run_of(name: str, *faults: Any) -> RecordedRun:
-    streams, algorithm = Streams.from_seed(3), PMF(PMFConfig(rank=RANK, rounds=2, init_scale=0.3))
+    streams, algorithm = (
+        Streams.from_seed(3),
+        PMF(PMFConfig.printed(rank=RANK, rounds=2, init_scale=0.3)),
+    )
     layers = {layer: RECORDS[layer].settings(**own) for layer, own in REAL[name].items()}
     sizes = Sizes(n_clients=N, n_items=ITEMS, width=RANK, cohort=N)
     return RecordedRun(
@@ -91,7 +94,7 @@ class Misshapen(PMF):
     """Sends rows of another shape than it says."""
 
     def __init__(self, change: Any) -> None:
-        super().__init__(PMFConfig(rank=RANK))
+        super().__init__(PMFConfig.printed(rank=RANK))
         self.change = change
 
     def client_step(self, *arguments: Any) -> Any:

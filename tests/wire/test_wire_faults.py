@@ -86,7 +86,7 @@ def run_with(*faults: Fault, denoisers: bool = True) -> RecordedRun:
         config = DenoisersConfig(count=ETA)
         collector = Denoisers(config, codec=codec, streams=streams, **sizes)
     cloak = VirtualRatings(VirtualRatingsConfig(), n_items=N_ITEMS, streams=streams)
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=3))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=3))
     return RecordedRun(
         algorithm=algorithm,
         stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),

@@ -56,7 +56,7 @@ def small_run(
 ) -> RecordedRun:
     """FedRec++ on the made-up ratings, not yet run; of rank 0 with biases alone."""
     ratings, streams, codec = made_up(), Streams.from_seed(3), FixedPoint()
-    algorithm = PMF(PMFConfig(rank=rank, rounds=ROUNDS, biases=not rank))
+    algorithm = PMF(PMFConfig.printed(rank=rank, rounds=ROUNDS, biases=not rank))
     cloak = VirtualRatings(VirtualRatingsConfig(rho=rho), n_items=N_ITEMS, streams=streams)
     collector = Denoisers(
         DenoisersConfig(count=eta),
@@ -209,7 +209,7 @@ def test_words_are_picked_where_they_are_kept_alone(monkeypatch: pytest.MonkeyPa
     alone = LocalEngine(
         algorithm=engine.algorithm,
         stack=engine.stack,
-        vault=rating_problem(PMF(PMFConfig(rank=4, rounds=ROUNDS)), made_up()).vault,
+        vault=rating_problem(PMF(PMFConfig.printed(rank=4, rounds=ROUNDS)), made_up()).vault,
         n_rows=N_ITEMS,
         streams=Streams.from_seed(3),
         wire=Wire(meter=Meter(N_CLIENTS)),

@@ -60,7 +60,7 @@ def run() -> RecordedRun:
         codec=codec,
         streams=streams,
     )
-    algorithm = PMF(PMFConfig(rank=4, rounds=ROUNDS))
+    algorithm = PMF(PMFConfig.printed(rank=4, rounds=ROUNDS))
     run = RecordedRun(
         algorithm=algorithm,
         stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),

@@ -144,6 +144,9 @@ def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
     ratings = -a / scale + scale * b
     gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     tolerance = _tolerance(noise, np.array([scale]), levels)[0]
+    if levels[0] == -levels[-1] and ratings[gap <= tolerance].sum() < 0:
+        # On a scale around 0 all signs turned give the same rows: people rate what they like.
+        scale, ratings = -scale, -ratings
     return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
 
 

@@ -83,6 +83,9 @@ class SyntheticOrganisationData(OrganisationData):
 class OrganisationTask:
     """HPFL on one split of organisations' records.
 
+    Scores are mapped to the range from 0 to 1 (``trained``), which is that of the model's link; with
+    the highest level as its ``gum.scale`` it trains on them as they are, as the paper does.
+
     Args:
         settings: of the algorithm.
         organisations: the data set.
@@ -97,11 +100,19 @@ class OrganisationTask:
     groups: Mapping[str, IntArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        gum, highest = self.settings.gum, float(self.organisations.levels[-1])
-        if gum.link == "sigmoid" and gum.scale != highest:
-            raise ConfigError(
-                "algorithm.gum.scale", gum.scale, f"scores go up to {highest:g}", (highest,)
-            )
+        scale, (low, *_, highest) = self.settings.gum.scale, self.organisations.levels.tolist()
+        choices = (1.0, highest) if low >= 0 else (1.0,)
+        if scale not in choices:
+            problem = f"scores go from {low:g} to {highest:g}; 1 maps them to the range from 0 to 1"
+            raise ConfigError("algorithm.gum.scale", scale, problem, choices)
+
+    @cached_property
+    def trained(self) -> Organisations:
+        """The organisations with the scores that the model is trained on."""
+        own, levels = self.organisations, self.organisations.levels
+        if self.settings.gum.link == "sigmoid" and self.settings.gum.scale == levels[-1]:
+            return own
+        return own.on((levels - levels[0]) / (levels[-1] - levels[0]))
 
     @cached_property
     def facts(self) -> DataFacts:
@@ -133,7 +144,7 @@ class OrganisationTask:
 
     def fresh(self) -> Fresh:
         """HPFL, training and validation records in vaults, and the quality on the test records."""
-        algorithm, own = HPFL(self.settings, self.organisations), self.organisations
+        algorithm, own = HPFL(self.settings, self.trained), self.organisations
 
         def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
             if not len(own.test):
@@ -142,21 +153,27 @@ class OrganisationTask:
                 algorithm.predict_scores(vault, client, *own.test.of(client)[:2])
                 for client in range(own.n_clients)
             ]
-            return _quality(own, np.concatenate(predicted))
+            scores = np.concatenate(predicted)
+            if self.trained is not own:
+                scores = own.levels[0] + scores * np.ptp(own.levels)
+            return _quality(own, scores)
 
         problem = Problem(
-            vault=own.vault(),
+            vault=self.trained.vault(),
             n_rows=algorithm.rows,
             evaluate=evaluate,
-            knowledge={"attributes": list(own.attribute_names), "levels": own.levels.tolist()},
+            knowledge={
+                "attributes": list(own.attribute_names),
+                "levels": self.trained.levels.tolist(),
+            },
         )
         return Fresh(algorithm, problem, bag_shapes(algorithm.bag_sizes))
 
     def public(self) -> dict[str, Any]:
-        """How many organisations and attributes there are, and the levels of scores."""
+        """How many organisations and attributes there are, and the levels that are trained on."""
         own = self.organisations
         sizes = {"n_clients": own.n_clients, "n_attributes": own.n_attributes}
-        return {**sizes, "levels": own.levels.tolist()}
+        return {**sizes, "levels": self.trained.levels.tolist()}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
         """How many users an organisation has, and the attributes of its items."""

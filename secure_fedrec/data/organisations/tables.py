@@ -11,7 +11,7 @@ serve checks, centralised training and measures that compare users of different 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -161,6 +161,19 @@ class Organisations:
             levels=self.levels,
             **{part: self._pool(getattr(self, part), users, items) for part in PARTS},
         )
+
+    def on(self, levels: FloatArray) -> "Organisations":
+        """The same records on other levels, one for each of these.
+
+        Args:
+            levels: float64[L], ascending.
+        """
+
+        def moved(records: Records) -> Records:
+            return replace(records, scores=levels[np.searchsorted(self.levels, records.scores)])
+
+        parts = {name: moved(getattr(self, name)) for name in PARTS}
+        return replace(self, levels=levels, **parts)
 
     def vault(self) -> Vault:
         """What the clients learn from, as their private examples.

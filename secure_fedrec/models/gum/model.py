@@ -45,7 +45,8 @@ class GUMConfig(Settings, section="gum"):
     Args:
         hidden: N, width of a knowledge vector.
         link: of the prediction: "identity" (F itself) or "sigmoid" (``scale / (1 + exp(-F))``).
-        scale: top of the sigmoid's range: 1 for answers, the highest level for ratings.
+        scale: top of the sigmoid's range: 1 for answers and for scores mapped to the range from 0
+            to 1, or the highest level of ratings, as in the paper.
         activation: around R_u and R_v: "identity" (paper) or "sigmoid" (published code).
         slip_and_guess: two more private values per item, s and g in (0, 1), turn F into
             ``(1 - s) F + g (1 - F)`` (published code).

@@ -86,7 +86,7 @@ class StudyConfig(StudySettings, section="study"):
         """What is trained."""
         users = "rated" if self.method == "fedrec++" else "rated+virtual"
         return PMF(
-            PMFConfig(
+            PMFConfig.printed(
                 rounds=self.rounds,
                 learning_rate=self.learning_rate,
                 user_update=users if self.rho else "rated",

@@ -42,7 +42,7 @@ def _run_of(
             codec=FixedPoint() if codec is None else codec,
             streams=streams,
         )
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=rounds, init_scale=0.3))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=rounds, init_scale=0.3))
     run = RecordedRun(
         algorithm=algorithm,
         stack=stack,

@@ -35,7 +35,7 @@ class Aggregates(PMF):
 
 
 def engine_of(multiplier: float, rounds: int) -> tuple[LocalEngine, Aggregates, NoisedSum]:
-    algorithm = Aggregates(PMFConfig(rank=0, biases=True, rounds=rounds))
+    algorithm = Aggregates(PMFConfig.printed(rank=0, biases=True, rounds=rounds))
     streams = Streams.from_seed(4)
     layers = {
         "clip": LAYERS["clip"](norm=2.0, count_scale=0.4),

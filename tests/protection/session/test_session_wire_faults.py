@@ -126,7 +126,7 @@ class Striking:
 def run_of(layers: dict[str, Any], *faults: Fault) -> RecordedRun:
     streams = Streams.from_seed(3)
     sizes = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS)
-    algorithm = PMF(PMFConfig(rank=RANK, rounds=2, init_scale=0.3))
+    algorithm = PMF(PMFConfig.printed(rank=RANK, rounds=2, init_scale=0.3))
     return RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers, sizes=sizes, codec=FixedPoint(), streams=streams),

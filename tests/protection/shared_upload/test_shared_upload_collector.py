@@ -91,7 +91,7 @@ def federation_of(
     cloak = VirtualRatings(VirtualRatingsConfig(rho=rho), n_items=40, streams=streams)
     stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=20)
     return {
-        "algorithm": lambda: PMF(PMFConfig(rank=4, rounds=4)),
+        "algorithm": lambda: PMF(PMFConfig.printed(rank=4, rounds=4)),
         "stack": stack,
         "ratings": ratings,
         "streams": streams,
