@@ -29,6 +29,10 @@ class Image(NamedTuple):
     factor: float
     shift: float = 0.0
 
+    def rating(self, rating: float) -> float:
+        """One rating so mapped."""
+        return self.factor * rating + self.shift
+
     def of(self, table: RatingTable) -> RatingTable:
         """The ratings of a table so mapped, on the scale so mapped."""
         own = table.scale

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,8 @@ from tests.audits.affine_images import IMAGES, Image, trained
 from tests.audits.test_audit_file_cases import ASKED, READ, ROWS, answers, options_of, saved
 
 Command = Callable[..., tuple[int, str, str]]
-SCALES = {
-    **{
-        name: lambda r, image=image: image.factor * r + image.shift
-        for name, image in IMAGES.items()
-    },
+SCALES: dict[str, Callable[[int], object]] = {
+    **{name: image.rating for name, image in IMAGES.items()},
     "hundreds": lambda r: 20 * r,
     "around 0": lambda r: r - 3,
     "below 0": lambda r: -r,
@@ -116,7 +114,8 @@ def test_divergence_is_caught_and_names_settings_that_train(factor: float) -> No
     named = dict(re.findall(r"(\w+) = ([\w.]+?)(?:,|$| )", told.value.problem))
     assert named.pop("normalise_ratings") == "true"
     assert set(named) == {"learning_rate", "decay", "regularization", "init_scale"}
-    advised = PMFConfig(rank=4, rounds=30, **{key: float(value) for key, value in named.items()})
+    settings: dict[str, Any] = {key: float(value) for key, value in named.items()}
+    advised = PMFConfig(rank=4, rounds=30, **settings)
     assert advised == PMFConfig(rank=4, rounds=30)
     engine = trained(doubled, rounds=30, settings=advised)
     first, *_, last = (engine.run_round().metrics for _ in range(30))

@@ -83,8 +83,8 @@ class SyntheticOrganisationData(OrganisationData):
 class OrganisationTask:
     """HPFL on one split of organisations' records.
 
-    Scores are mapped to the range from 0 to 1 (``trained``), which is that of the model's link; with
-    the highest level as its ``gum.scale`` it trains on them as they are, as the paper does.
+    Scores are mapped to the range from 0 to 1 (``trained``), which is that of the model's link.
+    With the highest level as its ``gum.scale`` it trains on them as they are, as the paper does.
 
     Args:
         settings: of the algorithm.

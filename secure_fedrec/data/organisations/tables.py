@@ -172,7 +172,7 @@ class Organisations:
         def moved(records: Records) -> Records:
             return replace(records, scores=levels[np.searchsorted(self.levels, records.scores)])
 
-        parts = {name: moved(getattr(self, name)) for name in PARTS}
+        parts: dict[str, Any] = {name: moved(getattr(self, name)) for name in PARTS}
         return replace(self, levels=levels, **parts)
 
     def vault(self) -> Vault:
