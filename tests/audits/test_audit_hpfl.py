@@ -4,6 +4,7 @@ import copy
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from audits.config.audit import parse_config
 from audits.report import report_schema
-from audits.run.build import load_dataset
+from audits.run.build import build_federation, load_dataset
 from audits.systems.hpfl.organisations import OrganisationTask
 from secure_fedrec.engines import RecordedRun, RoundReport
 from secure_fedrec.wire import NOBODY, Step, Transcript
@@ -231,7 +232,7 @@ def test_parts_of_hpfl_are_audited_by_their_own_names(
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_a_model_that_cannot_reach_the_scores_is_refused(
+def test_a_range_that_is_not_that_of_the_scores_is_refused(
     refusal: Callable[..., str],
     write_config: Write,
     small: dict[str, Any],
@@ -239,11 +240,31 @@ def test_a_model_that_cannot_reach_the_scores_is_refused(
     binary: bool,
 ) -> None:
     small["data"]["binary"] = binary
-    small["algorithm"]["gum"]["scale"] = 5.0 if binary else 1.0
+    small["algorithm"]["gum"]["scale"] = 5.0 if binary else 4.0
     line = refusal("train", write_config(small), "--out", tmp_path / "run")
-    highest, given = ("1", "5.0") if binary else ("5", "1.0")
-    assert line.startswith(f"algorithm.gum.scale = {given}: scores go up to {highest} (choices: ")
+    ends, given, choices = ("0 to 1", "5.0", "1.0") if binary else ("1 to 5", "4.0", "1.0, 5.0")
+    assert line.startswith(f"algorithm.gum.scale = {given}: scores go from {ends}; 1 maps them ")
+    assert line.endswith(f"(choices: {choices})")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "identity"])
+def test_affine_images_of_scores_train_alike(small: dict[str, Any], link: str) -> None:
+    small["algorithm"] |= {"rounds": 2, "gum": {"link": link}}
+    config = parse_config(small)
+    task = load_dataset(config, None).task(0)
+    assert isinstance(task, OrganisationTask)
+    figures = []
+    for factor, shift in ((1.0, 0.0), (25.0, 0.0), (1.0, -3.0), (0.5, 7.0)):
+        own = task.organisations
+        changed = replace(task, organisations=own.on(factor * own.levels + shift))
+        assert changed.trained.levels.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+        federation = build_federation(config, changed, priced=False)
+        engine = federation.engine(changed.fresh())
+        found = [engine.run_round().metrics for _ in range(2)][-1]
+        assert found is not None
+        figures.append({key: found[key] / factor for key in ("mae", "rmse")})
+    assert all(each == pytest.approx(figures[0], rel=1e-6) for each in figures)
 
 
 def test_right_and_wrong_answers_have_an_auc(

@@ -101,7 +101,7 @@ class OrganisationTask:
 
     def __post_init__(self) -> None:
         scale, (low, *_, highest) = self.settings.gum.scale, self.organisations.levels.tolist()
-        choices = (1.0, highest) if low >= 0 else (1.0,)
+        choices = (1.0, highest) if low >= 0 and highest != 1.0 else (1.0,)
         if scale not in choices:
             problem = f"scores go from {low:g} to {highest:g}; 1 maps them to the range from 0 to 1"
             raise ConfigError("algorithm.gum.scale", scale, problem, choices)
