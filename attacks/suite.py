@@ -1,6 +1,6 @@
-"""The list of attacks, by what they read, and of the scorers that judge their claims."""
+"""The list of attacks, by what they read, and of the kinds of secrets that they tell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from attacks.base import Controlled
@@ -23,24 +23,7 @@ from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.families.sums.virtual_rows import VirtualRowVectors
 from attacks.families.untouched import NeverTouched
-from attacks.scoring import (
-    attributes,
-    clear_uploads,
-    disclosures,
-    drafts,
-    held_out,
-    histograms,
-    labels,
-    links,
-    members,
-    rated_sets,
-    ratings,
-    sales,
-    sets,
-    vectors,
-    virtual_rows,
-)
-from attacks.scoring.measures import Behind, Gained, Measure
+from attacks.scoring import attributes, held_out, histograms, labels, members, sales, sets
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
@@ -72,39 +55,8 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "partners": (ItemSales(), PartnerMembers()),
 }
 
-_SCORERS = (
-    disclosures,
-    *(links, rated_sets, ratings, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes, held_out, sales, members, clear_uploads),
-)
-"""In the order in which sentences and pages speak of figures."""
-
-
-def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]:
-    """The measures of all scorers by key.
-
-    Raises:
-        ValueError: two have one key, or one is judged by a gain that nothing measures, or that
-            tells another secret.
-    """
-    known: dict[str, Measure] = {}
-    for measures in scorers:
-        if both := known.keys() & measures:
-            raise ValueError(f"two figures have the key {min(both)}")
-        known |= measures
-    for key, each in known.items():
-        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
-            if name not in known or not isinstance(known[name].severity, Gained):
-                raise ValueError(f"{key} is judged by {name}, which is no gain")
-            if known[name].secret != each.secret:
-                raise ValueError(f"{key} is judged by {name}, which tells another secret")
-    return MappingProxyType(known)
-
-
-MEASURES = catalogue(scorer.MEASURES for scorer in _SCORERS)
-"""Every figure by key: what gates may ask, what findings may say."""
-
-KINDS = tuple(scorer.KIND for scorer in _SCORERS if hasattr(scorer, "KIND"))
+_KINDS = (labels, sets, histograms, attributes, held_out, sales, members)
+KINDS = tuple(scorer.KIND for scorer in _KINDS)
 """Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
 
 SUITE: Mapping[str, Controlled] = MappingProxyType(

@@ -19,9 +19,10 @@ from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_ratings
 from attacks.planted.runs import plant_organisations, plant_split
 from attacks.planted.untouched import plant_untouched
+from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.truth import GroundTruth
-from attacks.suite import MEASURES, SUITE
+from attacks.suite import SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.wire import Adversary

@@ -15,8 +15,6 @@ from attacks.scoring.chance import normal_null
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import Behind, Figures, Measure, gain, records
-from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -40,30 +38,6 @@ _DRAWS = 1000
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
 """Deviations that a 95 % interval is wide."""
-
-
-def _words(figures: Figures, details: Mapping[str, Any]) -> str:
-    """The first attribute by its name."""
-    name = next(iter(details.get("attributes", ())), "attribute").replace("_", " ")
-    return f"tells the {name} of persons with AUC {figures['attribute_auc']:.3f}"
-
-
-MEASURES = records(
-    "attribute",
-    attribute_auc=Measure(
-        "AUC of the attribute",
-        "Macro AUC of an attribute of persons, told from what was recovered.",
-        Scale(
-            AREA,
-            Prior("attribute_ceiling_auc", "from the true training data", ceiling=True),
-            "ranks by chance",
-        ),
-        Behind(("attribute_lift",), 0.95),
-        LEADS._replace(units="persons"),
-        words=_words,
-    ),
-    attribute_lift=gain(0.4, "attribute_auc minus 0.5.", chooses="other secrets"),
-)
 
 
 class People(NamedTuple):

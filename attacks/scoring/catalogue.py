@@ -1,7 +1,14 @@
-"""What follows from the records of all figures: which speaks for a finding, and how bad it is."""
+"""The records of all figures, and what follows: which speaks for a finding, and how bad it is."""
 
-from attacks.scoring.measures import SEVERITIES, Figures, Measure
-from attacks.suite import MEASURES
+import tomllib
+from pathlib import Path
+
+from attacks.scoring.measures import SEVERITIES, Figures, Measure, catalogue
+
+_FILE = Path(__file__).with_name("figures.toml")
+
+MEASURES = catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8")))
+"""Every figure by key: what gates may ask, what findings may say."""
 
 
 def measures_of(figures: Figures) -> list[Measure]:

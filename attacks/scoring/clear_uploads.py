@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import Context, Measure, records
-from attacks.scoring.persons import Persons, persons
-from attacks.scoring.scales import SHARE, Scale
+from attacks.scoring.persons import Persons
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED
 from attacks.scoring.truth import Case
@@ -15,33 +13,6 @@ from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.kernels import segments
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.recording import OWN, rows_in
-
-MEASURES = records(
-    "upload",
-    clear_clients=persons(
-        "Clients whose upload is in the clear",
-        "Number of clients of whom a message that the stack says is hidden is told to be in the "
-        "clear, and is: what it holds is what the client put into the sum.",
-        "reads the uploads of {clear_clients:.0f} clients, which were to be hidden",
-        floor=10.0,
-        chooses="other secrets",
-    ),
-    clear_precision=Measure(
-        "Uploads rightly said to be in the clear",
-        "Share of the clients of whom it is said; null where it is said of nobody.",
-        Scale(SHARE, "none: words under a pad are never read by chance", "nobody is judged"),
-        Context("it says how far clear_clients is right", floor=1.0),
-    ),
-    lone_clients=persons(
-        "Clients whose row is alone in a sum",
-        "Number of clients of whom a row that the stack says is hidden is all that a sum holds of "
-        "its kind: it is known word for word, and not whose it is.",
-        "reads rows of {lone_clients:.0f} clients' uploads off sums, word for word, without their "
-        "names",
-        floor=10.0,
-        chooses="other secrets",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

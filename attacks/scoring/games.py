@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attacks.base import Attack, Claims
+from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.gains import Figures, Level
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
-from attacks.suite import MEASURES
 from attacks.view.blocks import item_view
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.errors import UnstatedFactError

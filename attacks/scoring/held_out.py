@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_of
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows
-from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, score_table
 from attacks.scoring.statistics import dealt_labels, per_client_auc
@@ -31,35 +29,6 @@ where it trains on it, 0 elsewhere."""
 
 _PAIRS_AT_ONCE = 2**21
 """Pairs of a client and an item that are judged at once."""
-
-_HALF = "ties count by half"
-_PRIOR = Prior("held_out_prior_auc", "popularity alone", "held_out_auc of popularity alone.")
-
-MEASURES = records(
-    "next choice",
-    held_out_combined_auc=Measure(
-        "AUC of held-out interests, with popularity",
-        "Mean AUC of items a client will choose above others it did not train on, by the attack "
-        "first and by popularity where it ties.",
-        Scale(AREA, _PRIOR, _HALF),
-        Behind(("held_out_gain",), 0.95),
-        LEADS,
-        words="tells what a client will choose from what it never will with AUC "
-        "{held_out_combined_auc:.3f}[ (popularity alone: {held_out_prior_auc:.3f})]",
-    ),
-    held_out_auc=Measure(
-        "AUC of held-out interests",
-        "The same of the attack alone.",
-        Scale(AREA, "one half", _HALF),
-        Behind(("held_out_gain",), 0.9),
-    ),
-    held_out_gain=gain(
-        0.1,
-        "held_out_combined_auc minus held_out_prior_auc.",
-        name="Gain over popularity for held-out interests",
-        chooses="other secrets",
-    ),
-)
 
 
 def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:

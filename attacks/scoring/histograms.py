@@ -7,46 +7,12 @@ import numpy as np
 
 from attacks.scoring.chance import beside_sums, normal_null, ranked_unit
 from attacks.scoring.gains import Figures, Gains
-from attacks.scoring.measures import Behind, Context, Measure, gain, records
-from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray
 
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
-
-_ANOTHER = "another client's histogram"
-
-MEASURES = records(
-    "histogram",
-    histogram_correlation=Measure(
-        "Rank correlation of the histogram",
-        "Mean rank correlation of claimed and true shares.",
-        Scale(CORRELATION, Prior("histogram_correlation_chance", _ANOTHER), "even shares"),
-        Behind(("histogram_correlation_lift",), 0.9),
-        LEADS,
-    ),
-    histogram_correlation_lift=gain(
-        0.9, "histogram_correlation minus histogram_correlation_chance.", chooses="other secrets"
-    ),
-    histogram_error=Measure(
-        "Records misplaced in the histogram",
-        "Mean share of a client's records that claimed and true shares place differently (half "
-        "their L1 distance); 0 is exact.",
-        Scale(SHARE, Prior("histogram_error_chance", _ANOTHER), "even shares", lower_is_worse=True),
-        Behind(("histogram_error_lift",), 0.1),
-        words="reads which attributes a client's records have, off by {histogram_error:%} of the "
-        "records (any other client's: {histogram_error_chance:%})",
-    ),
-    histogram_error_lift=gain(0.5, "histogram_error_chance minus histogram_error."),
-    activity_correlation=Measure(
-        "Rank correlation of activity",
-        "Rank correlation of claimed and true numbers of records.",
-        Scale(CORRELATION, "0", "ties share their ranks"),
-        Context("how many records, not which; sizes of messages tell it as well", floor=0.9),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

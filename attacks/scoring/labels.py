@@ -7,28 +7,12 @@ import numpy as np
 
 from attacks.scoring.chance import hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import Behind, Measure, gain, records
-from attacks.scoring.scales import LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 KIND = "labels"
 """Kind of secret: a class of every client, int64[n], -1 where it has none."""
-
-MEASURES = records(
-    "label",
-    label_accuracy=Measure(
-        "Labels named",
-        "Share of clients whose label is named.",
-        Scale(SHARE, Prior("label_base_rate", "always the commonest"), "ties share the guess"),
-        Behind(("label_lift",), 0.9, critical=0.9),
-        LEADS,
-        words="names the most frequent answer of {label_accuracy:%} of the clients"
-        "[ (always naming the commonest: {label_base_rate:%})]",
-    ),
-    label_lift=gain(0.5, "label_accuracy minus label_base_rate.", chooses="other secrets"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

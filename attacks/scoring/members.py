@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from attacks.scoring.chance import normal_null
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import Behind, Measure, gain, records
-from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -41,29 +39,6 @@ _ROUNDING: Final = 1e-12
 
 _CHOICES: Final = 3
 """Of a candidate who is judged, at least."""
-
-MEASURES = records(
-    "organisation",
-    member_auc=Measure(
-        "AUC of membership",
-        "AUC of an organisation's users above other persons, told by what they chose and the "
-        "organisation's item vectors; mean over organisations.",
-        Scale(
-            AREA,
-            Prior(
-                "member_prior_auc",
-                "by how much they chose",
-                "member_auc by the number of choices alone, whichever way round is better.",
-            ),
-            "ties count by half",
-        ),
-        Behind(("member_gain",), 0.9),
-        LEADS._replace(units="persons"),
-        words="tells a partner's users from other persons by what they chose with AUC "
-        "{member_auc:.3f}[ (by how much alone: {member_prior_auc:.3f})]",
-    ),
-    member_gain=gain(0.3, "member_auc minus member_prior_auc.", chooses="other secrets"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

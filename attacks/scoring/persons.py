@@ -18,20 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import Exposed, Floor, Measure
-from attacks.scoring.scales import COUNT, Page, Scale
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.special import bdtr
 
 _HALVINGS = 80
 _MOST_LUCK = 10_000
-
-
-def persons(name: str, about: str, words: str, *, floor: Floor, chooses: str = "") -> Measure:
-    """The record of a number of clients who are exposed for certain."""
-    scale = Scale(COUNT, "0: who could have been hit by luck is not counted", "nobody is counted")
-    page = Page(chooses=chooses, listed=True)
-    return Measure(name, about, scale, Exposed(floor), page, words=words, said=(0.0, np.inf))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,6 @@ import numpy as np
 
 from attacks.scoring.chance import normal_null, ranked_unit
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.measures import Behind, Measure, gain, records
-from attacks.scoring.scales import AREA, CORRELATION, LEADS, Prior, Scale
 from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -35,35 +33,6 @@ _RIDGE = 1e-2
 
 _FEWEST = 20
 """Items to fit or to judge; fewer tell nothing."""
-
-_OWN = Prior(
-    "item_sales_prior",
-    "the adversary's own sales",
-    "item_sales_correlation of what the adversary sells itself; 0 of items that it does not sell.",
-)
-
-MEASURES = records(
-    "sales",
-    item_sales_correlation=Measure(
-        "Rank correlation of sales",
-        "Rank correlation of true sales with those told from item vectors and the adversary's own.",
-        Scale(CORRELATION, _OWN, "the same for every item"),
-        Behind(("item_sales_gain",), 0.8),
-        LEADS._replace(units="items"),
-        words="tells how often a partner's items are chosen, rank correlation "
-        "{item_sales_correlation:.2f}[ (own sales alone: {item_sales_prior:.2f})]",
-    ),
-    item_sales_auc=Measure(
-        "AUC of items that sell",
-        f"AUC of items with {SELLS} interactions or more above the others.",
-        Scale(AREA, "one half of items that the adversary does not sell", "ties count by half"),
-        Behind(("item_sales_gain",), 0.8),
-        LEADS._replace(leads=False, units="items"),
-    ),
-    item_sales_gain=gain(
-        0.5, "item_sales_correlation minus item_sales_prior.", chooses="other secrets"
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,10 +14,8 @@ from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.rows import Rows
-from attacks.scoring.scales import AREA, LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
@@ -31,35 +29,6 @@ KIND = "sets"
 
 ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 NO_CONTRAST = "there is nothing to tell apart in the truth"
-
-_LIFT = Behind(("set_lift",), 0.99)
-_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
-
-MEASURES = records(
-    "set of examples",
-    set_auc=Measure(
-        "AUC of the set",
-        "Mean AUC of what a client's examples hold (classes, used rows) above what they do not.",
-        Scale(AREA, Prior("set_prior_auc", "popularity alone"), "ties count by half"),
-        _LIFT,
-        LEADS,
-        words="tells what a client's examples hold from what they do not with AUC {set_auc:.3f}"
-        "[ (popularity alone: {set_prior_auc:.3f})]",
-    ),
-    set_lift=gain(0.4, "set_auc minus set_prior_auc.", chooses="other secrets"),
-    set_precision=Measure(
-        "Precision of the set", "Share of the set the attack names that is right.", _GUESSED, _LIFT
-    ),
-    set_recall=Measure(
-        "Recall of the set", "Share of the true set the attack names.", _GUESSED, _LIFT
-    ),
-    set_exact_share=Measure(
-        "Clients with the exact set",
-        "Share of clients whose whole set is recovered without an error.",
-        _GUESSED._replace(abstention="a miss"),
-        _LIFT,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,6 +14,7 @@ from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.subsets import MOST_ROWS
 from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
+from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.clear_uploads import ClearUploadsClaim, LoneRowsClaim
 from attacks.scoring.disclosures import DisclosureClaim
 from attacks.scoring.drafts import DraftClaim
@@ -27,7 +28,6 @@ from attacks.scoring.sales import SalesClaim
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.suite import MEASURES
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, FedRecError
 from secure_fedrec.fixedpoint import FixedPoint
