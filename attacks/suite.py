@@ -23,7 +23,12 @@ from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.families.sums.virtual_rows import VirtualRowVectors
 from attacks.families.untouched import NeverTouched
-from attacks.scoring import attributes, held_out, histograms, labels, members, sales, sets
+from attacks.scoring import attributes
+from attacks.scoring.held_out import HeldOutClaim
+from attacks.scoring.organisations import MembersClaim, SalesClaim
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
+from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import SecretClaim
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
@@ -55,8 +60,10 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "partners": (ItemSales(), PartnerMembers()),
 }
 
-_KINDS = (labels, sets, histograms, attributes, held_out, sales, members)
-KINDS = tuple(scorer.KIND for scorer in _KINDS)
+_TOLD: tuple[type[SecretClaim], ...] = (
+    *(LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim),
+)
+KINDS = (*(claim.kind for claim in _TOLD), attributes.KIND)
 """Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
 
 SUITE: Mapping[str, Controlled] = MappingProxyType(

@@ -3,8 +3,7 @@
 import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
-from attacks.scoring.members import MembersClaim
-from attacks.scoring.sales import SalesClaim
+from attacks.scoring.organisations import MembersClaim, SalesClaim
 from attacks.view.blocks import item_view
 from attacks.view.coalition import own_clients, rows_of, words_of
 from attacks.view.knowledge import Knowledge
@@ -44,7 +43,7 @@ class ItemSales(OneRound, SuiteAttack):
         """Claim the sales of every organisation whose vectors are in view."""
         round_, clients, items, vectors = _seen(view)
         features = tuple(map(_features, vectors))
-        claim = SalesClaim(name="items", clients=clients, items=items, features=features)
+        claim = SalesClaim(name="items", clients=clients, items=items, vectors=features)
         return Claims(rounds=(round_,), made=(claim,))
 
 

@@ -3,6 +3,6 @@
 Reading order: ``scales``, ``measures``, ``figures.toml`` (how a value is read, what the record of a
 figure says, and all records), ``truth``, ``scored`` and ``chance`` (what a claim is judged by,
 what judging yields, and what chance gives), ``sets`` and ``rated_sets``, ``ratings``, ``links``,
-``virtual_rows``, ``vectors``, ``labels``, ``histograms``, ``drafts``, ``attributes`` with its
+``virtual_rows``, ``vectors``, ``profiles``, ``drafts``, ``attributes`` with its
 ``classifier``; then ``games`` (who plays) and ``catalogue`` (what follows from all records).
 """

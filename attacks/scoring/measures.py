@@ -178,7 +178,7 @@ class Measure:
         secret: what becomes known where the figure is bad, "rated set" say: whoever documents one
             secret as a leak says nothing of another.
         key: in findings, gates and reports.
-        scorer: the module of ``attacks.scoring`` that measures it.
+        kind: of the claims that it judges.
 
     Raises:
         ValueError: a record that does not say what it measures, without a rule for its severity, or
@@ -194,7 +194,7 @@ class Measure:
     said: tuple[float, float] = (-math.inf, math.inf)
     secret: str = ""
     key: str = ""
-    scorer: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not self.about.strip():
@@ -274,7 +274,7 @@ GAIN: Mapping[str, Mapping[str, Any]] = {
 
 
 def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
-    """Measures by key, from records by scorer (``figures.toml``).
+    """Measures by key, from records by kind of claim (``figures.toml``).
 
     Raises:
         KeyError, TypeError: a record leaves something out, or says something that no record does.
@@ -282,15 +282,15 @@ def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
             that nothing measures, or that tells another secret.
     """
     known: dict[str, Measure] = {}
-    for scorer, group in told.items():
+    for kind, group in told.items():
         records = dict(group)
         secret = records.pop("secret")
         if not secret.strip():
-            raise ValueError(f"{scorer}: figures say which secret they tell")
+            raise ValueError(f"{kind}: figures say which secret they tell")
         if both := known.keys() & records:
             raise ValueError(f"two figures have the key {min(both)}")
         for key, record in records.items():
-            known[key] = _measure({"secret": secret, **record, "key": key, "scorer": scorer})
+            known[key] = _measure({"secret": secret, **record, "key": key, "kind": kind})
     for key, each in known.items():
         for name in each.severity.gains if isinstance(each.severity, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):

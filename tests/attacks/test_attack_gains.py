@@ -14,7 +14,7 @@ from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import Scored
-from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.sets import SetClaim
 from attacks.scoring.statistics import precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
@@ -139,7 +139,7 @@ def test_popularity_does_not_rank_backwards_where_counts_are_nearly_equal(extra:
     assert figure(figures, "prior_auc") == 0.5
     assert figure(figures, "lift_over_prior") == 0.0
     assert figure(figures, "prior_precision_at_k") == pytest.approx(labels.mean(), abs=1e-9)
-    same = score_sets(
+    same = SetClaim.judged(
         SetClaim(name="set", clients=np.arange(20), scores=np.zeros(labels.shape)),
         labels,
         NOBODY,

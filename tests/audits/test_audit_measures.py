@@ -244,7 +244,7 @@ LIFT: Mapping[str, Any] = {"about": "Hair.", "severity": {"rule": "gained", "flo
 def test_a_record_is_read_as_it_is_written() -> None:
     record = {**TOLD, "name": GOOD["name"], "page": {"leads": True}}
     read = catalogue({"hair": {"secret": "hair", "hair_accuracy": record, "hair_lift": LIFT}})
-    given: Mapping[str, Any] = {"secret": "hair", "key": "hair_accuracy", "scorer": "hair"}
+    given: Mapping[str, Any] = {"secret": "hair", "key": "hair_accuracy", "kind": "hair"}
     assert read["hair_accuracy"] == Measure(**GOOD, page=Page(leads=True), **given)
     assert read["hair_lift"].name == "hair lift"
     assert not read["hair_lift"].page.listed

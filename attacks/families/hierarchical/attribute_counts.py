@@ -9,7 +9,7 @@ histogram of its records.
 import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
-from attacks.scoring.histograms import HistogramClaim
+from attacks.scoring.profiles import HistogramClaim
 from attacks.scoring.sets import SetClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows

@@ -10,7 +10,7 @@ import numpy as np
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.split.expectation import expected_shares, label_shares, largest_step
 from attacks.families.split.flat_uploads import FlatUploads
-from attacks.scoring.labels import LabelClaim
+from attacks.scoring.profiles import LabelClaim
 from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import Step, View
