@@ -5,14 +5,12 @@ from types import MappingProxyType
 
 from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
-from attacks.families.hierarchical.attribute_counts import AttributeCounts
-from attacks.families.hierarchical.drafts import Drafts
-from attacks.families.hierarchical.lone_rows import LoneRows
+from attacks.families.hierarchical import AttributeCounts, Drafts, LoneRows
 from attacks.families.item_changes import ScoreVectors
-from attacks.families.linkage import CollusionLinkage
+from attacks.families.linkage import CollusionLinkage, VirtualRowVectors
 from attacks.families.moved_rows import MovedRows
 from attacks.families.partners import ItemSales, PartnerMembers
-from attacks.families.rated_set import Direct, Intersection
+from attacks.families.rated_set import Direct, Intersection, NeverTouched
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.split.attributes import AttributeInference
 from attacks.families.split.dense_layer import DenseLayerInputs
@@ -21,8 +19,6 @@ from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
-from attacks.families.sums.virtual_rows import VirtualRowVectors
-from attacks.families.untouched import NeverTouched
 from attacks.scoring import attributes
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.organisations import MembersClaim, SalesClaim

@@ -4,9 +4,8 @@ import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.organisations import MembersClaim, SalesClaim
-from attacks.view.blocks import item_view
 from attacks.view.coalition import own_clients, rows_of, words_of
-from attacks.view.knowledge import Knowledge
+from attacks.view.knowledge import Knowledge, item_view
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View

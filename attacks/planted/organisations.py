@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.families.hierarchical.drafts import MEMBERS
+from attacks.families.hierarchical import MEMBERS
 from attacks.planted.recording import PlantedSum
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable

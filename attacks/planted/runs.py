@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.families.hierarchical.drafts import MEMBERS
+from attacks.families.hierarchical import MEMBERS
 from attacks.planted.organisations import PlantedOrganisations
 from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.planted.split import ITEM_TABLE, PlantedSplit

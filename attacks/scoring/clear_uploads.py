@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.persons import Persons
+from attacks.scoring.gains import Persons
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED
 from attacks.scoring.truth import Case

@@ -12,13 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
-from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
-from attacks.scoring.history import history_figures
+from attacks.scoring.gains import (
+    Estimate,
+    Figures,
+    Gain,
+    Gains,
+    Persons,
+    exact_sets,
+    headroom,
+    interval_figures,
+)
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.persons import Persons, exact_sets
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, public_ranking
+from attacks.scoring.ranking import CatalogueGame, PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, guessed_figures, units_of
@@ -29,9 +35,36 @@ from attacks.scoring.statistics import (
     precision_at_size,
     tpr_at_fpr_interval,
 )
-from attacks.scoring.tables import Table
+from attacks.scoring.tables import Table, count_per_client, highest_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+
+def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
+    """AUC and precision of the always-seen set had the adversary stopped earlier."""
+    found: dict[str, Figures] = {}
+    for rounds, scores_then in history.items():
+        aucs, inside, sizes, hits, whole = ([] for _ in range(5))
+        game = CatalogueGame(scores_then.telling(), labels)
+        for span in game.spans:
+            part = game.part(span)
+            scores, indptr = part.table.scores, part.pairs.indptr
+            seen = scores > 0
+            support = part.table.where(seen)
+            always = scores == np.repeat(highest_each(scores, indptr), np.diff(indptr))
+            aucs.append(per_client_auc(part.table))
+            inside.append(per_client_auc(support))
+            sizes.append(np.count_nonzero(always))
+            hits.append(np.count_nonzero(always & part.pairs.labels))
+            whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
+        found[str(rounds)] = {
+            "auc": nan_mean(np.concatenate(aucs)),
+            "support_auc": nan_mean(np.concatenate(inside)),
+            "always_seen_precision": sum(hits) / sum(sizes) if sum(sizes) else None,
+            "exact_set_share": float(np.mean(np.concatenate(whole))),
+        }
+    return found
+
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96

@@ -12,8 +12,7 @@ import numpy as np
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.ranking import public_ranking
+from attacks.scoring.ranking import CatalogueGame, public_ranking
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc

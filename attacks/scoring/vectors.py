@@ -13,8 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, unit
-from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.persons import Persons
+from attacks.scoring.gains import Figures, Gain, Persons, interval_figures
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray

@@ -3,6 +3,8 @@
 Attacks on sums need to know what was added up: whether virtual rows are still inside, whether the
 uploads can be read beside the sum, whether the counts are exact. All of it is public, in the words
 of ``secure_fedrec.traits``; no layer is known by name. What was not stated is asked for in vain.
+
+The blocks of an upload lie one below the other in one table; which rows are items is public.
 """
 
 from collections.abc import Mapping
@@ -172,3 +174,21 @@ def _stated(whose: str, traits: Mapping[str, Any], name: str) -> str:
     if value not in TRAITS[name]:
         raise UnknownTraitError(f"the {whose} states a trait that is not known: {name} = {value!r}")
     return str(value)
+
+
+def item_view(view: View) -> View | None:
+    """The view of the rows that are items; None where no rows are.
+
+    Raises:
+        UnstatedFactError: rows are items, and nobody states how many there are.
+    """
+    if "n_items" not in view.public and not Knowledge.of(view).item_rows:
+        return None
+    _ = view.public["n_items"]  # known of rows that are items, or unknown
+    # A transcript of one table says no more than how many items it has.
+    return view if "blocks" not in view.public else view.of_block("items")
+
+
+def flat_view(view: View) -> View | None:
+    """The view of the flat parameters; None where uploads have none."""
+    return view if "blocks" not in view.public else view.of_block("flat")

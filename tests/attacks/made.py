@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from attacks import Claims
 from attacks.scoring.item_sets import ItemSets, Joined, joined
-from attacks.scoring.joint import table_of
+from attacks.scoring.ranking import table_of
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import per_client_auc

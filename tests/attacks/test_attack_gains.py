@@ -7,9 +7,8 @@ import pytest
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, headroom
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, halved, public_ranking
+from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
 from attacks.scoring.rows import Rows

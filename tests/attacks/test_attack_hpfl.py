@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
-from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.families.hierarchical import ATTRIBUTES
 from attacks.planted.runs import plant_organisations, plant_split
 from secure_fedrec.algorithms.hpfl.client_update import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig

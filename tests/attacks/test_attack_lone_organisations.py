@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attacks import evaluate
-from attacks.families.hierarchical.lone_rows import LoneRows
+from attacks.families.hierarchical import LoneRows
 from attacks.planted.controls import WHO, planted
 from attacks.planted.runs import plant_organisations
 from attacks.scoring.catalogue import severity_of

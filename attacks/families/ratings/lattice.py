@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
-from attacks.families.ratings.loops import count_on_levels
 from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -24,9 +23,9 @@ from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, sees_named_rows
-from attacks.view.readable import read_rows
+from attacks.view.named import named_payload_rounds, read_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.wire import Step, View
 
 _NOISE_MULTIPLE = 8.0
@@ -231,3 +230,26 @@ def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
     """Index of the nearest level (levels are evenly spaced)."""
     position = np.rint((ratings - levels[0]) / (levels[1] - levels[0]))
     return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))
+
+
+@compiled_loop
+def count_on_levels(
+    a: FloatArray,
+    b: FloatArray,
+    levels: FloatArray,
+    scales: FloatArray,
+    tolerance: FloatArray,
+    hits: IntArray,
+) -> None:
+    """How many of the ratings ``-a / s + s b`` each scale s puts within its tolerance of a level.
+
+    Levels are evenly spaced; the nearest one is found and compared as arrays of them would be.
+    """
+    low, spacing, top = levels[0], levels[1] - levels[0], len(levels) - 1.0
+    for number in range(len(scales)):
+        scale, near, found = scales[number], tolerance[number], 0
+        for row in range(len(a)):
+            rating = -a[row] / scale + scale * b[row]
+            place = min(max(np.rint((rating - low) / spacing), 0.0), top)
+            found += abs(rating - levels[int(place)]) <= near
+        hits[number] = found
