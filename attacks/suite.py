@@ -35,17 +35,8 @@ _SUMS = SumDecoding()
 
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
-        Direct(),
-        Intersection(),
-        Lattice(),
-        CollusionLinkage(),
-        SubsetRegression(),
-        DenoiserSums(),
-        DenoiserExposure(),
-        _CLEAR,
-        _SUMS,
-        VirtualRowVectors(),
-        _MOVED,
+        *(Direct(), Intersection(), Lattice(), CollusionLinkage(), SubsetRegression()),
+        *(DenoiserSums(), DenoiserExposure(), _CLEAR, _SUMS, VirtualRowVectors(), _MOVED),
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),

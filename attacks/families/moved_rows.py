@@ -178,9 +178,7 @@ class _Round:
             change[block.rows] = words
             counts = block.counts if known.rated_always else None
         if items is None:
-            name = view.public["item_table"]
-            tables = {each.name: each for each in Architecture.of(view).tables()}
-            at = need(tables.get(name), "no federated table has the items as its rows")
+            at = Architecture.of(view).item_table(view)
             change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
             return cls((change != 0).any(axis=1), examples=change)
         if seen.sees(Step.MODEL):

@@ -6,15 +6,16 @@ pseudonym is exposed.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from attacks.scoring.gains import Figures
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
@@ -53,18 +54,8 @@ class Disclosures:
         cls, round_: int, names: IntArray, vectors: FloatArray, *, directions: bool = False
     ) -> "Disclosures":
         """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
-        none, known = np.zeros(0, dtype=np.int64), np.ones(len(names), dtype=bool)
-        return cls(
-            round=round_,
-            names=names,
-            vectors=vectors,
-            solved=known,
-            whose=none,
-            items=none,
-            ratings=none.astype(np.float64),
-            certain=none.astype(bool),
-            directions=directions,
-        )
+        nothing, known = cls.named(round_, nobody(), nobody()), np.ones(len(names), dtype=bool)
+        return replace(nothing, names=names, vectors=vectors, solved=known, directions=directions)
 
     @classmethod
     def named(cls, round_: int, clients: IntArray, items: IntArray) -> "Disclosures":
@@ -130,23 +121,20 @@ def score_disclosures(
     profiles = np.unique(np.stack([people[known], pairs[known]]), axis=1)
     _, first, told = np.unique(profiles[0], return_index=True, return_counts=True)
     owners = profiles[1][first] // train.n_items
-    figures: dict[str, float | None] = {
+    judged, interactions = int(honest.sum()), len(np.unique(pairs[known]))
+    figures: Figures = {
         "clients_exposed": float(len(exposed)),
-        "clients_judged": float(honest.sum()),
-        "clients_exposed_share": len(exposed) / max(1, int(honest.sum())),
+        "clients_judged": float(judged),
+        "clients_exposed_share": len(exposed) / max(1, judged),
         "largest_profile": float((told / np.maximum(rated[owners], 1)).max(initial=0.0)),
-        "interactions_exposed": float(len(np.unique(pairs[known]))),
+        "interactions_exposed": float(interactions),
         "vectors_exposed": float(len(by_vector)),
         "likely_exposed": float(len({*whose[true].tolist()} - exposed)),
         "disclosures_wrong": float(sum(int(each["wrong"]) for each in found)),
     }
     return Scored(
         figures=figures,
-        units={
-            "clients": int(honest.sum()),
-            "pairs": int(rated[honest].sum()),
-            "positives": int(figures["interactions_exposed"] or 0),
-        },
+        units={"clients": judged, "pairs": int(rated[honest].sum()), "positives": interactions},
         details={"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]},
     )
 

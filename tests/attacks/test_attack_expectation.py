@@ -8,8 +8,7 @@ import pytest
 from attacks import Finding, evaluate
 from attacks.families.split.flat_uploads import Architecture, FlatUploads, Parameter
 from attacks.families.split.output_bias import MAJORITY, expected_shares, label_shares, largest_step
-from attacks.planted.runs import plant_split
-from attacks.planted.split import PlantedSplit
+from attacks.planted.split import PlantedSplit, plant_split
 from attacks.suite import attack_named
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.fixedpoint import FixedPoint

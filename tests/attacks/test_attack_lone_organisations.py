@@ -6,7 +6,7 @@ import pytest
 from attacks import evaluate
 from attacks.families.hierarchical import LoneRows
 from attacks.planted.controls import WHO, planted
-from attacks.planted.runs import plant_organisations
+from attacks.planted.organisations import plant_organisations
 from attacks.scoring.catalogue import severity_of
 from attacks.scoring.clear_uploads import LoneRowsClaim
 from attacks.scoring.gains import Level

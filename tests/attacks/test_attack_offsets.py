@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from attacks import GroundTruth, evaluate
-from attacks.families.ratings.lattice import Lattice
 from attacks.families.ratings.offsets import fit_offset, hides_residuals
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary
+from tests.attacks.made import LatticeAt
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 LEVELS = np.arange(1.0, 6.0)
@@ -57,7 +57,7 @@ def test_biases_kept_at_home_hide_no_ratings(
         payload_rounds=(1, 5),
     )
     figures: dict[str, Any] = dict(
-        evaluate(Lattice(round_), server, run.transcript, truth, seed=0).figures
+        evaluate(LatticeAt(round_), server, run.transcript, truth, seed=0).figures
     )
     assert figures["rating_accuracy"] > 0.9
     if rho:

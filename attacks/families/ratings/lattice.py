@@ -65,33 +65,20 @@ class Lattice(SuiteAttack):
     Limits: Assumes one gradient step of a bilinear model. Clients whose mean rating lies on the
         scale hide their average-filled rows; noise on the rows widens the tolerance until nothing
         can be told.
-
-    Args:
-        round_: which recorded round to decode; None takes the first with payloads.
     """
 
     name = "lattice"
     control = Control(measure="rating_accuracy", on="ratings", breaks="owners")
-
-    def __init__(self, round_: int | None = None) -> None:
-        self._round = round_
-
-    @property
-    def reads_one_round(self) -> bool:
-        """Unless a round was asked for, the harness tries every one."""
-        return self._round is None
+    reads_one_round = True
 
     def claim(self, view: View) -> Claims:
-        """Decode every recorded upload of the round."""
+        """Decode every recorded upload of the first usable round."""
         need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
         factorized = Knowledge.of(view).factorized
         need(factorized, "rows are not one gradient step of matrix factorization")
         need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
-        if self._round is not None:
-            rounds = [r for r in rounds if r == self._round]
-        wanted = "no round was" if self._round is None else f"round {self._round} was not"
-        need(rounds, f"{wanted} recorded with payloads of uploads and the public table")
+        need(rounds, "no round was recorded with payloads of uploads and the public table")
         return self._decode(view, rounds[0])
 
     def _decode(self, view: View, round_: int) -> Claims:

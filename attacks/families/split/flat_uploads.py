@@ -108,6 +108,12 @@ class Architecture:
         weights = (each for each in self.parameters if each.name.endswith(".weight"))
         return tuple(each for each in weights if each.is_matrix and self._bias_of(each) is None)
 
+    def item_table(self, view: View) -> Parameter:
+        """The table that is said to have the items as its rows; needs it."""
+        tables = {each.name: each for each in self.tables()}
+        found = tables.get(view.public["item_table"])
+        return need(found, "no federated table has the items as its rows")
+
     def _bias_of(self, weight: Parameter) -> Parameter | None:
         name = f"{weight.name.removesuffix('.weight')}.bias"
         return next((each for each in self.parameters if each.name == name), None)
