@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from attacks.base import Controlled
 from attacks.planted.controls import FEDERATIONS, WHO, control_result, planted, planted_finding
-from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.measures import MEASURES
 from secure_fedrec.testing.said import require, unsaid
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Adversary, Transcript

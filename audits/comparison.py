@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.scoring.catalogue import MEASURES
-from attacks.scoring.measures import Behind, Context, Gained
+from attacks.scoring.measures import MEASURES, Behind, Context, Gained
 from attacks.scoring.scales import COUNTED, SHARE
 from audits.gates.figures import figure_of, grades, rank
 from audits.gates.verdict import Report

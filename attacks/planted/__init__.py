@@ -1,6 +1,5 @@
 """Federations planted to leak, for positive controls: what an attack must find, it finds there.
 
-Reading order: ``ratings`` (FedRec++), ``split``, ``organisations``, ``untouched`` and ``partners``
-(algorithms written for this, their data, runs and truth), ``careless`` (masks that some leave
-away).
+Reading order: ``ratings`` (FedRec++, and masks that some leave away), ``split``, ``organisations``,
+``untouched`` and ``partners`` (algorithms written for this, their data, runs and truth).
 """

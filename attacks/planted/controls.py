@@ -14,14 +14,13 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
-from attacks.planted.careless import plant_careless
 from attacks.planted.organisations import plant_organisations
 from attacks.planted.partners import plant_partner_users, plant_partners
-from attacks.planted.ratings import CLIENTS, plant_ratings
+from attacks.planted.ratings import CLIENTS, plant_careless, plant_ratings
 from attacks.planted.split import plant_split
 from attacks.planted.untouched import plant_untouched
-from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE
 from secure_fedrec.engines import RecordedRun

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attacks.base import Attack, Claims
-from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.gains import Figures, Level
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
 from attacks.view.knowledge import Knowledge, item_view

@@ -21,8 +21,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
-from attacks.scoring.catalogue import MEASURES
-from attacks.scoring.measures import Behind
+from attacks.scoring.measures import MEASURES, Behind
 from attacks.scoring.scales import COUNTED
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES

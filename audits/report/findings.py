@@ -12,8 +12,7 @@ from typing import Any
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
-from attacks.scoring.catalogue import listed_keys, measures_of, severity_of
-from attacks.scoring.measures import Figures, Measure
+from attacks.scoring.measures import Figures, Measure, listed_keys, measures_of, severity_of
 
 
 def severity(finding: Finding) -> str | None:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from attacks.scoring.catalogue import MEASURES
-from attacks.scoring.measures import SEVERITIES
+from attacks.scoring.measures import MEASURES, SEVERITIES
 from audits.config.lines import line_of
 from audits.gates.figures import figures_of
 from audits.gates.verdict import Objection, Report

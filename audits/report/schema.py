@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attacks.scoring.catalogue import MEASURES
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.scales import Unit
 from audits.report.not_tried import KINDS
 

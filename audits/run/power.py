@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks import SUITE, Finding
-from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.gains import Gain, Level
-from attacks.scoring.measures import Gained
+from attacks.scoring.measures import MEASURES, Gained
 from attacks.scoring.scales import COUNT
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation

@@ -14,12 +14,12 @@ from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.subsets import MOST_ROWS
 from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
-from attacks.scoring.catalogue import MEASURES
 from attacks.scoring.clear_uploads import ClearUploadsClaim, LoneRowsClaim
 from attacks.scoring.disclosures import DisclosureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.links import Fits, LinkClaim
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.organisations import SalesClaim
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.rated_sets import RatedSetClaim

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks.scoring.catalogue import MEASURES
-from attacks.scoring.measures import Observed
+from attacks.scoring.measures import MEASURES, Observed
 from audits import comparison
 from audits.comparison import ERROR_RATE, FEWEST_PAIRS, Comparison, compare
 from audits.config.audit import parse_config

@@ -8,8 +8,7 @@ import pytest
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
-from attacks.scoring.catalogue import MEASURES
-from attacks.scoring.measures import Observed
+from attacks.scoring.measures import MEASURES, Observed
 from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
 from audits.gates.verdict import Verdict, objections_to

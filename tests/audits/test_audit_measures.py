@@ -8,8 +8,8 @@ import pytest
 
 from attacks import SUITE, Finding
 from attacks.planted.controls import planted_finding
-from attacks.scoring.catalogue import MEASURES, leading, listed_keys
 from attacks.scoring.measures import (
+    MEASURES,
     Behind,
     Context,
     Exposed,
@@ -17,6 +17,8 @@ from attacks.scoring.measures import (
     Measure,
     Observed,
     catalogue,
+    leading,
+    listed_keys,
 )
 from attacks.scoring.scales import SHARE, Page, Scale
 from audits.gates.gate import GateConfig
