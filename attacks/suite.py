@@ -58,19 +58,17 @@ SUITE: Mapping[str, Controlled] = MappingProxyType(
 )
 """Attack by name."""
 
-UNATTACKED: Mapping[str, str | None] = MappingProxyType(
-    {
-        "parties that deviate from the protocol": None,
-        "membership in the released model": None,
-        "traffic analysis": None,
-        "attribute inference": "attribute",
-    }
-)
+UNATTACKED: Mapping[str, str | None] = {
+    "parties that deviate from the protocol": None,
+    "membership in the released model": None,
+    "traffic analysis": None,
+    "attribute inference": "attribute",
+}
 """What no attack does, in words; or what some do, and the secret that they tell where they run."""
 
-FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}
-)
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()
+}
 """Names of attacks by what they read: uploads of ratings, of split or hierarchical models,
 changes of item tables, or vectors that organisations give each other."""
 

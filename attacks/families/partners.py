@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.base import Claims, Control, OneRound, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
 from attacks.scoring.organisations import MembersClaim, SalesClaim
 from attacks.view.coalition import own_clients, rows_of, words_of
 from attacks.view.knowledge import Knowledge, item_view
@@ -12,6 +12,9 @@ from secure_fedrec.wire import Step, View
 
 _Vectors = dict[int, tuple[IntArray, FloatArray]]
 """Items and their vectors by client."""
+
+_SALES: Secrets = {"sales.items": lambda planted: planted["sales"]}
+_USERS: Secrets = {"members.users": lambda planted: planted["users"]}
 
 
 class ItemSales(OneRound, SuiteAttack):
@@ -32,10 +35,7 @@ class ItemSales(OneRound, SuiteAttack):
 
     name = "item-sales"
     control = Control(
-        measure="item_sales_correlation",
-        on="partners",
-        who="one client",
-        secrets={"sales.items": lambda planted: planted["sales"]},
+        measure="item_sales_correlation", on="partners", who="one client", secrets=_SALES
     )
 
     def claim(self, view: View) -> Claims:
@@ -64,12 +64,7 @@ class PartnerMembers(OneRound, SuiteAttack):
     """
 
     name = "partner-members"
-    control = Control(
-        measure="member_auc",
-        on="partner users",
-        who="one client",
-        secrets={"members.users": lambda planted: planted["users"]},
-    )
+    control = Control(measure="member_auc", on="partner users", who="one client", secrets=_USERS)
 
     def claim(self, view: View) -> Claims:
         """Claim the users of every organisation whose vectors are in view."""

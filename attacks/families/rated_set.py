@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attacks.base import Claim, Claims, Control, SuiteAttack, need
+from attacks.base import Claim, Claims, Control, Secrets, SuiteAttack, need
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.item_sets import ItemSets, listed_rows
@@ -141,6 +141,9 @@ def count_touches(
     return clients, touches(uploaded, rounds, stopped), kept
 
 
+_HELD_OUT: Secrets = {"held_out.items": lambda planted: planted["held_out"]}
+
+
 class NeverTouched(SuiteAttack):
     """Reads which items a client trains on neither as positives nor as negatives, in any round.
 
@@ -158,12 +161,7 @@ class NeverTouched(SuiteAttack):
     """
 
     name = "never-touched"
-    control = Control(
-        measure="held_out_auc",
-        on="untouched",
-        secrets={"held_out.items": lambda planted: planted["held_out"]},
-        breaks="owners",
-    )
+    control = Control(measure="held_out_auc", on="untouched", secrets=_HELD_OUT, breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim that what is in no upload is what the client will choose."""

@@ -27,15 +27,15 @@ def test_scale_and_offset_are_found(slope: float, signed: float) -> None:
     ratings = rng.choice(LEVELS, 40)
     biases = rng.normal(size=40)
     residuals = ratings - 3.37 - slope * biases
-    fit = fit_offset(
+    values, scale = fit_offset(
         signed * -residuals * slope,
         signed * biases,
         LEVELS,
         slope_share=signed,
         tolerance=1e-6,
     )
-    assert fit.scale == pytest.approx(signed * slope)
-    assert fit.values == pytest.approx(ratings, abs=1e-6)
+    assert scale == pytest.approx(signed * slope)
+    assert values == pytest.approx(ratings, abs=1e-6)
 
 
 def test_masked_rows_are_told_from_residuals() -> None:

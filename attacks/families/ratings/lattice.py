@@ -12,6 +12,7 @@ that puts most rows on the scale wins.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -90,8 +91,8 @@ class Lattice(SuiteAttack):
         pull = float(view.public["algorithm"]["regularization"]) * table
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
-        biases = view.public["algorithm"]["biases"]
-        decode = _decode_biased if biases else _decode_upload
+        biases = bool(view.public["algorithm"]["biases"])
+        decode = partial(_decode_upload, biased=biases)
         decoded = []
         # One upload at a time: decoded, a round is many times as large.
         for (start, stop), told in zip(spans, plain.tolist(), strict=True):
@@ -116,37 +117,36 @@ class Lattice(SuiteAttack):
         return Claims(rounds=(round_,), made=(rated, named, vector))
 
 
-def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
-    """Decode one upload: rows and item vectors are float64[N, d]."""
-    if len(rows) == 0:
+def _decode_upload(
+    rows: FloatArray, vectors: FloatArray, levels: FloatArray, *, biased: bool
+) -> _Decoded:
+    """Decode one upload: rows and item vectors are float64[N, d].
+
+    Args:
+        rows: less the pull of the regularization.
+        vectors: of their items.
+        levels: the rating scale.
+        biased: whether the client adds a mean of its own, see ``offsets``.
+    """
+    if len(rows) < 1 + biased or (biased and hides_residuals(rows, levels)):
         return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
-    if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
+    if not biased and _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
         return _undecided(rows, levels)
-    left_over = rows - a[:, None] * direction
-    noise = float(np.sqrt(np.mean(left_over**2)))
-    scale = _fit_scale(a, b, levels, noise)
-    ratings = -a / scale + scale * b
-    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
-    tolerance = _tolerance(noise, np.array([scale]), levels)[0]
-    return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
-
-
-def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
-    """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
-    if len(rows) < 2 or hides_residuals(rows, levels):
-        return _undecided(rows, levels)
-    direction = np.linalg.svd(rows, full_matrices=False)[2][0]
-    a, b = rows @ direction, vectors @ direction
     noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
-    # One column leaves no remainder to tell the rounding by.
-    loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
-    share = float(direction[-1]) or _FLOAT_NOISE
-    fit = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
-    gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
-    tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
-    return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
+    if biased:
+        # One column leaves no remainder to tell the rounding by.
+        loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
+        share = float(direction[-1]) or _FLOAT_NOISE
+        ratings, scale = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
+        tolerance = min(loose / abs(scale), _WIDEST * float(levels[1] - levels[0]))
+    else:
+        scale = _fit_scale(a, b, levels, noise)
+        ratings = -a / scale + scale * b
+        tolerance = float(_tolerance(noise, np.array([scale]), levels)[0])
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
 
 
 def _undecided(rows: FloatArray, levels: FloatArray) -> _Decoded:

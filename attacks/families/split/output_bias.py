@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.base import Claims, Control, OneRound, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
 from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import Architecture, DenseLayer, FlatUploads, Parameter
 from attacks.scoring.profiles import LabelClaim
@@ -27,6 +27,12 @@ MAJORITY = "majority"
 
 CLASSES = "classes"
 """Secret: the classes that occur among a client's examples."""
+
+
+_LABELS: Secrets = {
+    f"labels.{MAJORITY}": lambda planted: planted["classes"].argmax(axis=1),
+    f"sets.{CLASSES}": lambda planted: planted["classes"] > 0,
+}
 
 
 class OutputBias(OneRound, SuiteAttack):
@@ -49,15 +55,7 @@ class OutputBias(OneRound, SuiteAttack):
     """
 
     name = "output-bias"
-    control = Control(
-        measure="label_accuracy",
-        on="split",
-        breaks="owners",
-        secrets={
-            f"labels.{MAJORITY}": lambda planted: planted["classes"].argmax(axis=1),
-            f"sets.{CLASSES}": lambda planted: planted["classes"] > 0,
-        },
-    )
+    control = Control(measure="label_accuracy", on="split", breaks="owners", secrets=_LABELS)
 
     def claim(self, view: View) -> Claims:
         """Claim the labels of every client of the first usable round."""
