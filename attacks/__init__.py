@@ -1,10 +1,8 @@
 """The attack suite: what each adversary really learns, from its own view and nothing else.
 
-Reading order: ``base`` (what an attack is, and what it may claim), ``knowledge`` and ``presence``
-(what every server knows), ``rated_set``, ``ratings``, ``linkage``, ``sums`` (attacks on ratings),
-``split`` and ``hierarchical`` (attacks on what personalization keeps at home), ``intervals`` and
-``statistics``, ``truth``, ``scoring`` and ``games`` (how claims are scored), ``planted`` and
-``controls`` (proof that the attacks work at all), ``suite`` (the list).
+Reading order: ``base`` (what an attack is, and what it may claim), ``view`` (what an adversary may
+ask), ``families`` (the attacks, by what they read), ``scoring`` (how claims are scored),
+``planted`` and its ``controls`` (proof that the attacks work at all), ``suite`` (the list).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -57,6 +57,7 @@ class AttackCard:
 
 
 Planted: TypeAlias = Mapping[str, npt.NDArray[Any]]
+Secrets: TypeAlias = Mapping[str, Callable[[Planted], npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Control:
     on: str
     who: str = "server"
     floor: float | None = None
-    secrets: Mapping[str, Callable[[Planted], npt.NDArray[Any]]] = field(default_factory=dict)
+    secrets: Secrets = field(default_factory=dict)
     breaks: str = "contribution"
     in_bags: bool = False
 

@@ -1,18 +1,16 @@
-"""The list of attacks, by what they read, and of the scorers that judge their claims."""
+"""The list of attacks, by what they read, and of the kinds of secrets that they tell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
-from attacks.families.hierarchical.attribute_counts import AttributeCounts
-from attacks.families.hierarchical.drafts import Drafts
-from attacks.families.hierarchical.lone_rows import LoneRows
+from attacks.families.hierarchical import AttributeCounts, Drafts, LoneRows
 from attacks.families.item_changes import ScoreVectors
-from attacks.families.linkage import CollusionLinkage
+from attacks.families.linkage import CollusionLinkage, VirtualRowVectors
 from attacks.families.moved_rows import MovedRows
 from attacks.families.partners import ItemSales, PartnerMembers
-from attacks.families.rated_set import Direct, Intersection
+from attacks.families.rated_set import Direct, Intersection, NeverTouched
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.split.attributes import AttributeInference
 from attacks.families.split.dense_layer import DenseLayerInputs
@@ -21,26 +19,12 @@ from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
-from attacks.families.sums.virtual_rows import VirtualRowVectors
-from attacks.families.untouched import NeverTouched
-from attacks.scoring import (
-    attributes,
-    clear_uploads,
-    disclosures,
-    drafts,
-    held_out,
-    histograms,
-    labels,
-    links,
-    members,
-    rated_sets,
-    ratings,
-    sales,
-    sets,
-    vectors,
-    virtual_rows,
-)
-from attacks.scoring.measures import Behind, Gained, Measure
+from attacks.scoring import attributes
+from attacks.scoring.held_out import HeldOutClaim
+from attacks.scoring.organisations import MembersClaim, SalesClaim
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
+from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import SecretClaim
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
@@ -51,17 +35,8 @@ _SUMS = SumDecoding()
 
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
-        Direct(),
-        Intersection(),
-        Lattice(),
-        CollusionLinkage(),
-        SubsetRegression(),
-        DenoiserSums(),
-        DenoiserExposure(),
-        _CLEAR,
-        _SUMS,
-        VirtualRowVectors(),
-        _MOVED,
+        *(Direct(), Intersection(), Lattice(), CollusionLinkage(), SubsetRegression()),
+        *(DenoiserSums(), DenoiserExposure(), _CLEAR, _SUMS, VirtualRowVectors(), _MOVED),
     ),
     "split": (
         *(DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
@@ -72,39 +47,10 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "partners": (ItemSales(), PartnerMembers()),
 }
 
-_SCORERS = (
-    disclosures,
-    *(links, rated_sets, ratings, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes, held_out, sales, members, clear_uploads),
+_TOLD: tuple[type[SecretClaim], ...] = (
+    *(LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim),
 )
-"""In the order in which sentences and pages speak of figures."""
-
-
-def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]:
-    """The measures of all scorers by key.
-
-    Raises:
-        ValueError: two have one key, or one is judged by a gain that nothing measures, or that
-            tells another secret.
-    """
-    known: dict[str, Measure] = {}
-    for measures in scorers:
-        if both := known.keys() & measures:
-            raise ValueError(f"two figures have the key {min(both)}")
-        known |= measures
-    for key, each in known.items():
-        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
-            if name not in known or not isinstance(known[name].severity, Gained):
-                raise ValueError(f"{key} is judged by {name}, which is no gain")
-            if known[name].secret != each.secret:
-                raise ValueError(f"{key} is judged by {name}, which tells another secret")
-    return MappingProxyType(known)
-
-
-MEASURES = catalogue(scorer.MEASURES for scorer in _SCORERS)
-"""Every figure by key: what gates may ask, what findings may say."""
-
-KINDS = tuple(scorer.KIND for scorer in _SCORERS if hasattr(scorer, "KIND"))
+KINDS = (*(claim.kind for claim in _TOLD), attributes.KIND)
 """Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
 
 SUITE: Mapping[str, Controlled] = MappingProxyType(
@@ -112,19 +58,17 @@ SUITE: Mapping[str, Controlled] = MappingProxyType(
 )
 """Attack by name."""
 
-UNATTACKED: Mapping[str, str | None] = MappingProxyType(
-    {
-        "parties that deviate from the protocol": None,
-        "membership in the released model": None,
-        "traffic analysis": None,
-        "attribute inference": "attribute",
-    }
-)
+UNATTACKED: Mapping[str, str | None] = {
+    "parties that deviate from the protocol": None,
+    "membership in the released model": None,
+    "traffic analysis": None,
+    "attribute inference": "attribute",
+}
 """What no attack does, in words; or what some do, and the secret that they tell where they run."""
 
-FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}
-)
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()
+}
 """Names of attacks by what they read: uploads of ratings, of split or hierarchical models,
 changes of item tables, or vectors that organisations give each other."""
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from attacks.base import Controlled
 from attacks.planted.controls import FEDERATIONS, WHO, control_result, planted, planted_finding
 from attacks.scoring.games import Finding, evaluate
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from secure_fedrec.testing.said import require, unsaid
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Adversary, Transcript
@@ -68,41 +68,40 @@ class AttackContract:
 
         A trait of which another value is a reason not to run is missing where it is not stated.
         """
-        control = self.attack.control
-        transcript = planted(control.on)[0].transcript
-        most = self._found(transcript, control.on, control.who).figures.get(control.measure)
+        transcript = planted(self.attack.control.on)[0].transcript
         for whose in ("protection", "algorithm"):
             for trait in transcript.public[whose]["traits"]:
-                found = self._found(
-                    _stating(transcript, whose, {trait: None}), control.on, control.who
-                )
-                value = found.figures.get(control.measure)
+                lacking = f"where the {whose} does not state {trait!r}"
+                found, value = self._no_more(_stating(transcript, whose, {trait: None}), lacking)
                 silent = trait in found.reason if found.reason else True
-                require(silent, f"{found.reason}, where the {whose} does not state {trait!r}")
-                more = value is not None and (most is None or value > most)
-                require(not more, f"finds more where the {whose} does not state {trait!r}")
+                require(silent, f"{found.reason}, {lacking}")
                 for other in TRAITS.get(trait, ()) if value is not None else ():
-                    told = self._found(
-                        _stating(transcript, whose, {trait: other}), control.on, control.who
-                    )
+                    told = self._told(_stating(transcript, whose, {trait: other}))
                     need = f"needs no {trait!r} of the {whose}, and {other!r} is a reason"
                     require(told.reason is None, f"{need}: {told.reason}")
 
     def test_an_unstated_fact_is_unknown(self) -> None:
         """Without a fact it finds no more than with it, or says which one is missing."""
-        control = self.attack.control
-        transcript = planted(control.on)[0].transcript
-        most = self._found(transcript, control.on, control.who).figures.get(control.measure)
+        transcript = planted(self.attack.control.on)[0].transcript
         for path in _facts(transcript.public):
-            told = _without(transcript.public, path)
-            found = self._found(transcript.stating(told), control.on, control.who)
-            value = found.figures.get(control.measure)
-            reason = found.reason or path[-1]
+            lacking = f"where {path[-1]!r} is not stated"
+            told = transcript.stating(_without(transcript.public, path))
+            reason = self._no_more(told, lacking)[0].reason or path[-1]
             # Claims that the fact would have given a name are there, and nothing judges them.
             named = path[-1] in reason or "nothing to judge the claims by" in reason
-            require(named, f"{found.reason}, where {path[-1]!r} is not stated")
-            more = value is not None and (most is None or value > most)
-            require(not more, f"finds more where {path[-1]!r} is not stated")
+            require(named, f"{reason}, {lacking}")
+
+    def _no_more(self, told: Transcript, lacking: str) -> tuple[Finding, float | None]:
+        """What it finds in another recording of its control, no more than there; and the figure."""
+        key = self.attack.control.measure
+        most, found = planted_finding(self.attack).figures.get(key), self._told(told)
+        value = found.figures.get(key)
+        more = value is not None and (most is None or value > most)
+        require(not more, f"finds more {lacking}")
+        return found, value
+
+    def _told(self, transcript: Transcript) -> Finding:
+        return self._found(transcript, self.attack.control.on, self.attack.control.who)
 
     def _found(self, transcript: Transcript, place: str, who: str) -> Finding:
         return evaluate(self.attack, WHO[who], transcript, planted(place)[1], seed=0)

@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.scoring.measures import Behind, Context, Gained
+from attacks.scoring.measures import MEASURES, Behind, Context, Gained
 from attacks.scoring.scales import COUNTED, SHARE
-from attacks.suite import MEASURES
 from audits.gates.figures import figure_of, grades, rank
 from audits.gates.verdict import Report
 from audits.report.reading import REPORT_NAME, read_report

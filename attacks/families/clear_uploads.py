@@ -4,11 +4,9 @@ import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.scoring.clear_uploads import ClearUploadsClaim
-from attacks.view.blocks import flat_view, item_view
 from attacks.view.coalition import rows_of
-from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
-from attacks.view.readable import in_the_clear
+from attacks.view.knowledge import Knowledge, flat_view, item_view
+from attacks.view.named import in_the_clear, named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import View

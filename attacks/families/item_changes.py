@@ -11,11 +11,9 @@ import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
 from attacks.scoring.vectors import VectorClaim
-from attacks.view.blocks import item_view
 from attacks.view.coalition import words_of
-from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, sees_named_rows
-from attacks.view.readable import read_rows
+from attacks.view.knowledge import Knowledge, item_view
+from attacks.view.named import named_payload_rounds, read_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 

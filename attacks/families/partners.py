@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from attacks.base import Claims, Control, OneRound, SuiteAttack, need
-from attacks.scoring.members import MembersClaim
-from attacks.scoring.sales import SalesClaim
-from attacks.view.blocks import item_view
+from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
+from attacks.scoring.organisations import MembersClaim, SalesClaim
 from attacks.view.coalition import own_clients, rows_of, words_of
-from attacks.view.knowledge import Knowledge
+from attacks.view.knowledge import Knowledge, item_view
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
 _Vectors = dict[int, tuple[IntArray, FloatArray]]
 """Items and their vectors by client."""
+
+_SALES: Secrets = {"sales.items": lambda planted: planted["sales"]}
+_USERS: Secrets = {"members.users": lambda planted: planted["users"]}
 
 
 class ItemSales(OneRound, SuiteAttack):
@@ -34,17 +35,14 @@ class ItemSales(OneRound, SuiteAttack):
 
     name = "item-sales"
     control = Control(
-        measure="item_sales_correlation",
-        on="partners",
-        who="one client",
-        secrets={"sales.items": lambda planted: planted["sales"]},
+        measure="item_sales_correlation", on="partners", who="one client", secrets=_SALES
     )
 
     def claim(self, view: View) -> Claims:
         """Claim the sales of every organisation whose vectors are in view."""
         round_, clients, items, vectors = _seen(view)
         features = tuple(map(_features, vectors))
-        claim = SalesClaim(name="items", clients=clients, items=items, features=features)
+        claim = SalesClaim(name="items", clients=clients, items=items, vectors=features)
         return Claims(rounds=(round_,), made=(claim,))
 
 
@@ -66,12 +64,7 @@ class PartnerMembers(OneRound, SuiteAttack):
     """
 
     name = "partner-members"
-    control = Control(
-        measure="member_auc",
-        on="partner users",
-        who="one client",
-        secrets={"members.users": lambda planted: planted["users"]},
-    )
+    control = Control(measure="member_auc", on="partner users", who="one client", secrets=_USERS)
 
     def claim(self, view: View) -> Claims:
         """Claim the users of every organisation whose vectors are in view."""

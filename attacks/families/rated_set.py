@@ -1,21 +1,29 @@
-"""Rated-set inference from item numbers: what was touched, and what repeats."""
+"""What item numbers of uploads tell: what was touched, what repeats, and what is never touched."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from attacks.base import Claim, Claims, Control, SuiteAttack, need
+from attacks.base import Claim, Claims, Control, Secrets, SuiteAttack, need
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
+from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
-from attacks.view.readable import clear_senders, seen_rows
+from attacks.view.named import (
+    clear_senders,
+    named_payload_rounds,
+    named_rounds,
+    named_rows,
+    seen_rows,
+    sees_named_rows,
+)
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Step, View
 
 _HISTORY = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+_UNTOUCHED_HISTORY = (1, 5, 10, 30, 100)
 
 
 class Direct(SuiteAttack):
@@ -131,3 +139,45 @@ def count_touches(
             kept[number] = counts
 
     return clients, touches(uploaded, rounds, stopped), kept
+
+
+_HELD_OUT: Secrets = {"held_out.items": lambda planted: planted["held_out"]}
+
+
+class NeverTouched(SuiteAttack):
+    """Reads which items a client trains on neither as positives nor as negatives, in any round.
+
+    Game: Given a client's uploads of several rounds, tell the items held out of its training (what
+        it will choose) from all others that it does not train on.
+    Adversary: Honest-but-curious server.
+    Needs: Item numbers of the uploads of at least one round, of clients that also train on sampled
+        items which they did not rate.
+    Statistic: 1 for items in none of the client's uploads, 0 for the rest. Where held-out items are
+        left out of the pool of training negatives, they are among the former in every round.
+    Reference: Samplers of public codes of federated recommenders (PFedRec, GPFedRec, FedRAP), whose
+        pools leave out validation and test items.
+    Limits: Silent where negatives are drawn from everything that is not trained on, or once for
+        all rounds; a client that uploads the whole table hides which rows it touched.
+    """
+
+    name = "never-touched"
+    control = Control(measure="held_out_auc", on="untouched", secrets=_HELD_OUT, breaks="owners")
+
+    def claim(self, view: View) -> Claims:
+        """Claim that what is in no upload is what the client will choose."""
+        rounds, known = upload_rounds(view), Knowledge.of(view)
+        need(not known.rated_only, "clients send rows of their rated items alone")
+        need(not known.dense, "every client sends the same rows")
+        clients, counts, history = count_touches(view, rounds, keep=_UNTOUCHED_HISTORY)
+        claim = HeldOutClaim(
+            name="items",
+            clients=clients,
+            scores=_never(counts),
+            history={n: _never(earlier) for n, earlier in history.items()},
+        )
+        return Claims(rounds=rounds, made=(claim,))
+
+
+def _never(counts: Rows) -> Rows:
+    """Marked where an item was never touched."""
+    return Rows(listed=counts.listed, values=counts.values == 0, rest=True)

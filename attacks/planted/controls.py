@@ -11,52 +11,48 @@ federations whose algorithms are written for the purpose.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from attacks.base import Controlled
-from attacks.planted.careless import plant_careless
+from attacks.planted.organisations import plant_organisations
 from attacks.planted.partners import plant_partner_users, plant_partners
-from attacks.planted.ratings import CLIENTS, plant_ratings
-from attacks.planted.runs import plant_organisations, plant_split
+from attacks.planted.ratings import CLIENTS, plant_careless, plant_ratings
+from attacks.planted.split import plant_split
 from attacks.planted.untouched import plant_untouched
 from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import GroundTruth
-from attacks.suite import MEASURES, SUITE
+from attacks.suite import SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.wire import Adversary
 
 _Planted = tuple[RecordedRun, GroundTruth]
 
-FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
-    {
-        "ratings": lambda: plant_ratings("ratings"),
-        "sticky": lambda: plant_ratings("sticky"),
-        "sums": lambda: plant_ratings("sums"),
-        "cohorts": lambda: plant_ratings("cohorts"),
-        "split": plant_split,
-        "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
-        "organisations": plant_organisations,
-        "lone organisations": lambda: plant_organisations(
-            layers={"masking": MaskingLayerConfig()}, attributes=300, evenness=0.01
-        ),
-        "untouched": plant_untouched,
-        "partners": plant_partners,
-        "partner users": plant_partner_users,
-        "careless": plant_careless,
-    }
-)
-WHO: Mapping[str, Adversary] = MappingProxyType(
-    {
-        "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),
-        "server+denoisers": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
-        "one client": Adversary(name="planted-client", corrupt=frozenset({"client:0"})),
-        "all clients but one": Adversary(
-            name="planted-clients",
-            corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),
-        ),
-    }
-)
+FEDERATIONS: Mapping[str, Callable[[], _Planted]] = {
+    "ratings": lambda: plant_ratings("ratings"),
+    "sticky": lambda: plant_ratings("sticky"),
+    "sums": lambda: plant_ratings("sums"),
+    "cohorts": lambda: plant_ratings("cohorts"),
+    "split": plant_split,
+    "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
+    "organisations": plant_organisations,
+    "lone organisations": lambda: plant_organisations(
+        layers={"masking": MaskingLayerConfig()}, attributes=300, evenness=0.01
+    ),
+    "untouched": plant_untouched,
+    "partners": plant_partners,
+    "partner users": plant_partner_users,
+    "careless": plant_careless,
+}
+WHO: Mapping[str, Adversary] = {
+    "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),
+    "server+denoisers": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
+    "one client": Adversary(name="planted-client", corrupt=frozenset({"client:0"})),
+    "all clients but one": Adversary(
+        name="planted-clients",
+        corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),
+    ),
+}
 """Who attacks, by the name that controls use."""
 
 
@@ -83,7 +79,7 @@ class ControlResult:
 @lru_cache(maxsize=1)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
-    return MappingProxyType({name: control_result(attack) for name, attack in SUITE.items()})
+    return {name: control_result(attack) for name, attack in SUITE.items()}
 
 
 def control_result(attack: Controlled) -> ControlResult:

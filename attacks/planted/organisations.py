@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from attacks.families.hierarchical.drafts import MEMBERS
-from attacks.planted.recording import PlantedSum
+from attacks.families.hierarchical import MEMBERS
+from attacks.planted.recording import PlantedSum, planted_secrets, protected, recorded
+from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
@@ -25,6 +28,7 @@ from secure_fedrec.vault import Vault
 
 _MOVE = 1.5
 _LARGEST_GROUP = 4
+_ROUNDS, _ORGANISATIONS, _MEMBERS, _ATTRIBUTES, _RECORDS = 3, 30, 24, 8, 400
 
 
 class PlantedOrganisations(PlantedSum):
@@ -120,3 +124,46 @@ def _group_means(moved: Mapping[str, list[FloatArray]], groups: IntArray) -> dic
         ends = np.arange(len(means) + 1) * len(sizes)
         bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
     return bags
+
+
+def plant_organisations(
+    *,
+    layers: Mapping[str, Any] | None = None,
+    bag_layers: Mapping[str, Any] | None = None,
+    attributes: int = _ATTRIBUTES,
+    evenness: float = 0.5,
+    seed: int = 20210420,
+) -> tuple[RecordedRun, GroundTruth]:
+    """Train and record a planted federation of organisations.
+
+    Every organisation has a profile of its own over the attributes. A member's attribute is whether
+    the first value of its vector is positive.
+
+    Args:
+        layers: settings by layer name, over the rows; none leaves them in the clear.
+        bag_layers: likewise, over the bags.
+        attributes: of all records.
+        evenness: of one organisation's records over them: the less, the fewer it has records of.
+        seed: of data and training.
+    """
+    rng = np.random.default_rng(seed)
+    algorithm = PlantedOrganisations(attributes=attributes, members=_MEMBERS, rounds=_ROUNDS)
+    profiles = rng.dirichlet(np.full(attributes, evenness), size=_ORGANISATIONS)
+    records = rng.integers(_RECORDS // 2, 2 * _RECORDS, _ORGANISATIONS)
+    counts = np.stack([rng.multinomial(n, p) for n, p in zip(records, profiles, strict=True)])
+    of_records = np.concatenate([np.repeat(np.arange(attributes), each) for each in counts])
+    indptr = np.concatenate([[0], np.cumsum(records)])
+    problem = Problem(
+        vault=Vault.of_examples(indptr, {"attributes": of_records}), n_rows=algorithm.rows
+    )
+    shape = BagShape(width=attributes, most=int(algorithm.groups.max()) + 1)
+    bags, streams = dict.fromkeys(MEMBERS, shape), Streams.from_seed(seed)
+    stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)
+    # Drafts of round 1 are judged by what the vaults held before round 2.
+    run = recorded(algorithm, problem, stack, streams, (1, 2))
+    members = run.truth.columns(1, f"private-{MEMBERS['user-drafts']}")
+    if members is None:
+        raise ValueError("the run was not recorded")
+    planted = {"attributes": counts, "members": members["values"]}
+    secrets = planted_secrets(planted, "organisations", "lone organisations")
+    return run, GroundTruth(recorded=run.truth, secrets=secrets)

@@ -1,7 +1,14 @@
-"""A planted federation on ratings: FedRec++ with denoisers, where every attack on it applies."""
+"""Planted federations on ratings: FedRec++ with denoisers, where every attack on it applies; masks.
+
+Of the masks, some clients leave theirs away (``plant_careless``).
+"""
 
 import tomllib
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from attacks.base import Planted
 from attacks.planted.recording import planted_secrets, protected, recorded
@@ -10,8 +17,13 @@ from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.engines.local_engine import CohortConfig
-from secure_fedrec.protection import LAYERS
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import LAYERS, RECORDS
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
+from secure_fedrec.wire import BlockStore, Transcript
+from secure_fedrec.wire.recording import OWN
+from secure_fedrec.wire.spool import Columns
 
 CLIENTS = 60
 """Of a run."""
@@ -44,3 +56,68 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     return run, GroundTruth(
         train=train, recorded=run.truth, denoiser_clients=denoisers, secrets=secrets
     )
+
+
+_CLEAR = 12
+_OWN = ("senders", "lengths", "rows", "values")
+
+
+def plant_careless() -> tuple[RecordedRun, GroundTruth]:
+    """Train and record it in the clear, and hide the uploads of most clients afterwards."""
+    run, truth = plant_ratings("careless")
+    note_own(run)
+    run.transcript = hidden_but(run.transcript, frozenset(range(0, CLIENTS, CLIENTS // _CLEAR)))
+    return run, truth
+
+
+def note_own(run: RecordedRun) -> None:
+    """Note what every client put into the sums: its upload, as nothing hides or covers it."""
+    for round_ in run.transcript._store.rounds():
+        for sent in run.transcript._store.read(round_, "upload"):
+            own = {name: sent[name] for name in _OWN if name in sent}
+            run.truth._store.append(round_, OWN, own)
+
+
+def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) -> Transcript:
+    """The same recording under masks, which some clients leave away.
+
+    Args:
+        transcript: of uploads in the clear, in memory.
+        clear: who does.
+        seed: of the masks.
+    """
+    source, copy, public = transcript._store, BlockStore(None), transcript.public
+    codec, rng = FixedPoint(**public["ring"]), np.random.default_rng(seed)
+    masked = partial(_hidden, clear=clear, codec=codec, n_rows=int(public["n_items"]), rng=rng)
+    for round_ in source.rounds():
+        for kind in source.kinds(round_):
+            for sent in source.read(round_, kind):
+                copy.append(round_, kind, masked(sent) if kind == "upload" else sent)
+    stated = public["protection"]["traits"]
+    before = Traits(**{**stated, "denoisers": tuple(stated["denoisers"])})
+    traits = asdict(RECORDS["masking"].traits.over(before))
+    return Transcript(copy, {**public, "protection": {**public["protection"], "traits": traits}})
+
+
+def _hidden(
+    sent: Columns, clear: frozenset[int], codec: FixedPoint, n_rows: int, rng: np.random.Generator
+) -> Columns:
+    """Uploads in the layout of hidden ones: words of some clients, and of the others noise."""
+    size = len(sent["senders"])
+    dense: Columns = {
+        **{name: sent[name] for name in ("senders", "receivers", "sizes")},
+        "lengths": np.full(size, n_rows),
+        "rows": np.tile(np.arange(n_rows, dtype=np.int32), size),
+    }
+    if "values" not in sent:
+        return dense
+    width = sent["values"].shape[1]
+    words = np.zeros((size, n_rows, width), dtype=codec.dtype)
+    counts = np.zeros((size, n_rows), dtype=np.int64)
+    owners = np.repeat(np.arange(size), sent["lengths"])
+    words[owners, sent["rows"]], counts[owners, sent["rows"]] = sent["values"], 1
+    masked = np.flatnonzero(~np.isin(sent["senders"], sorted(clear)))
+    noise = rng.integers(0, 2**64, (len(masked), n_rows, width + 1), dtype=np.uint64)
+    noise = codec.reduce(noise.astype(codec.dtype))
+    words[masked], counts[masked] = noise[:, :, :width], codec.to_integers(noise[:, :, width])
+    return dense | {"values": words.reshape(-1, width), "counts": counts.reshape(-1)}

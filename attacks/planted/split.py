@@ -18,10 +18,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
@@ -35,6 +39,11 @@ _PRIVATE: Final = "private_parameters"
 
 _DIM, _UNITS, _STEP = 6, 24, 0.5
 """Length of a vector, units of the dense layer, size of a step."""
+
+_ROUNDS, _CLIENTS, _ITEMS, _CLASSES = 3, 80, 120, 6
+_POSITIVES, _NEGATIVES = 12, 4
+_MAJORITY_SHARE = 0.8
+_OWN_HALF = 0.9
 
 
 class PlantedSplit:
@@ -147,3 +156,89 @@ class PlantedSplit:
     def _values(self, public: PublicState) -> list[FloatArray]:
         parts = np.split(public.table, self._ends[1:-1])
         return [part.reshape(of) for part, of in zip(parts, self._shapes.values(), strict=True)]
+
+
+def plant_split(
+    *,
+    implicit: bool = False,
+    layers: Mapping[str, Any] | None = None,
+    payload_rounds: tuple[int, ...] = (2,),
+    rounds: int = _ROUNDS,
+    seed: int = 20190927,
+) -> tuple[RecordedRun, GroundTruth]:
+    """Train and record a planted federation.
+
+    Clients belong to one of two groups, an attribute; a group prefers one half of the items. Each
+    client has a favourite class, and four of five of its examples are of that class.
+
+    Args:
+        implicit: instead of that, examples are positives (class 1) and four times as many sampled
+            negatives (class 0).
+        layers: settings by layer name; none leaves uploads in the clear.
+        payload_rounds: rounds to record; in the first, all private vectors are zero.
+        rounds: of training.
+        seed: of data and training.
+    """
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 2, _CLIENTS)
+    rated = _rated_sets(groups, rng)
+    indptr, items, classes = _examples(rated, rng, implicit=implicit)
+    kinds = 2 if implicit else _CLASSES
+    algorithm = PlantedSplit(items=_ITEMS, classes=kinds, rounds=rounds)
+    problem = Problem(
+        vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
+        knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
+    )
+    streams = Streams.from_seed(seed)
+    stack = protected(algorithm, problem, streams, layers or {})
+    run = recorded(algorithm, problem, stack, streams, payload_rounds)
+    counts = np.zeros((_CLIENTS, kinds))
+    np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
+    secrets = planted_secrets({"classes": counts, "groups": groups}, "split", "implicit")
+    return run, GroundTruth(recorded=run.truth, train=_table(rated), secrets=secrets)
+
+
+def _rated_sets(groups: IntArray, rng: np.random.Generator) -> BoolArray:
+    """bool[clients, items]: twelve items each, nine of ten from the group's half."""
+    rated = np.zeros((_CLIENTS, _ITEMS), dtype=bool)
+    for client, group in enumerate(groups.tolist()):
+        own = np.arange(_ITEMS) // (_ITEMS // 2) == group
+        odds = np.where(own, _OWN_HALF, 1.0 - _OWN_HALF)
+        rated[client, rng.choice(_ITEMS, _POSITIVES, replace=False, p=odds / odds.sum())] = True
+    return rated
+
+
+def _examples(
+    rated: BoolArray, rng: np.random.Generator, *, implicit: bool
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows of the clients, item and class of each example."""
+    items, classes = [], []
+    for client, own in enumerate(rated):
+        positives = np.flatnonzero(own)
+        if implicit:
+            drawn = rng.choice(np.flatnonzero(~own), _NEGATIVES * len(positives), replace=False)
+            items.append(np.concatenate([positives, drawn]))
+            classes.append(np.repeat([1, 0], [len(positives), len(drawn)]))
+            continue
+        others = rng.integers(0, _CLASSES, len(positives))
+        mine = rng.random(len(positives)) < _MAJORITY_SHARE
+        items.append(positives)
+        classes.append(np.where(mine, client % _CLASSES, others))
+    indptr = np.concatenate([[0], np.cumsum([len(each) for each in items])])
+    return indptr, np.concatenate(items), np.concatenate(classes)
+
+
+def _table(rated: BoolArray) -> RatingTable:
+    clients, items = np.nonzero(rated)
+    n_clients, n_items = rated.shape
+    return RatingTable.from_columns(
+        name="planted",
+        n_clients=n_clients,
+        n_items=n_items,
+        clients=clients,
+        items=items,
+        ratings=np.ones(len(items)),
+        scale=RatingScale(0.0, 1.0, 1.0),
+        client_labels=np.arange(n_clients),
+        item_labels=np.arange(n_items),
+    )

@@ -1,8 +1,7 @@
-"""How claims are judged, one module per kind: the claim, the records of its figures, its scorer.
+"""How claims are judged, one module per kind, with the claim and its scorer.
 
-Reading order: ``scales`` and ``measures`` (how a value is read, and what the record of a figure
-says), ``truth``, ``scored`` and ``chance`` (what a claim is judged by, what judging yields, and
-what chance gives), ``sets`` and ``rated_sets``, ``ratings``, ``links``,
-``virtual_rows``, ``vectors``, ``labels``, ``histograms``, ``drafts``, ``attributes`` with its
-``classifier``; then ``games`` (who plays) and ``catalogue`` (what follows from all records).
+Reading order: ``scales``, ``measures``, ``figures.toml`` (how a value is read, what the record of a
+figure says, and all records), ``truth``, ``scored`` and ``chance`` (what a claim is judged by, what
+judging yields, and what chance gives), ``sets`` and ``rated_sets``, ``ratings``, ``links``,
+``virtual_rows``, ``vectors``, ``profiles``, ``drafts``, ``attributes``; then ``games`` (who plays).
 """

@@ -3,6 +3,11 @@
 The adversary knows the attributes of some people. The harness, which knows all, stands in for its
 classifier: trained on known people, scored on the others. Beside the AUC stands the ceiling, the
 same classifier on the true data of these people.
+
+The classifier is linear, for few examples and many features: ridge regression on class indicators,
+in its dual form. With as many users as a rating data set has, the Gram matrix is small whatever the
+number of features. The penalty is chosen on the training examples by leave-one-out errors, which
+have a closed form.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.scoring.chance import normal_null
-from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.measures import Behind, Figures, Measure, gain, records
-from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.threads import one_thread
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled
 
 KIND = "attributes"
@@ -40,30 +43,6 @@ _DRAWS = 1000
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
 """Deviations that a 95 % interval is wide."""
-
-
-def _words(figures: Figures, details: Mapping[str, Any]) -> str:
-    """The first attribute by its name."""
-    name = next(iter(details.get("attributes", ())), "attribute").replace("_", " ")
-    return f"tells the {name} of persons with AUC {figures['attribute_auc']:.3f}"
-
-
-MEASURES = records(
-    "attribute",
-    attribute_auc=Measure(
-        "AUC of the attribute",
-        "Macro AUC of an attribute of persons, told from what was recovered.",
-        Scale(
-            AREA,
-            Prior("attribute_ceiling_auc", "from the true training data", ceiling=True),
-            "ranks by chance",
-        ),
-        Behind(("attribute_lift",), 0.95),
-        LEADS._replace(units="persons"),
-        words=_words,
-    ),
-    attribute_lift=gain(0.4, "attribute_auc minus 0.5.", chooses="other secrets"),
-)
 
 
 class People(NamedTuple):
@@ -230,3 +209,112 @@ def _null_deviation(classes: IntArray) -> float:
     positives = np.bincount(classes)
     variances = (size + 1) / (12.0 * positives * (size - positives))
     return float(_FOLD_SPREAD * np.sqrt(variances.max()))
+
+
+_FOLDS = 5
+_PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
+"""Times the mean eigenvalue of the Gram matrix."""
+
+
+def cross_validated_scores(
+    features: FloatArray, classes: IntArray, *, seed: int, known: int | None = None
+) -> FloatArray:
+    """Scores of every example for every class, by classifiers that never saw the example.
+
+    Scores are centred and scaled within each fold, so that folds can be pooled: classifiers of
+    different folds have offsets of their own, which would rank examples by their fold.
+
+    Args:
+        features: float64[N, F].
+        classes: int64[N], 0 to C - 1.
+        seed: of the folds, and of the choice of the known examples.
+        known: most training examples of a fold; None takes all of the other folds.
+
+    Returns:
+        float64[N, C].
+    """
+    rng = np.random.default_rng(seed)
+    n_classes = int(classes.max()) + 1
+    scores = np.zeros((len(classes), n_classes))
+    for train, test in _folds(classes, rng):
+        chosen = train if known is None else rng.permutation(train)[:known]
+        targets = np.eye(n_classes)[classes[chosen]]
+        with one_thread():  # sums split among threads would round differently
+            found = _ridge(*_standardised(features[chosen], features[test]), targets)
+        spread = found.std(axis=0)
+        scores[test] = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scores
+
+
+def one_against_rest_auc(scores: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
+    """Macro AUC: mean over classes of the AUC of a class against all others.
+
+    Args:
+        scores: float64[N, C].
+        classes: int64[N].
+        weights: float64[draws, N], how often each draw takes an example.
+
+    Returns:
+        float64[draws]; with two classes that of the second. A class that a draw leaves without
+        examples, or alone, is left out of its mean.
+    """
+    n_classes = scores.shape[1]
+    each = [
+        _weighted_auc(scores[:, one], classes == one, weights)
+        for one in (range(n_classes) if n_classes > 2 else (1,))
+    ]
+    values = np.array(each)
+    defined = ~np.isnan(values)
+    totals = np.where(defined, values, 0.0).sum(axis=0)
+    counts = defined.sum(axis=0)
+    return np.asarray(np.divide(totals, counts, out=np.full(len(totals), 0.5), where=counts > 0))
+
+
+def _folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArray, IntArray]]:
+    """Stratified folds: (training examples, test examples)."""
+    order = rng.permutation(len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    fold = np.empty(len(classes), dtype=np.int64)
+    fold[order] = np.arange(len(classes)) % _FOLDS
+    for number in range(_FOLDS):
+        yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+
+
+def _standardised(train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Columns of mean 0 and deviation 1 on the training examples; constant ones become 0."""
+    mean, spread = train.mean(axis=0), train.std(axis=0)
+    scale = np.where(spread > 0, spread, np.inf)
+    return (train - mean) / scale, (test - mean) / scale
+
+
+def _ridge(train: FloatArray, test: FloatArray, targets: FloatArray) -> FloatArray:
+    """Predictions for the test examples, with the penalty of the least leave-one-out error."""
+    centre = targets.mean(axis=0)
+    values, vectors = np.linalg.eigh(train @ train.T)
+    values = np.maximum(values, 0.0)
+    rotated = vectors.T @ (targets - centre)
+    penalties = _PENALTIES * (float(values.mean()) or 1.0)  # 0 where no feature varies
+    errors = []
+    for penalty in penalties:
+        shrink = values / (values + penalty)
+        fitted = vectors @ (shrink[:, None] * rotated)
+        leverage = (vectors**2) @ shrink
+        left_out = (targets - centre - fitted) / (1.0 - leverage)[:, None]
+        errors.append(float((left_out**2).sum()))
+    best = penalties[int(np.argmin(errors))]
+    dual = vectors @ (rotated / (values + best)[:, None])
+    return np.asarray(test @ (train.T @ dual) + centre)
+
+
+def _weighted_auc(scores: FloatArray, positive: BoolArray, weights: FloatArray) -> FloatArray:
+    """AUC of every draw, a tie counting as half: float64[draws]; NaN without both classes."""
+    _, place = np.unique(scores, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    ordered = weights[:, order]
+    hits = np.add.reduceat(ordered * positive[order], starts, axis=1)
+    misses = np.add.reduceat(ordered * ~positive[order], starts, axis=1)
+    below = np.cumsum(misses, axis=1) - misses
+    wins = (hits * (below + misses / 2)).sum(axis=1)
+    pairs = hits.sum(axis=1) * misses.sum(axis=1)
+    return np.asarray(np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0))

@@ -1,47 +1,18 @@
 """Uploads that are said to be hidden and can be read, whole or row by row: claims and figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import Context, Measure, records
-from attacks.scoring.persons import Persons, persons
-from attacks.scoring.scales import SHARE, Scale
+from attacks.scoring.gains import Figures, Persons
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED
 from attacks.scoring.truth import Case
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.core.kernels import segments
+from attacks.view.coalition import words_of
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, nobody
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.recording import OWN, rows_in
-
-MEASURES = records(
-    "upload",
-    clear_clients=persons(
-        "Clients whose upload is in the clear",
-        "Number of clients of whom a message that the stack says is hidden is told to be in the "
-        "clear, and is: what it holds is what the client put into the sum.",
-        "reads the uploads of {clear_clients:.0f} clients, which were to be hidden",
-        floor=10.0,
-        chooses="other secrets",
-    ),
-    clear_precision=Measure(
-        "Uploads rightly said to be in the clear",
-        "Share of the clients of whom it is said; null where it is said of nobody.",
-        Scale(SHARE, "none: words under a pad are never read by chance", "nobody is judged"),
-        Context("it says how far clear_clients is right", floor=1.0),
-    ),
-    lone_clients=persons(
-        "Clients whose row is alone in a sum",
-        "Number of clients of whom a row that the stack says is hidden is all that a sum holds of "
-        "its kind: it is known word for word, and not whose it is.",
-        "reads rows of {lone_clients:.0f} clients' uploads off sums, word for word, without their "
-        "names",
-        floor=10.0,
-        chooses="other secrets",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,22 +33,16 @@ class ClearUploadsClaim:
         if not honest.any():
             yield NotApplicable(reason=ALL_CORRUPTED)
             return
-        said, right = (np.zeros(0, dtype=np.int64) for _ in range(2))
-        for round_, (clients, block) in self.read.items():
-            columns = case.truth.recorded.columns(round_, OWN)
-            if columns is None or "values" not in columns:
-                continue
-            own = rows_in(columns)
-            true = _is_own(clients, block, columns["senders"], own)
+        said, right = nobody(), nobody()
+        for round_, senders, own in _put(case, self.read):
+            clients, block = self.read[round_]
+            true = _is_own(clients, block, senders, own)
             said, right = np.union1d(said, clients), np.union1d(right, clients[true])
         about = self.clients[honest]
         hits = np.isin(about, right)
         named = int(np.isin(about, said).sum())
-        yield Scored(
-            figures={"clear_precision": float(hits.sum()) / named if named else None},
-            gains={"clear_clients": Persons(hits, np.full(len(hits), -np.inf))},
-            units={"clients": len(hits), "pairs": len(hits), "positives": int(hits.sum())},
-        )
+        precision = float(hits.sum()) / named if named else None
+        yield _scored("clear_clients", hits, {"clear_precision": precision})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,25 +57,33 @@ class LoneRowsClaim:
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by what every client put into the sums."""
-        senders, right = (np.zeros(0, dtype=np.int64) for _ in range(2))
-        for round_, (numbers, words) in self.rows.items():
-            columns = case.truth.recorded.columns(round_, OWN)
-            own = None if columns is None else rows_in(columns)
-            if columns is None or own is None or own.values is None:
-                continue
-            owners = np.repeat(columns["senders"], columns["lengths"])
-            senders = np.union1d(senders, owners)
-            for number, row in zip(numbers.tolist(), words, strict=True):
+        about, right = nobody(), nobody()
+        for round_, senders, own in _put(case, self.rows):
+            owners = np.repeat(senders, own.lengths)
+            about = np.union1d(about, owners)
+            for number, row in zip(*self.rows[round_], strict=True):
                 there = np.flatnonzero(own.rows == number)
-                if len(there) == 1 and np.array_equal(own.values[there[0]], row):
+                if len(there) == 1 and np.array_equal(words_of(own)[there[0]], row):
                     right = np.union1d(right, owners[there])
-        about = senders[is_honest(senders, case.corrupted)]
-        hits = np.isin(about, right)
-        yield Scored(
-            figures={},
-            gains={"lone_clients": Persons(hits, np.full(len(hits), -np.inf))},
-            units={"clients": len(hits), "pairs": len(hits), "positives": int(hits.sum())},
-        )
+        about = about[is_honest(about, case.corrupted)]
+        yield _scored("lone_clients", np.isin(about, right), {})
+
+
+def _put(case: Case, rounds: Iterable[int]) -> Iterator[tuple[int, IntArray, RowBlock]]:
+    """Of rounds of which it is known: who put rows into the sums, and these with their words."""
+    for round_ in rounds:
+        columns = case.truth.recorded.columns(round_, OWN)
+        if columns is not None and "values" in columns:
+            yield round_, columns["senders"], rows_in(columns)
+
+
+def _scored(key: str, hits: BoolArray, figures: Figures) -> Scored:
+    """Clients who were hit, which nobody is by luck."""
+    return Scored(
+        figures=figures,
+        gains={key: Persons(hits, np.full(len(hits), -np.inf))},
+        units={"clients": len(hits), "pairs": len(hits), "positives": int(hits.sum())},
+    )
 
 
 def _is_own(clients: IntArray, block: RowBlock, senders: IntArray, own: RowBlock) -> BoolArray:
@@ -122,17 +95,10 @@ def _is_own(clients: IntArray, block: RowBlock, senders: IntArray, own: RowBlock
         senders: int64[P], who put rows into the sum.
         own: those rows.
     """
-    if own.values is None or block.values is None or own.values.shape[1] != block.values.shape[1]:
-        return np.zeros(len(clients), dtype=bool)
     true = np.zeros(len(clients), dtype=bool)
-    places = {int(sender): place for place, sender in enumerate(senders.tolist())}
-    for number, client in enumerate(clients.tolist()):
-        if client not in places:
-            continue
-        put, _ = segments(own.indptr, np.array([places[client]]))
-        sent = np.arange(block.indptr[number], block.indptr[number + 1])
-        there = sent[np.isin(block.rows[sent], own.rows[put])]
-        true[number] = len(there) == len(put) and np.array_equal(
-            block.values[there], own.values[put]
-        )
+    put = dict(zip(senders.tolist(), own.split(), strict=True))
+    for number, (client, sent) in enumerate(zip(clients.tolist(), block.split(), strict=True)):
+        if client in put:
+            there, mine = np.isin(sent.rows, put[client].rows), words_of(put[client])
+            true[number] = np.array_equal(words_of(sent)[there], mine)
     return true

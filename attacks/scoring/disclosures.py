@@ -5,77 +5,19 @@ over all pairs says. A client without a name is one all the same: what is tied t
 pseudonym is exposed.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attacks.scoring.measures import Context, Exposed, Measure, records
-from attacks.scoring.scales import COUNT, LEADS, SHARE, Page, Scale
+from attacks.scoring.gains import Figures
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
-
-_POOLED = "what is known from any round counts once"
-
-
-def _counted(unit: Any = COUNT) -> Scale:
-    return Scale(unit, "0: nobody is certain by guessing", "exposes nobody", _POOLED)
-
-
-MEASURES = records(
-    "certain disclosures",
-    clients_exposed=Measure(
-        "Clients exposed",
-        "Number of clients of whom an interaction, a rating or the private vector is known for "
-        "certain, and is true; under their names, or together under one pseudonym.",
-        _counted(),
-        Exposed(10.0, "clients_exposed_share", "largest_profile"),
-        LEADS,
-        words="knows beyond doubt interactions, ratings or the private vector of "
-        "{clients_exposed:.0f} of {clients_judged:.0f} clients",
-        said=(0.0, math.inf),
-    ),
-    largest_profile=Measure(
-        "Largest profile exposed",
-        "Share of its rated items that are known for certain, of the client who loses most.",
-        _counted(SHARE),
-        Context("clients_exposed is graded by it", floor=0.3),
-    ),
-    interactions_exposed=Measure(
-        "Interactions exposed",
-        "Number of pairs of a client and a rated item that are known for certain, and are true.",
-        _counted(),
-        Context("it is graded as clients_exposed is", floor=10.0),
-    ),
-    vectors_exposed=Measure(
-        "Private vectors exposed",
-        "Number of clients whose private vector is known for certain, to a relative error of 1e-3.",
-        _counted(),
-        Context("it is graded as clients_exposed is", floor=10.0),
-    ),
-    likely_exposed=Measure(
-        "Clients likely exposed",
-        "Number of clients of whom something true is claimed whose certainty is not proven, of "
-        "those who are not exposed for certain.",
-        _counted()._replace(chance="not known: a claim without proof may be right by luck"),
-        Context("its certainty is not proven", floor=1.0),
-    ),
-    disclosures_wrong=Measure(
-        "Certain claims that are false",
-        "Number of interactions, ratings and vectors that are claimed for certain and are false.",
-        _counted()._replace(chance="0: certain means that fewer than 2^-20 are expected"),
-        Context(
-            "it is a fault of the attack if it is not 0", floor="no attack is planted to be wrong"
-        ),
-        Page(listed=False),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,18 +54,8 @@ class Disclosures:
         cls, round_: int, names: IntArray, vectors: FloatArray, *, directions: bool = False
     ) -> "Disclosures":
         """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
-        none, known = np.zeros(0, dtype=np.int64), np.ones(len(names), dtype=bool)
-        return cls(
-            round=round_,
-            names=names,
-            vectors=vectors,
-            solved=known,
-            whose=none,
-            items=none,
-            ratings=none.astype(np.float64),
-            certain=none.astype(bool),
-            directions=directions,
-        )
+        nothing, known = cls.named(round_, nobody(), nobody()), np.ones(len(names), dtype=bool)
+        return replace(nothing, names=names, vectors=vectors, solved=known, directions=directions)
 
     @classmethod
     def named(cls, round_: int, clients: IntArray, items: IntArray) -> "Disclosures":
@@ -189,23 +121,20 @@ def score_disclosures(
     profiles = np.unique(np.stack([people[known], pairs[known]]), axis=1)
     _, first, told = np.unique(profiles[0], return_index=True, return_counts=True)
     owners = profiles[1][first] // train.n_items
-    figures: dict[str, float | None] = {
+    judged, interactions = int(honest.sum()), len(np.unique(pairs[known]))
+    figures: Figures = {
         "clients_exposed": float(len(exposed)),
-        "clients_judged": float(honest.sum()),
-        "clients_exposed_share": len(exposed) / max(1, int(honest.sum())),
+        "clients_judged": float(judged),
+        "clients_exposed_share": len(exposed) / max(1, judged),
         "largest_profile": float((told / np.maximum(rated[owners], 1)).max(initial=0.0)),
-        "interactions_exposed": float(len(np.unique(pairs[known]))),
+        "interactions_exposed": float(interactions),
         "vectors_exposed": float(len(by_vector)),
         "likely_exposed": float(len({*whose[true].tolist()} - exposed)),
         "disclosures_wrong": float(sum(int(each["wrong"]) for each in found)),
     }
     return Scored(
         figures=figures,
-        units={
-            "clients": int(honest.sum()),
-            "pairs": int(rated[honest].sum()),
-            "positives": int(figures["interactions_exposed"] or 0),
-        },
+        units={"clients": judged, "pairs": int(rated[honest].sum()), "positives": interactions},
         details={"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]},
     )
 

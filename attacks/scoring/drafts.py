@@ -15,8 +15,6 @@ import numpy as np
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.chance import by_client, hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.measures import Behind, Context, Measure, Observed, gain, records
-from attacks.scoring.scales import AREA, LEADS, SHARE, Page, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -27,56 +25,6 @@ _EQUAL = 1e-6
 """Relative distance below which a draft is the member's vector."""
 
 _BLOCK = 1 << 22
-
-_VERY = Scale(SHARE, "none: the very vector is no guess", "a draft is taken as it stands")
-_NOBODY = "without a sender nothing is measured"
-
-_VECTOR, _ATTRIBUTE = "vector", "attribute"
-
-MEASURES = records(
-    "organisation",
-    disclosed_share=Measure(
-        "Users disclosed",
-        "Share of users whose own vector was sent as a draft.",
-        _VERY,
-        Observed(0.01, floor=0.16),  # one member of six is alone in its group
-        Page(by_round=True, chooses="other secrets", units="users"),
-        words="holds the very vector of {disclosed_share:%} of the users",
-        secret=_VECTOR,
-    ),
-    holder_accuracy=Measure(
-        "Holders named",
-        "Share of users whose organisation is named.",
-        Scale(SHARE, Prior("holder_chance", "by chance"), _NOBODY),
-        Behind(("holder_lift",), 0.5),
-        LEADS._replace(units="users"),
-        words="could name the client that {holder_accuracy:%} of known users belong to"
-        "[ (by chance: {holder_chance:%})]",
-    ),
-    holder_lift=gain(0.5, "holder_accuracy minus holder_chance.", chooses="other secrets"),
-    item_holder_accuracy=Measure(
-        "Holders of items named",
-        "Share of items of organisations whose organisation is named.",
-        Scale(SHARE, Prior("item_holder_chance", "by chance"), _NOBODY),
-        Behind(("item_holder_lift",), 0.5),
-        Page(leads=True),
-    ),
-    item_holder_lift=gain(0.5, "item_holder_accuracy minus item_holder_chance."),
-    item_disclosed_share=Measure(
-        "Items disclosed",
-        "Share of items whose own vector was sent as a draft.",
-        _VERY,
-        Context("an item is nobody's person: the users are judged", floor=0.16),
-        secret=_VECTOR,
-    ),
-    disclosed_attribute_auc=Measure(
-        "AUC of the attribute, of the disclosed",
-        "The same from and for the users whose vector was disclosed; null where they are too few.",
-        Scale(AREA, "0.5", "who is not disclosed is not asked"),
-        Context("who is disclosed is lost already: disclosed_share", floor=0.95),
-        secret=_ATTRIBUTE,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

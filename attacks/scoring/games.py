@@ -12,11 +12,10 @@ from typing import Any
 
 from attacks.base import Attack, Claims
 from attacks.scoring.gains import Figures, Level
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
-from attacks.suite import MEASURES
-from attacks.view.blocks import item_view
-from attacks.view.knowledge import Knowledge
+from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 

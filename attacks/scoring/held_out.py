@@ -6,7 +6,7 @@ what is held out is popular. So the claim is also taken together with it, the cl
 popularity where it ties; what counts is the gain of both over popularity alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,55 +15,20 @@ import numpy.typing as npt
 
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_of
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows
-from attacks.scoring.scales import AREA, LEADS, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, score_table
 from attacks.scoring.statistics import dealt_labels, per_client_auc
-from attacks.scoring.truth import Case, SecretClaim
+from attacks.scoring.truth import Judged, SecretClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
-
-KIND = "held_out"
-"""Kind of secret: an array int8[n, m], 1 where an item is held out of what a client trains on, -1
-where it trains on it, 0 elsewhere."""
 
 _PAIRS_AT_ONCE = 2**21
 """Pairs of a client and an item that are judged at once."""
 
-_HALF = "ties count by half"
-_PRIOR = Prior("held_out_prior_auc", "popularity alone", "held_out_auc of popularity alone.")
-
-MEASURES = records(
-    "next choice",
-    held_out_combined_auc=Measure(
-        "AUC of held-out interests, with popularity",
-        "Mean AUC of items a client will choose above others it did not train on, by the attack "
-        "first and by popularity where it ties.",
-        Scale(AREA, _PRIOR, _HALF),
-        Behind(("held_out_gain",), 0.95),
-        LEADS,
-        words="tells what a client will choose from what it never will with AUC "
-        "{held_out_combined_auc:.3f}[ (popularity alone: {held_out_prior_auc:.3f})]",
-    ),
-    held_out_auc=Measure(
-        "AUC of held-out interests",
-        "The same of the attack alone.",
-        Scale(AREA, "one half", _HALF),
-        Behind(("held_out_gain",), 0.9),
-    ),
-    held_out_gain=gain(
-        0.1,
-        "held_out_combined_auc minus held_out_prior_auc.",
-        name="Gain over popularity for held-out interests",
-        chooses="other secrets",
-    ),
-)
-
 
 def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
-    """The secret of a case: int8[n, m], as of ``KIND``; validation and test items are held out."""
+    """The secret of a case, see ``HeldOutClaim``; validation and test items are held out."""
     grid = np.zeros((case.n_clients, case.n_items), dtype=np.int8)
     grid[case.train.clients, case.train.items] = -1
     for held in (case.validation, case.test):
@@ -83,60 +48,49 @@ class HeldOutClaim(SecretClaim):
         history: round count -> [B, m], scores had the adversary stopped after so many.
     """
 
+    kind = "held_out"
+    """An array int8[n, m]: 1 where an item is held out of what a client trains on, -1 where it
+    trains on it, 0 elsewhere."""
+
     scores: FloatArray | Rows
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """Judge it by the held-out items of that name."""
-        return self.judged(case, KIND, score_held_out)
-
-
-def score_held_out(
-    claim: HeldOutClaim, truth: npt.NDArray[np.integer], corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
-    """Judge held-out interests.
-
-    Args:
-        claim: the claim.
-        truth: int[n, m], as of ``KIND``; popularity is who trains on an item.
-        corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap and of the null control.
-
-    Raises:
-        ValueError: a score is not finite.
-    """
-    honest = is_honest(claim.clients, corrupted)
-    if not honest.any():
-        return NotApplicable(reason=ALL_CORRUPTED)
-    popularity = np.zeros(truth.shape[1])
-    for block in _blocks(*truth.shape):
-        popularity += np.count_nonzero(truth[block] < 0, axis=0)
-    places, rng = np.flatnonzero(honest), np.random.default_rng(seed)
-    judged = [
-        _judged(claim, truth, places[block], popularity, rng)
-        for block in _blocks(len(places), truth.shape[1])
-    ]
-    aucs, prior, combined, dealt, sizes, positives = (
-        np.concatenate(column) for column in zip(*(each.columns for each in judged), strict=True)
-    )
-    if not np.isfinite(aucs).any():
-        return NotApplicable(reason=NO_CONTRAST)
-    figures: Figures = {
-        **interval_figures("held_out_auc", mean_auc(aucs, seed)),
-        **interval_figures("held_out_combined_auc", mean_auc(combined, seed)),
-        "held_out_prior_auc": nan_mean(prior),
-    }
-    history = {
-        str(rounds): nan_mean(np.concatenate([each.history[rounds] for each in judged]))
-        for rounds in claim.history
-    }
-    return Scored(
-        figures=figures,
-        gains={"held_out_gain": Gain(combined - prior)},
-        units={"clients": len(aucs), "pairs": int(sizes.sum()), "positives": int(positives.sum())},
-        details={"held_out": claim.name, "held_out_auc_by_rounds": history},
-        null_control=normal_null("held_out_auc", *null_of(dealt, sizes, positives)),
-    )
+    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Judged:
+        """Judge held-out interests; popularity is who trains on an item."""
+        honest = is_honest(self.clients, corrupted)
+        if not honest.any():
+            return NotApplicable(reason=ALL_CORRUPTED)
+        popularity = np.zeros(truth.shape[1])
+        for block in _blocks(*truth.shape):
+            popularity += np.count_nonzero(truth[block] < 0, axis=0)
+        places, rng = np.flatnonzero(honest), np.random.default_rng(seed)
+        judged = [
+            _judged(self, truth, places[block], popularity, rng)
+            for block in _blocks(len(places), truth.shape[1])
+        ]
+        aucs, prior, combined, dealt, sizes, positives = (
+            np.concatenate(column)
+            for column in zip(*(each.columns for each in judged), strict=True)
+        )
+        if not np.isfinite(aucs).any():
+            return NotApplicable(reason=NO_CONTRAST)
+        pairs, found = int(sizes.sum()), int(positives.sum())
+        figures: Figures = {
+            **interval_figures("held_out_auc", mean_auc(aucs, seed)),
+            **interval_figures("held_out_combined_auc", mean_auc(combined, seed)),
+            "held_out_prior_auc": nan_mean(prior),
+        }
+        history = {
+            str(rounds): nan_mean(np.concatenate([each.history[rounds] for each in judged]))
+            for rounds in self.history
+        }
+        return Scored(
+            figures=figures,
+            gains={"held_out_gain": Gain(combined - prior)},
+            units={"clients": len(aucs), "pairs": pairs, "positives": found},
+            details={"held_out": self.name, "held_out_auc_by_rounds": history},
+            null_control=normal_null("held_out_auc", *null_of(dealt, sizes, positives)),
+        )
 
 
 class _Judged(NamedTuple):
@@ -154,7 +108,7 @@ class _Judged(NamedTuple):
 
 def _judged(
     claim: HeldOutClaim,
-    truth: npt.NDArray[np.integer],
+    truth: npt.NDArray[Any],
     places: IntArray,
     popularity: FloatArray,
     rng: np.random.Generator,

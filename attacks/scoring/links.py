@@ -7,24 +7,10 @@ from typing import Protocol
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, Gains
-from attacks.scoring.measures import Behind, Measure, gain, records
-from attacks.scoring.scales import SHARE, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.wire import Truth
-
-MEASURES = records(
-    "sender",
-    linked_share=Measure(
-        "Messages linked to their sender",
-        "Share of messages joined to the right sender.",
-        Scale(SHARE, "one over the senders", "no fit is a miss, several count by the odds"),
-        Behind(("linked_lift",), 0.99),
-        words="names the sender of {linked_share:%} of the anonymous messages",
-    ),
-    linked_lift=gain(0.9, "linked_share minus one over the number of senders."),
-)
 
 
 class Relation(Protocol):

@@ -1,31 +1,24 @@
-"""What a figure is: one record beside the scorer that measures it, and all that follows from it.
+"""What a figure is: one record in ``figures.toml``, and all that follows from it.
 
-A scorer states its figures in ``MEASURES``. Gates, findings, severities, sentences, the schema and
-the page of a report, controls and ``explain`` read ``suite.MEASURES``; nothing else lists figures.
-A record says how bad its figure is and what it reaches where it must; one that says neither is
-refused where it is written, at import.
+Gates, findings, severities, sentences, the schema and the page of a report, controls and
+``explain`` read ``MEASURES``; nothing else lists figures. A record says how bad its
+figure is and what it reaches where it must; one that says neither is refused when it is read.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from attacks.scoring.scales import DIFFERENCE, Page, Prior, Scale, Unit
+from attacks.scoring.scales import UNITS, Page, Prior, Scale
 
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 """Worst first."""
 
 Figures: TypeAlias = Mapping[str, float | None]
-
-Words: TypeAlias = str | Callable[[Figures, Mapping[str, Any]], str | None]
-"""A clause: "names {label_accuracy:%} of them[ (by chance: {label_base_rate:%})]".
-
-What stands in brackets is left out where one of its figures is missing, and the whole clause where
-another is.
-"""
-
 
 _PLAIN = Page()
 
@@ -166,21 +159,28 @@ class Context(NamedTuple):
         return f"none: {self.why}"
 
 
+_RULES = {each.__name__.lower(): each for each in (Gained, Behind, Observed, Exposed, Context)}
+"""By what a record calls them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One figure; its interval is under ``key_low`` and ``key_high`` where it has one.
 
     Args:
-        name: in reports; its key in words where it is left empty.
+        name: in reports.
         about: what it measures.
         scale: what a value means.
         severity: how bad it is, and what it must reach where it is planted.
         page: where it is shown.
-        words: its clause of the sentence that a privacy officer reads; "" if it has none.
+        words: its clause of the sentence that a privacy officer reads, "names {label_accuracy:%} of
+            them[ (by chance: {label_base_rate:%})]" say; "" if it has none. What stands in brackets
+            is left out where one of its figures is missing, and the whole clause where another is.
         said: the clause is said of values strictly between these.
         secret: what becomes known where the figure is bad, "rated set" say: whoever documents one
-            secret as a leak says nothing of another. ``records`` gives it.
-        key: in findings, gates and reports; ``records`` gives it.
+            secret as a leak says nothing of another.
+        key: in findings, gates and reports.
+        kind: of the claims that it judges.
 
     Raises:
         ValueError: a record that does not say what it measures, without a rule for its severity, or
@@ -192,10 +192,11 @@ class Measure:
     scale: Scale
     severity: Rule
     page: Page = _PLAIN
-    words: Words = ""
+    words: str = ""
     said: tuple[float, float] = (-math.inf, math.inf)
     secret: str = ""
     key: str = ""
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not self.about.strip():
@@ -267,40 +268,91 @@ def _is_positive(value: Any) -> bool:
     return number and math.isfinite(value) and value > 0
 
 
-def gain(
-    floor: Floor,
-    about: str,
-    *,
-    name: str = "",
-    unit: Unit = DIFFERENCE,
-    listed: bool = False,
-    chooses: str = "",
-) -> Measure:
-    """The record of a gain over what is known without the view, by the thresholds of every gain."""
-    page = Page(listed=listed, chooses=chooses)
-    return Measure(name, about, Scale(unit, "0", "gains nothing"), Gained(floor), page)
+GAIN: Mapping[str, Mapping[str, Any]] = {
+    "scale": {"unit": "difference", "chance": "0", "abstention": "gains nothing"},
+    "page": {"listed": False},
+}
+"""What a record of a gain over what is known without the view need not say."""
 
 
-def records(secret: str, /, **measures: Measure) -> Mapping[str, Measure]:
-    """Measures, each under its key.
-
-    Args:
-        secret: what they tell, of those that do not say it themselves.
-        measures: by key.
+def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
+    """Measures by key, from records by kind of claim (``figures.toml``).
 
     Raises:
-        ValueError: no secret is named.
+        KeyError, TypeError: a record leaves something out, or says something that no record does.
+        ValueError: a group names no secret, two figures have one key, or one is judged by a gain
+            that nothing measures, or that tells another secret.
     """
-    if not secret.strip():
-        raise ValueError("figures say which secret they tell")
-    return {
-        key: replace(
-            each, key=key, name=each.name or key.replace("_", " "), secret=each.secret or secret
-        )
-        for key, each in measures.items()
+    known: dict[str, Measure] = {}
+    for kind, group in told.items():
+        records = dict(group)
+        secret = records.pop("secret")
+        if not secret.strip():
+            raise ValueError(f"{kind}: figures say which secret they tell")
+        if both := known.keys() & records:
+            raise ValueError(f"two figures have the key {min(both)}")
+        for key, record in records.items():
+            known[key] = _measure({"secret": secret, **record, "key": key, "kind": kind})
+    for key, each in known.items():
+        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
+            if name not in known or not isinstance(known[name].severity, Gained):
+                raise ValueError(f"{key} is judged by {name}, which is no gain")
+            if known[name].secret != each.secret:
+                raise ValueError(f"{key} is judged by {name}, which tells another secret")
+    return MappingProxyType(known)
+
+
+def _measure(told: Mapping[str, Any]) -> Measure:
+    severity = {key: _frozen(value) for key, value in told["severity"].items()}
+    rule = _RULES[severity.pop("rule")](**severity)
+    usual = GAIN if isinstance(rule, Gained) else {}
+    scale, page = ({**usual.get(name, {}), **told.get(name, {})} for name in ("scale", "page"))
+    if isinstance(scale["chance"], dict):
+        scale["chance"] = Prior(**scale["chance"])
+    parts = {
+        "scale": Scale(**{**scale, "unit": UNITS[scale["unit"]]}),
+        "severity": rule,
+        "page": Page(**page),
     }
+    name = told["key"].replace("_", " ")
+    return Measure(
+        **{"name": name, **{key: _frozen(value) for key, value in told.items()}, **parts}
+    )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _value(figures: Figures, name: str) -> float:
     found = figures.get(name)
     return 0.0 if found is None else found
+
+
+_FILE = Path(__file__).with_name("figures.toml")
+
+MEASURES = catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8")))
+"""Every figure by key: what gates may ask, what findings may say."""
+
+
+def measures_of(figures: Figures) -> list[Measure]:
+    """The measures that a finding has, in the order of reports."""
+    return [each for each in MEASURES.values() if each.told(figures)]
+
+
+def leading(figures: Figures) -> Measure | None:
+    """The one that stands for a finding; None if it has none with a key of its own."""
+    listed = [each for each in measures_of(figures) if each.page.listed]
+    return min(listed, key=lambda each: not each.page.leads, default=None)
+
+
+def listed_keys() -> tuple[str, ...]:
+    """Keys of ``report.json`` that figures have: their own, of intervals, of comparisons."""
+    listed = (each for each in MEASURES.values() if each.page.listed)
+    return tuple(dict.fromkeys(key for each in listed for key in each.keys))
+
+
+def severity_of(figures: Figures) -> str:
+    """How bad figures are: as the worst of them says."""
+    grades = {each.severity.grade(each.key, figures) for each in MEASURES.values()}
+    return min(grades, key=SEVERITIES.index)

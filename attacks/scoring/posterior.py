@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attacks.scoring.joint import CatalogueGame, Part, standing
 from attacks.scoring.loops import Rest
-from attacks.scoring.ranking import PublicRanking
+from attacks.scoring.ranking import CatalogueGame, Part, PublicRanking, standing
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import precision_at_size
 from attacks.scoring.tables import BlockedTable, ScoreTable, Table, count_per_client, pooled_classes

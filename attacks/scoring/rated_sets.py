@@ -5,7 +5,6 @@ adversary has popularity as well as its view: rated sets are also scored by both
 (``posterior``), and what counts is the gain over the prior, over the whole catalogue.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -13,16 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
-from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
-from attacks.scoring.history import history_figures
+from attacks.scoring.gains import (
+    Estimate,
+    Figures,
+    Gain,
+    Gains,
+    Persons,
+    exact_sets,
+    headroom,
+    interval_figures,
+)
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import Behind, Context, Measure, gain, records
-from attacks.scoring.persons import Persons, exact_sets, persons
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, public_ranking
+from attacks.scoring.ranking import CatalogueGame, PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scales import AREA, HEADROOM, LEADS, SHARE, Page, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, guessed_figures, units_of
 from attacks.scoring.statistics import (
@@ -32,148 +35,40 @@ from attacks.scoring.statistics import (
     precision_at_size,
     tpr_at_fpr_interval,
 )
-from attacks.scoring.tables import Table
+from attacks.scoring.tables import Table, count_per_client, highest_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+
+def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, Figures]:
+    """AUC and precision of the always-seen set had the adversary stopped earlier."""
+    found: dict[str, Figures] = {}
+    for rounds, scores_then in history.items():
+        aucs, inside, sizes, hits, whole = ([] for _ in range(5))
+        game = CatalogueGame(scores_then.telling(), labels)
+        for span in game.spans:
+            part = game.part(span)
+            scores, indptr = part.table.scores, part.pairs.indptr
+            seen = scores > 0
+            support = part.table.where(seen)
+            always = scores == np.repeat(highest_each(scores, indptr), np.diff(indptr))
+            aucs.append(per_client_auc(part.table))
+            inside.append(per_client_auc(support))
+            sizes.append(np.count_nonzero(always))
+            hits.append(np.count_nonzero(always & part.pairs.labels))
+            whole.append(count_per_client(always != part.pairs.labels, indptr) == 0)
+        found[str(rounds)] = {
+            "auc": nan_mean(np.concatenate(aucs)),
+            "support_auc": nan_mean(np.concatenate(inside)),
+            "always_seen_precision": sum(hits) / sum(sizes) if sum(sizes) else None,
+            "exact_set_share": float(np.mean(np.concatenate(whole))),
+        }
+    return found
+
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
 """Deviations that a 95 % interval is wide."""
-
-_HALF = "ties count by half"
-_ALONE = "popularity alone"
-_RANKED = ("precision_gain", "headroom_lift", "exact_set_gain")
-_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
-_AREA = Scale(
-    AREA,
-    Prior(
-        "prior_auc",
-        _ALONE,
-        "AUC of public knowledge alone, without the view: the true popularity, the client itself "
-        "left out.",
-    ),
-    _HALF,
-)
-_AT_K = Prior("prior_precision_at_k", _ALONE, "precision_at_k of popularity alone, without a view.")
-_RATE = Prior("prior_tpr_at_1pct_fpr", _ALONE, "tpr_at_1pct_fpr of popularity alone.")
-
-MEASURES = records(
-    "rated set",
-    precision_at_k=Measure(
-        "Precision at the size of the set",
-        "Share of rated items among the k ranked first by view and popularity together, k the size "
-        "of the client's set; ties at the cut count as expected hits.",
-        Scale(SHARE, _AT_K, "ties at the cut are drawn at random"),
-        Behind(_RANKED, 0.99, critical=0.9),
-        LEADS._replace(chooses="rated sets"),
-        words="names as many items as a client rated with {precision_at_k:%} precision, knowing "
-        "item popularity (which alone gives {prior_precision_at_k:%})",
-    ),
-    precision_gain=gain(
-        0.5,
-        "precision_at_k minus prior_precision_at_k: what the view adds for an adversary that knows "
-        "popularity.",
-        name="Precision gained over popularity",
-        listed=True,
-    ),
-    combined_auc=Measure(
-        "AUC with popularity",
-        "AUC of view and public popularity together, over the whole catalogue.",
-        _AREA,
-        Behind(("headroom_lift",), 0.99),
-        Page(chooses="rated sets"),
-    ),
-    headroom_lift=gain(
-        0.9,
-        "(combined_auc - prior_auc) / (1 - prior_auc); null where (1 - prior_auc) times the "
-        "clients is below 30.",
-        name="Share of the headroom gained",
-        unit=HEADROOM,
-        listed=True,
-    ),
-    auc=Measure(
-        "AUC",
-        "Area under the ROC curve over the whole catalogue, of the attack alone.",
-        _AREA,
-        Behind(("lift_over_prior",), 0.99),
-        LEADS,
-    ),
-    lift_over_prior=gain(0.3, "auc minus prior_auc.", name="Lift over prior", listed=True),
-    support_auc=Measure(
-        "AUC within the upload",
-        "The same within the items a client uploaded: real against decoy.",
-        Scale(AREA, "popularity alone, within the upload", _HALF),
-        Behind(("support_lift_over_prior", "support_headroom_lift"), 0.95),
-        Page(by_round=True, chooses="rated sets"),
-    ),
-    support_lift_over_prior=gain(
-        0.3, "support_auc minus that of popularity alone within the items a client uploaded."
-    ),
-    support_headroom_lift=gain(
-        0.9,
-        "support_lift_over_prior as a share of what popularity alone leaves to be told within the "
-        "upload; null where that, times the clients, is below 30.",
-        name="Share of the headroom gained within the upload",
-        unit=HEADROOM,
-    ),
-    tpr_at_1pct_fpr=Measure(
-        "TPR at 1% FPR",
-        "True-positive rate at 1 % false positives.",
-        Scale(SHARE, _RATE, "a tie is accused as a whole or not at all"),
-        Behind(("tpr_gain",), 0.9),
-        Page(rate=0.01),
-    ),
-    tpr_gain=gain(
-        0.9,
-        "tpr_at_1pct_fpr minus the larger of prior_tpr_at_1pct_fpr and the rate of the same scores "
-        "dealt to each client's items at random, which tell who is active.",
-    ),
-    tpr_at_01pct_fpr=Measure(
-        "TPR at 0.1% FPR",
-        "True-positive rate at 0.1 % false positives; null below 10 000 negatives.",
-        Scale(SHARE, "the rate itself", "a tie is accused as a whole or not at all"),
-        Behind(("tpr_gain",), "no planted federation has the 10,000 negatives that it takes"),
-        Page(rate=0.001),
-    ),
-    advantage=Measure(
-        "Advantage",
-        "Largest TPR minus FPR.",
-        Scale(AREA, "above 0 even of noise: the threshold is chosen where it is measured", _HALF),
-        Context("of noise it is above 0, and popularity has one: lift_over_prior", floor=0.9),
-    ),
-    exact_set_share=Measure(
-        "Clients with the exact set",
-        "Share of clients whose whole set is recovered without an error.",
-        _GUESSED._replace(abstention="a miss"),
-        Behind(("exact_set_gain",), 1.0),
-        Page(by_round=True),
-    ),
-    exact_set_gain=gain(
-        0.9,
-        "Share of clients whose whole set view and popularity together rank first, minus that of "
-        "popularity alone.",
-    ),
-    exact_clients=persons(
-        "Clients whose whole set is told",
-        "Number of clients whose whole set is guessed outright or ranked first, where neither "
-        "popularity alone nor a guess by it could have come to the same.",
-        "tells the whole rated set of {exact_clients:.0f} clients",
-        floor=10.0,
-        chooses="rated sets",
-    ),
-    precision=Measure(
-        "Precision",
-        "Share of the set the attack names that is right.",
-        _GUESSED,
-        Behind(_RANKED, 1.0, critical=0.9, beside={"recall": 0.5}),
-        Page(by_round=True),
-        words="guesses sets outright with {precision:%} precision and {recall:%} recall",
-        said=(0.0, math.inf),
-    ),
-    recall=Measure(
-        "Recall", "Share of the true set the attack names.", _GUESSED, Behind(_RANKED, 0.99)
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

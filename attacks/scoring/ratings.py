@@ -1,6 +1,5 @@
 """Named ratings: the claim, its figures, and how it is judged."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,54 +7,10 @@ import numpy as np
 
 from attacks.scoring.chance import by_client
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
-from attacks.scoring.measures import Behind, Context, Measure, gain, records
-from attacks.scoring.scales import HEADROOM, SHARE, Page, Prior, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-
-_SAYS = "the best constant is said"
-_CONSTANT = Prior(
-    "rating_mode_accuracy",
-    "the best constant",
-    "Share of ratings named by the best constant public knowledge allows, overall or per item.",
-)
-
-MEASURES = records(
-    "ratings",
-    rating_accuracy=Measure(
-        "Ratings named exactly",
-        "Share of all ratings of the clients named exactly; where the attack abstains, the best "
-        "constant is said.",
-        Scale(SHARE, _CONSTANT, _SAYS),
-        Behind(("rating_lift", "rating_headroom_lift"), 0.99, critical=0.9),
-        Page(by_round=True),
-        words="names {rating_accuracy:%} of the ratings exactly"
-        "[ (the best constant: {rating_mode_accuracy:%})]",
-    ),
-    coverage=Measure(
-        "Ratings the attack speaks of",
-        "Share of ratings the attack says anything of; of the others it says that constant.",
-        Scale(SHARE, "none: speaking is not being right", _SAYS),
-        Context("speaking is not being right: rating_lift", floor=0.99),
-        words="saying something of {coverage:%} and that constant of the rest",
-        said=(-math.inf, 1.0),
-    ),
-    rating_lift=gain(
-        0.5,
-        "rating_accuracy minus rating_mode_accuracy: what the view adds for an adversary that "
-        "says the best constant of every rating.",
-        name="Ratings named beyond the best constant",
-        chooses="rated sets",
-    ),
-    rating_headroom_lift=gain(
-        "the planted ratings leave too little room",
-        "(rating_accuracy - rating_mode_accuracy) / (1 - rating_mode_accuracy); null where "
-        "(1 - rating_mode_accuracy) times the clients is below 30.",
-        unit=HEADROOM,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,12 +21,17 @@ class Unit(NamedTuple):
 COUNTED = "count"
 """How a unit is written whose figures are numbers of somebody."""
 
-SHARE = Unit("percent", 0.0, 1.0)
-AREA = Unit("decimal", 0.0, 1.0, nothing=0.5)
-CORRELATION = Unit("decimal", -1.0, 1.0)
-DIFFERENCE = Unit("signed", -1.0, 1.0)
-HEADROOM = Unit("signed", None, 1.0)
-COUNT = Unit("count", 0.0, None)
+SHARE, COUNT = Unit("percent", 0.0, 1.0), Unit(COUNTED, 0.0, None)
+
+UNITS = {
+    "share": SHARE,
+    "area": Unit("decimal", 0.0, 1.0, nothing=0.5),
+    "correlation": Unit("decimal", -1.0, 1.0),
+    "difference": Unit("signed", -1.0, 1.0),
+    "headroom": Unit("signed", None, 1.0),
+    "count": COUNT,
+}
+"""By what a record of a figure calls them."""
 
 
 class Prior(NamedTuple):
@@ -81,6 +86,3 @@ class Page(NamedTuple):
     listed: bool = True
     units: str = "clients"
     rate: float | None = None
-
-
-LEADS = Page(leads=True, by_round=True)

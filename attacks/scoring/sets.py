@@ -5,7 +5,6 @@ of the elements alone would give (the prior) and the same scores against permute
 control, which must sit at 0.5).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,53 +12,18 @@ import numpy as np
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
-from attacks.scoring.measures import Behind, Measure, gain, records
-from attacks.scoring.ranking import public_ranking
+from attacks.scoring.ranking import CatalogueGame, public_ranking
 from attacks.scoring.rows import Rows
-from attacks.scoring.scales import AREA, LEADS, SHARE, Prior, Scale
 from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
-from attacks.scoring.truth import Case, SecretClaim
+from attacks.scoring.truth import Judged, SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import share_interval
 
-KIND = "sets"
-"""Kind of secret: a set of every client, bool[n, C]."""
-
 ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 NO_CONTRAST = "there is nothing to tell apart in the truth"
-
-_LIFT = Behind(("set_lift",), 0.99)
-_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
-
-MEASURES = records(
-    "set of examples",
-    set_auc=Measure(
-        "AUC of the set",
-        "Mean AUC of what a client's examples hold (classes, used rows) above what they do not.",
-        Scale(AREA, Prior("set_prior_auc", "popularity alone"), "ties count by half"),
-        _LIFT,
-        LEADS,
-        words="tells what a client's examples hold from what they do not with AUC {set_auc:.3f}"
-        "[ (popularity alone: {set_prior_auc:.3f})]",
-    ),
-    set_lift=gain(0.4, "set_auc minus set_prior_auc.", chooses="other secrets"),
-    set_precision=Measure(
-        "Precision of the set", "Share of the set the attack names that is right.", _GUESSED, _LIFT
-    ),
-    set_recall=Measure(
-        "Recall of the set", "Share of the true set the attack names.", _GUESSED, _LIFT
-    ),
-    set_exact_share=Measure(
-        "Clients with the exact set",
-        "Share of clients whose whole set is recovered without an error.",
-        _GUESSED._replace(abstention="a miss"),
-        _LIFT,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,56 +37,45 @@ class SetClaim(SecretClaim):
         predicted: bool[B, C], the set as guessed outright; None if the attack only ranks.
     """
 
+    kind = "sets"
+    """A set of every client, bool[n, C]."""
+
     scores: FloatArray
     predicted: BoolArray | None = None
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """Judge it by the sets of that name."""
-        return self.judged(case, KIND, score_sets)
+    def judged(self, truth: BoolArray, corrupted: frozenset[int], seed: int) -> Judged:
+        """Judge sets that are not rated sets."""
+        honest = is_honest(self.clients, corrupted)
+        if not honest.any():
+            return NotApplicable(reason=ALL_CORRUPTED)
+        sets = ItemSets.of_grid(truth)
+        labels = sets.take(self.clients[honest])
+        game = CatalogueGame(Rows.of_grid(self.scores[honest]), labels)
+        aucs = per_client_auc(game.table)
+        if not np.isfinite(aucs).any():
+            return NotApplicable(reason=NO_CONTRAST)
+        public = public_ranking(game, sets.popularity().astype(np.float64), seed)
+        prior = per_client_auc(public.table(labels))
+        figures: Figures = {
+            **interval_figures("set_auc", mean_auc(aucs, seed)),
+            "set_prior_auc": nan_mean(prior),
+        }
+        if self.predicted is not None:
+            guessed, _ = guessed_figures(Rows.of_grid(self.predicted[honest]), game, "exact_share")
+            figures |= {f"set_{name}": value for name, value in guessed.items()}
+        return Scored(
+            figures=figures,
+            gains={"set_lift": Gain(aucs - prior)},
+            units=units_of(game.table),
+            details={"set": self.name},
+            null_control=normal_null("set_auc", *null_auc(game.dealt(seed))),
+        )
 
 
 def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray) -> ScoreTable:
     """Pairs of a [client, item] grid that are marked in ``keep``."""
     kept = np.asarray(scores[keep], dtype=np.float64)
     return ScoreTable(indptr=bounds_of(keep.sum(axis=1)), scores=kept, labels=labels[keep])
-
-
-def score_sets(
-    claim: SetClaim, truth: BoolArray, corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
-    """Judge sets that are not rated sets.
-
-    Args:
-        claim: the claim.
-        truth: bool[n, C], what every client's set holds.
-        corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap and of the null control.
-    """
-    honest = is_honest(claim.clients, corrupted)
-    if not honest.any():
-        return NotApplicable(reason=ALL_CORRUPTED)
-    sets = ItemSets.of_grid(truth)
-    labels = sets.take(claim.clients[honest])
-    game = CatalogueGame(Rows.of_grid(claim.scores[honest]), labels)
-    aucs = per_client_auc(game.table)
-    if not np.isfinite(aucs).any():
-        return NotApplicable(reason=NO_CONTRAST)
-    public = public_ranking(game, sets.popularity().astype(np.float64), seed)
-    prior = per_client_auc(public.table(labels))
-    figures: Figures = {
-        **interval_figures("set_auc", mean_auc(aucs, seed)),
-        "set_prior_auc": nan_mean(prior),
-    }
-    if claim.predicted is not None:
-        guessed, _ = guessed_figures(Rows.of_grid(claim.predicted[honest]), game, "exact_share")
-        figures |= {f"set_{name}": value for name, value in guessed.items()}
-    return Scored(
-        figures=figures,
-        gains={"set_lift": Gain(aucs - prior)},
-        units=units_of(game.table),
-        details={"set": claim.name},
-        null_control=normal_null("set_auc", *null_auc(game.dealt(seed))),
-    )
 
 
 def units_of(table: Table) -> dict[str, int]:

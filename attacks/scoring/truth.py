@@ -1,8 +1,8 @@
 """What the harness knows and no attack does."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ class GroundTruth:
         train: the training ratings.
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
-            client. What an array holds is the kind's, stated beside its scorer (``KIND``).
+            client. What an array holds is stated by the claim of that kind (``SecretClaim``).
         auxiliary: how many persons' attributes the adversary knows; None for all but those it is
             judged on.
         seed: of the run's streams, which adversaries may know; None where no run has one.
@@ -95,24 +95,33 @@ class Case:
 class SecretClaim:
     """Base of a claim about a secret of clients that has a name.
 
+    The docstring of a class says what an array of its kind of secret holds.
+
     Args:
         name: of the secret.
         clients: int64[B], whom it is claimed of.
     """
 
+    kind: ClassVar[str]
+
     name: str
     clients: IntArray
 
-    def judged(
-        self, case: Case, kind: str, score: Callable[[Any, Any, frozenset[int], int], Judged]
-    ) -> Iterator[Judged]:
-        """What is scored by the secret of a kind; nothing where there is none of that name.
+    def scored(self, case: Case) -> Iterator[Judged]:
+        """Judge it by the secret of that name; nothing where there is none."""
+        truth = case.truth.of_kind(self.kind).get(self.name)
+        if truth is not None:
+            yield self.judged(truth, case.corrupted, case.seed)
+
+    def judged(self, truth: Any, corrupted: frozenset[int], seed: int) -> Judged:
+        """Judge it.
 
         Args:
-            case: the case.
-            kind: of the secret.
-            score: judges this claim by it, less the adversary's own clients, with a seed.
+            truth: the secret of every client.
+            corrupted: the adversary's own clients; they are left out.
+            seed: of the bootstrap and of the null control.
+
+        Raises:
+            ValueError: a number that is claimed is not finite.
         """
-        truth = case.truth.of_kind(kind).get(self.name)
-        if truth is not None:
-            yield score(self, truth, case.corrupted, case.seed)
+        raise NotImplementedError

@@ -13,10 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, unit
-from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.measures import Behind, Measure, Observed, gain, records
-from attacks.scoring.persons import Persons, persons
-from attacks.scoring.scales import CORRELATION, LEADS, SHARE, Page, Prior, Scale
+from attacks.scoring.gains import Figures, Gain, Persons, interval_figures
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -32,54 +29,6 @@ _CELLS = 1 << 20
 _DENSE = 3
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
-
-_NO_VECTOR = "a vector of zeros: right in no direction"
-
-MEASURES = records(
-    "vector",
-    user_vector_share=Measure(
-        "Client vectors recovered",
-        "Share of clients whose private vector is recovered to a relative error of 1e-3.",
-        Scale(SHARE, "none: the very vector is no guess", _NO_VECTOR),
-        Observed(0.01, floor=0.99),
-    ),
-    reidentified_share=Measure(
-        "Vectors named",
-        "Share of private vectors whose client is named, among all clients.",
-        Scale(SHARE, Prior("reidentified_chance", "by chance"), _NO_VECTOR),
-        Behind(("reidentified_lift",), 1.0, critical=0.9),
-        LEADS,
-        words="computes private vectors (mean cosine {vector_cosine:.2f} with the true ones) and "
-        "names the client behind {reidentified_share:%} of them"
-        "[ (by chance: {reidentified_chance:%})]",
-    ),
-    reidentified_lift=gain(
-        0.9,
-        "reidentified_share minus reidentified_chance, one over the number of clients.",
-        chooses="other secrets",
-    ),
-    reidentified_clients=persons(
-        "Clients whose vector names them",
-        "Number of clients whose private vector, and no other's, is the closest to what is "
-        "computed of it, beyond those whom chance would name.",
-        "names {reidentified_clients:.0f} clients by their vectors",
-        floor=10.0,
-        chooses="other secrets",
-    ),
-    vector_cosine=Measure(
-        "Cosine with the private vector",
-        "Mean cosine of what is computed with the client's true private vector.",
-        Scale(CORRELATION, Prior("vector_cosine_chance", "with another client's"), _NO_VECTOR),
-        Behind(("vector_cosine_lift",), 0.95),
-        Page(by_round=True),
-    ),
-    vector_cosine_lift=gain(
-        0.9,
-        "vector_cosine minus vector_cosine_chance: how much closer it is to the client's own "
-        "vector than to the others'.",
-        chooses="other secrets",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,6 +1,5 @@
 """Rows proven to be virtual: the claim, its figure, and how it is judged."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,32 +10,11 @@ import numpy.typing as npt
 from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.item_sets import ItemSets, Joined, pieces
 from attacks.scoring.loops import count_below
-from attacks.scoring.measures import Behind, Measure, gain, records
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scales import SHARE, Page, Scale
 from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-
-MEASURES = records(
-    "rated set",
-    unmasked_share=Measure(
-        "Virtual rows proven virtual",
-        "Share of the virtual rows that are proven to be virtual.",
-        Scale(SHARE, "the share of rated rows that are 'proven' virtual", "stays hidden"),
-        Behind(("unmasked_lift",), 0.9),
-        Page(listed=False),
-        words="proves {unmasked_share:%} of the virtual rows to be virtual",
-        said=(0.0, math.inf),
-    ),
-    unmasked_lift=gain(
-        0.5,
-        "Mean over clients of the share of their virtual rows that is proven virtual, minus the "
-        "share of their rated rows that is so by mistake, and minus what naming as many of the "
-        "least popular rows gives.",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,14 +1,23 @@
 """What is left of a round once a coalition takes out what it put in itself.
 
 Who knows a part of a sum knows the rest of it: every attack that reads sums reads them here, less
-the rows of the adversary's own clients, and with those clients left out of the round.
+the rows of the adversary's own clients, and with those clients left out of the round. Who took part
+when (``Sightings``, ``Presence``) is what attacks on sums of changing cohorts start from.
 """
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from attacks.scoring.item_sets import ItemSets, listed_rows
+from attacks.scoring.rows import Rows, touches
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.algorithms.biases import BIAS_COUNTS
-from secure_fedrec.core.arrays import FloatArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
@@ -146,3 +155,169 @@ def _known(view: View, round_: int) -> Messages | None:
     if view.own is None or not Knowledge.of(view).sums_are_real:
         return None  # with virtual rows inside, the sum has terms that are not recorded
     return view.own.uploads(round_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sightings:
+    """Clients, row numbers and counts of some rounds.
+
+    Args:
+        rounds: the rounds, ascending.
+        clients: int64[B], who uploaded in any of them, ascending.
+        present: bool[T, B], who uploaded in which.
+        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        shown: whether the rows of each client are seen beside its name, and differ.
+        listed: items that the adversary saw beside a client's name; none where they are not shown.
+        possible: bool[K], which of these the client can have rated, judged by its uploads alone:
+            where rated items are uploaded every time, those in all of its uploads.
+    """
+
+    rounds: tuple[int, ...]
+    clients: IntArray
+    present: BoolArray
+    counts: FloatArray
+    shown: bool
+    listed: ItemSets
+    possible: BoolArray
+
+    @classmethod
+    def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Sightings":
+        """Read rounds whose ``others_cohort`` is seen, the adversary's own clients left out."""
+        n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
+        present = np.zeros((len(rounds), n_clients), dtype=bool)
+        counts, shown = np.full((len(rounds), n_items), np.nan), not knowledge.dense
+        for position, round_ in enumerate(rounds):
+            seen, told = others_cohort(view, round_), others_counts(view, round_)
+            if seen is None:
+                raise ValueError(f"round {round_}: who took part is not seen")
+            present[position, seen[0]] = True
+            shown &= seen[1] is not None
+            if told is not None:
+                counts[position] = told
+        clients = np.flatnonzero(present.any(axis=0))
+        touched = Rows.marked(ItemSets.empty(len(clients), n_items))
+        if shown:
+            touched = touches(partial(_uploaded, view, clients, n_items), rounds)
+        uploads_of = present[:, clients].sum(axis=0).astype(np.min_scalar_type(len(rounds)))
+        every_time = touched.values == np.repeat(uploads_of, touched.listed.lengths)
+        return cls(
+            rounds=tuple(rounds),
+            clients=clients,
+            present=present[:, clients],
+            counts=counts,
+            shown=shown,
+            listed=touched.listed,
+            possible=every_time if knowledge.constant else np.ones(len(every_time), dtype=bool),
+        )
+
+
+_SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
+"""What every client that takes part sends: all of them reach whom one of them reaches."""
+
+
+def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
+    """Who of the others took part in a round, and their rows where these are seen.
+
+    The server and who holds shares have a message of each, a tap sees who sends. None where nobody
+    of these is the adversary's.
+    """
+    receivers = {Step.SHARE: "denoiser"}
+    for step in _SENT:
+        received = view.adversary.has(receivers.get(step, "server"))
+        if received and view.sees(step) and round_ in view.rounds(step):
+            sent, block = others_uploads(view, round_, step=step)
+            once = sent.receivers.ids == sent.receivers.ids[:1]
+            if not once.all():
+                sent, block = rows_of(sent.select(np.flatnonzero(once)))
+            return sent.senders.ids, None if step is Step.COUNTS else block
+    if "network" in view.adversary.taps:
+        traffic = view.traffic(round_)
+        for step in _SENT:
+            if step in traffic and traffic[step][0].min() >= 0:
+                return np.setdiff1d(traffic[step][0], sorted(own_clients(view))), None
+    return None
+
+
+def _uploaded(view: View, clients: IntArray, n_items: int, round_: int) -> ItemSets:
+    """Items of the clients' uploads in a round."""
+    senders, block = others_cohort(view, round_) or (clients, None)
+    if block is None:
+        return ItemSets.empty(len(clients), n_items)
+    return listed_rows(clients, senders, block, n_items)[0]
+
+
+def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m].
+
+    NaN is left out of a mean, and is that of nothing.
+    """
+    distinct, which = np.unique(present, axis=0, return_inverse=True)
+    totals, sizes = np.zeros((2, len(distinct), counts.shape[1]))
+    np.add.at(totals, which.reshape(-1), np.nan_to_num(counts))
+    np.add.at(sizes, which.reshape(-1), ~np.isnan(counts))
+    return distinct.astype(np.float64), totals / np.where(sizes > 0, sizes, np.nan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Presence:
+    """The same as grids, for systems of equations over all clients and items.
+
+    Clients of whom nothing differs, as where all send all rows every time, share one row of a grid.
+
+    Args:
+        rounds: the rounds, ascending.
+        clients: int64[B], who uploaded in any of them, ascending.
+        present: bool[T, G], who uploaded in which.
+        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        visible: bool[G, m], items the adversary saw beside a client's name; all if not shown.
+        possible: bool[G, m], items the client can have rated, judged by its uploads alone: where
+            rated items are uploaded every time, those in all of its uploads.
+        copies: clients of each row, B = copies G.
+        shown: whether the rows of each client are seen beside its name, and differ.
+    """
+
+    rounds: tuple[int, ...]
+    clients: IntArray
+    present: BoolArray
+    counts: FloatArray
+    visible: BoolArray
+    possible: BoolArray
+    copies: int = 1
+    shown: bool = False
+
+    @classmethod
+    def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Presence":
+        """Read rounds whose ``others_cohort`` is seen, the adversary's own clients left out."""
+        seen = Sightings.read(view, knowledge, rounds)
+        alike = not seen.shown and not knowledge.virtual_rows and bool(seen.present.all())
+        copies = len(seen.clients) if alike else 1
+        visible = np.ones((len(seen.clients) // max(1, copies), seen.listed.n_items), dtype=bool)
+        possible = visible
+        if seen.shown:
+            visible = seen.listed.grid()
+            possible = Rows.marked(seen.listed, seen.possible).grid()
+        return cls(
+            rounds=seen.rounds,
+            clients=seen.clients,
+            present=seen.present[:, : len(visible)],
+            counts=seen.counts,
+            visible=visible,
+            possible=possible,
+            copies=copies,
+            shown=seen.shown,
+        )
+
+    def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:
+        """What is said of every client: the grid, or one row for everybody.
+
+        Args:
+            grid: [G, m].
+            listed: no pair of anybody.
+        """
+        if self.copies == 1:
+            return grid
+        return Rows(listed=listed, values=np.zeros(0, dtype=grid.dtype), rest=grid[0])
+
+    def cohorts(self) -> tuple[FloatArray, FloatArray]:
+        """Distinct cohorts, float64[C, G], and the mean counts of their rounds, float64[C, m]."""
+        return distinct_cohorts(self.present, self.counts)

@@ -3,15 +3,22 @@
 Where uploads are additively shared, each holder has words of the same rows. Whoever has corrupted
 several holders adds what they hold: with all of them that is the upload itself, with fewer it is
 noise.
+
+A stack may say that uploads are hidden. Each message is looked at all the same: words under a pad
+are uniform in the ring, and a client's own lie within the clip, which is a small part of it. So a
+message all of whose words do is in the clear, but for odds that follow from their number.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from attacks.view.coalition import rows_of
-from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.core.kernels import segments
+from attacks.view.knowledge import Knowledge
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, nobody
+from secure_fedrec.core.kernels import bounds_of, segments
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
@@ -72,3 +79,96 @@ def _common(found: list[tuple[int, ...]]) -> tuple[int, ...]:
     if not found:
         return ()
     return tuple(sorted(set(found[0]).intersection(*found[1:])))
+
+
+LUCK_BITS = 40
+"""Fewer than 2^-40 messages of noise are expected to be taken for readable ones in a round, so
+fewer than 2^-20 in a million rounds."""
+
+
+def in_the_clear(block: RowBlock, codec: FixedPoint) -> BoolArray:
+    """Which messages of a round no pad would leave as they are: bool[B].
+
+    Args:
+        block: their rows, ring words with them.
+        codec: the ring of these words, whose ``clip`` no client's own words exceed.
+    """
+    if block.values is None or not len(block):
+        return np.zeros(len(block), dtype=bool)
+    words, most = codec.signed(block.values), codec.largest
+    beyond = ((words > most) | (words < -most)).any(axis=1)
+    known = math.log2(2 * most + 1) - codec.bits  # of the odds that a uniform word is within
+    odds = block.lengths * block.values.shape[1] * known + math.log2(len(block))
+    outside = np.diff(np.concatenate([[0], np.cumsum(beyond)])[block.indptr])
+    return np.asarray((outside == 0) & (odds <= -LUCK_BITS))
+
+
+def readable(view: View, block: RowBlock) -> BoolArray:
+    """Which messages under names can be read: by their words, where uploads are said to be hidden.
+
+    Args:
+        view: what they are of.
+        block: their rows, with words.
+    """
+    if not Knowledge.of(view).says_hidden:
+        return np.ones(len(block), dtype=bool)
+    return in_the_clear(block, view.codec)
+
+
+def clear_senders(view: View, round_: int) -> IntArray:
+    """int64, ascending: whose messages under names are in the clear; nobody's without payloads."""
+    if round_ not in named_payload_rounds(view):
+        return nobody()
+    messages, block = rows_of(named_rows(view, round_, payload=True))
+    return np.unique(messages.senders.ids[in_the_clear(block, view.codec)])
+
+
+def read_rows(view: View, round_: int) -> tuple[Messages, RowBlock, BoolArray]:
+    """Rows under names with their words, and which of the messages can be read.
+
+    Where all clients send the same rows, one that can be read has those alone that hold anything.
+
+    Raises:
+        TranscriptError: nothing of the kind was recorded.
+    """
+    messages, block = rows_of(named_rows(view, round_, payload=True))
+    plain = readable(view, block)
+    if not plain.any() or not Knowledge.of(view).says_dense:
+        return messages, block, plain
+    return messages, _where(block, _held(block) | ~np.repeat(plain, block.lengths)), plain
+
+
+def seen_rows(view: View, round_: int) -> tuple[Messages, RowBlock]:
+    """Row numbers under names, of all messages; those that can be read have theirs as above.
+
+    Raises:
+        TranscriptError: nothing of the kind was recorded.
+    """
+    messages, block = rows_of(named_rows(view, round_))
+    if not Knowledge.of(view).says_dense or round_ not in named_payload_rounds(view):
+        return messages, block
+    told, words = rows_of(named_rows(view, round_, payload=True))
+    plain = in_the_clear(words, view.codec)
+    if not plain.any():
+        return messages, block
+    keep = np.ones(len(block.rows), dtype=bool)
+    place = np.searchsorted(messages.senders.ids, told.senders.ids[plain])
+    keep[segments(block.indptr, place)[0]] = _held(words)[np.repeat(plain, words.lengths)]
+    return messages, _where(block, keep)
+
+
+def _held(block: RowBlock) -> BoolArray:
+    """bool[N], rows that hold a value or a count."""
+    held = np.zeros(len(block.rows), dtype=bool)
+    if block.values is not None:
+        held |= (block.values != 0).any(axis=1)
+    return held if block.counts is None else held | (block.counts != 0)
+
+
+def _where(block: RowBlock, keep: BoolArray) -> RowBlock:
+    return RowBlock(
+        indptr=bounds_of(np.diff(np.concatenate([[0], np.cumsum(keep)])[block.indptr])),
+        rows=block.rows[keep],
+        values=None if block.values is None else block.values[keep],
+        counts=None if block.counts is None else block.counts[keep],
+    )

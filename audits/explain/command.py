@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attacks import SUITE
-from attacks.scoring.measures import Gained
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, Gained
 from audits.explain.cards import layer_names, layers_named
 from audits.explain.figures import KEYS_TOO, figure_cards
 from audits.explain.keys import Key, absent, keys, keys_named

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from audits.gates.gate import UTILITY_GAIN
 from audits.report.text import measure
 from secure_fedrec.evaluation import FIGURES, UtilityFigure

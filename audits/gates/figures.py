@@ -4,8 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from attacks.scoring.measures import SEVERITIES, Behind
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, SEVERITIES, Behind
 
 WHOLE = ""
 """Stands for the figure where a report states a severity that none of its figures has."""

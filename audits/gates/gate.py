@@ -21,9 +21,8 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from attacks import Finding
-from attacks.scoring.measures import Behind
+from attacks.scoring.measures import MEASURES, Behind
 from attacks.scoring.scales import COUNTED
-from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
 from secure_fedrec.settings import OneOf, Settings

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from audits.config.tables import as_table, build, require_tables
 from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank
 from audits.gates.gate import Outcome

@@ -10,7 +10,7 @@ From the day after ``expires`` on, what it excused fails the audit.
 from datetime import date
 from typing import Annotated, Any
 
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Filled, Refused, Settings
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
-from attacks.scoring.catalogue import listed_keys, measures_of, severity_of
-from attacks.scoring.measures import Figures, Measure
+from attacks.scoring.measures import Figures, Measure, listed_keys, measures_of, severity_of
 
 
 def severity(finding: Finding) -> str | None:
@@ -45,10 +44,10 @@ def _clause(measure: Measure, figures: Figures, details: Mapping[str, Any]) -> s
     low, high = measure.said
     if not low < (figures[measure.key] or 0.0) < high:
         return None
-    if not isinstance(measure.words, str):
-        return measure.words(figures, details)
+    attribute = next(iter(details.get("attributes", ())), "attribute").replace("_", " ")
+    told = {**figures, "attribute": attribute}  # the first one of several
     # Every second part stood in brackets.
-    parts = [_filled(part, figures) for part in re.split(r"[\[\]]", measure.words)]
+    parts = [_filled(part, told) for part in re.split(r"[\[\]]", measure.words)]
     if None in parts[::2]:
         return None
     return "".join(part or "" for part in parts)
@@ -64,7 +63,7 @@ class _Written(Formatter):
         return "over 99.9 %" if 0.9995 <= value < 1 else f"{100 * value:.1f} %"
 
 
-def _filled(words: str, figures: Figures) -> str | None:
+def _filled(words: str, figures: Mapping[str, Any]) -> str | None:
     """Words with figures; None where one is missing."""
     names = [name for _, name, _, _ in Formatter().parse(words) if name]
     if any(figures.get(name) is None for name in names):

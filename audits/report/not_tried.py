@@ -7,7 +7,8 @@ stands in ``attacks.suite.UNATTACKED``; all else follows from the report.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attacks.suite import MEASURES, UNATTACKED
+from attacks.scoring.measures import MEASURES
+from attacks.suite import UNATTACKED
 from audits.gates.verdict import unread
 from audits.report.text import count
 from secure_fedrec.errors import NOT_STATED

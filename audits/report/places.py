@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from attacks.scoring import drafts, rated_sets, virtual_rows
-from attacks.scoring.measures import SEVERITIES
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, SEVERITIES
 from audits.config.lines import line_of
 from audits.gates.figures import figures_of
 from audits.gates.verdict import Objection, Report
 from audits.report.claims import record_of
 from secure_fedrec.protection import BAG_RECORDS, RECORDS
 
-_CLOAKED = rated_sets.MEASURES.keys() | virtual_rows.MEASURES.keys()
+_CLOAKED = ("rated_sets", "virtual_rows")
+"""Kinds of claims about what a cloak covers."""
 _KNOWN = RECORDS.keys() | BAG_RECORDS.keys()
 _NO_FILE = "config.json"
 """The configuration that a run folder keeps: of an audit that was given none."""
@@ -69,11 +68,12 @@ def key_of_finding(report: Report, finding: Mapping[str, Any], metric: str | Non
         key=lambda key: SEVERITIES.index(MEASURES[key].severity.grade(key, figures)),
         default=None,
     )
-    if metric in drafts.MEASURES and (layers := _layers(report, "bag_protection")):
+    kind = MEASURES[metric].kind if metric and metric in MEASURES else ""
+    if kind == "drafts" and (layers := _layers(report, "bag_protection")):
         return f"bag_protection[{len(layers) - 1}].layer"
     layers = _layers(report, "protection")
     roles = [record_of(name).role if name in _KNOWN else "" for name in layers]
-    for role in ("cloak", "collector") if metric in _CLOAKED else ("collector", "cloak"):
+    for role in ("cloak", "collector") if kind in _CLOAKED else ("collector", "cloak"):
         if role in roles:
             return f"protection[{roles.index(role)}].layer"
     return "protection[0].layer" if layers else "algorithm.name"

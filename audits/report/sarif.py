@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from attacks import SUITE
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from audits.gates.policy import objections
 from audits.gates.verdict import FAIL, KNOWN, OPEN, WAIVED, Objection, Report, documenting
 from audits.report.places import (

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.scales import Unit
-from attacks.suite import MEASURES
 from audits.report.not_tried import KINDS
 
 _FRAME = Path(__file__).with_name("schema.json")

@@ -8,9 +8,8 @@ import numpy as np
 
 from attacks import SUITE, Finding
 from attacks.scoring.gains import Gain, Level
-from attacks.scoring.measures import Gained
+from attacks.scoring.measures import MEASURES, Gained
 from attacks.scoring.scales import COUNT
-from attacks.suite import MEASURES
 from audits.gates.gate import FEWEST_CLIENTS, GateConfig
 from audits.run.build import Federation
 from audits.system import Task

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks import Claims
+from attacks import Claims, NotApplicable
+from attacks.families.ratings.lattice import Lattice
 from attacks.scoring.item_sets import ItemSets, Joined, joined
-from attacks.scoring.joint import table_of
+from attacks.scoring.ranking import table_of
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import per_client_auc
@@ -17,6 +18,7 @@ from attacks.scoring.tables import ScoreTable
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.evaluation.intervals import Interval, mean_interval
+from secure_fedrec.wire import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,6 +29,19 @@ class RatedGrids(RatedSetClaim):
     visible: BoolArray
     predicted: BoolArray | None = None
     history: Mapping[int, FloatArray] = field(default_factory=dict)
+
+
+class LatticeAt:
+    """The lattice decode of a round that is asked for."""
+
+    name, card = Lattice.name, Lattice.card
+
+    def __init__(self, round_: int) -> None:
+        self._round = round_
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claims from that round alone."""
+        return Lattice().run(view.at(self._round))
 
 
 def rated_of(claims: Claims) -> RatedGrids:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attacks import GroundTruth
-from attacks.planted.careless import hidden_but, note_own
+from attacks.planted.ratings import hidden_but, note_own
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from audits.run.training import open_run

@@ -16,7 +16,7 @@ from attacks import SUITE, Attack, Claims, GroundTruth
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.clear_uploads import ClearUploadsClaim
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
-from attacks.view.blocks import item_view
+from attacks.view.knowledge import item_view
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import PFedRec, PFedRecConfig

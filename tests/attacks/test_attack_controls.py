@@ -18,16 +18,15 @@ from attacks.scoring.clear_uploads import ClearUploadsClaim, LoneRowsClaim
 from attacks.scoring.disclosures import DisclosureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.held_out import HeldOutClaim
-from attacks.scoring.histograms import HistogramClaim
-from attacks.scoring.labels import LabelClaim
 from attacks.scoring.links import Fits, LinkClaim
+from attacks.scoring.measures import MEASURES
+from attacks.scoring.organisations import SalesClaim
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
-from attacks.scoring.sales import SalesClaim
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.suite import MEASURES
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, FedRecError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -107,7 +106,7 @@ class Constant(Wrapped):
             case FeatureClaim():
                 return replace(claim, features=np.ones_like(claim.features))
             case SalesClaim():
-                return replace(claim, features=tuple(map(np.ones_like, claim.features)))
+                return replace(claim, vectors=tuple(map(np.ones_like, claim.vectors)))
             case VectorClaim() | DraftClaim():
                 return replace(claim, vectors=np.ones_like(claim.vectors))
         assert isinstance(claim, DisclosureClaim)

@@ -13,8 +13,7 @@ from attacks import Claims, evaluate
 from attacks.families.sums.participation import left_out
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.games import Finding
-from attacks.view.coalition import others_counts
-from attacks.view.presence import others_cohort
+from attacks.view.coalition import others_cohort, others_counts
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import Adversary, OwnUploads, View
 from tests.adversary.test_adversary_coalitions import recorded

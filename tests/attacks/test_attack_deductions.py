@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.families.sums.participation import Verdicts, deduce
+from attacks.view.coalition import Presence
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.traits import BARE
 

@@ -9,9 +9,8 @@ import pytest
 from attacks import SUITE, evaluate
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.planted.controls import WHO, planted
-from attacks.scoring.catalogue import severity_of
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
-from attacks.scoring.measures import Figures
+from attacks.scoring.measures import Figures, severity_of
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import BlockStore, Truth
 

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from attacks import Finding, evaluate
-from attacks.families.split.architecture import Architecture, Parameter
-from attacks.families.split.expectation import expected_shares, label_shares, largest_step
-from attacks.families.split.flat_uploads import FlatUploads
-from attacks.families.split.output_bias import MAJORITY
-from attacks.planted.runs import plant_split
-from attacks.planted.split import PlantedSplit
+from attacks.families.split.flat_uploads import Architecture, FlatUploads, Parameter
+from attacks.families.split.output_bias import MAJORITY, expected_shares, label_shares, largest_step
+from attacks.planted.split import PlantedSplit, plant_split
 from attacks.suite import attack_named
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.fixedpoint import FixedPoint

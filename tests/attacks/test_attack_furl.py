@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from attacks import SUITE, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.split.output_bias import CLASSES, MAJORITY
-from attacks.planted.runs import plant_split
+from attacks.planted.split import plant_split
 from secure_fedrec.algorithms.furl.settings import FURLConfig
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_settings import LocalTrainingConfig

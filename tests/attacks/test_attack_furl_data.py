@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
-from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.families.hierarchical import ATTRIBUTES
 from attacks.families.split.output_bias import CLASSES, MAJORITY
 from secure_fedrec.algorithms.furl.settings import FURLConfig
 from secure_fedrec.algorithms.furl.system import FURL

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from attacks.base import InapplicableError
 from attacks.families.item_changes import touched
-from attacks.families.split.architecture import Architecture
 from attacks.families.split.dense_layer import recover_inputs
-from attacks.families.split.flat_uploads import FlatUploads
+from attacks.families.split.flat_uploads import Architecture, FlatUploads
 from attacks.families.split.touched_rows import row_changes, signed_changes
-from attacks.planted.runs import plant_split
+from attacks.planted.split import plant_split
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 

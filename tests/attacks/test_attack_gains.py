@@ -7,14 +7,13 @@ import pytest
 
 from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, headroom
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.joint import CatalogueGame
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import PublicRanking, halved, public_ranking
+from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import Scored
-from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.sets import SetClaim
 from attacks.scoring.statistics import precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
@@ -139,7 +138,7 @@ def test_popularity_does_not_rank_backwards_where_counts_are_nearly_equal(extra:
     assert figure(figures, "prior_auc") == 0.5
     assert figure(figures, "lift_over_prior") == 0.0
     assert figure(figures, "prior_precision_at_k") == pytest.approx(labels.mean(), abs=1e-9)
-    same = score_sets(
+    same = SetClaim.judged(
         SetClaim(name="set", clients=np.arange(20), scores=np.zeros(labels.shape)),
         labels,
         NOBODY,

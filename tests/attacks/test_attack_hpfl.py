@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
-from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.planted.runs import plant_organisations, plant_split
+from attacks.families.hierarchical import ATTRIBUTES
+from attacks.planted.organisations import plant_organisations
+from attacks.planted.split import plant_split
 from secure_fedrec.algorithms.hpfl.client_update import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres

@@ -9,7 +9,7 @@ import pytest
 from attacks import SUITE
 from attacks.base import Claims
 from attacks.families.item_changes import ItemChanges, along_main, without_decay
-from attacks.families.split.architecture import Architecture
+from attacks.families.split.flat_uploads import Architecture
 from attacks.planted.controls import WHO, planted
 from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.games import Finding, evaluate

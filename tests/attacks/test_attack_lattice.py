@@ -21,7 +21,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 from secure_fedrec.wire.spool import Columns
-from tests.attacks.made import mean_auc_interval, predicted_of, rated_of
+from tests.attacks.made import LatticeAt, mean_auc_interval, predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 
@@ -350,7 +350,7 @@ def test_a_recorded_federation_is_read_from_one_round(
         rounds=14,
         payload_rounds=(1, 14),
     )
-    finding = evaluate(Lattice(round_), server, run.transcript, truth, seed=0)
+    finding = evaluate(LatticeAt(round_), server, run.transcript, truth, seed=0)
     assert finding.rounds == (round_,)
     figures = {name: value or 0.0 for name, value in finding.figures.items()}
     counts = truth.ratings.counts()
@@ -367,10 +367,10 @@ def test_a_recorded_federation_is_read_from_one_round(
 
 @pytest.mark.parametrize(
     ("attack", "match"),
-    [(Lattice(2), "round 2 was not recorded"), (Lattice(9), "round 9 was not recorded")],
+    [(LatticeAt(2), "no round was recorded"), (LatticeAt(9), "no round was recorded")],
 )
 def test_a_round_without_payloads_is_refused(
-    federate: Federate, server: Adversary, attack: Lattice, match: str
+    federate: Federate, server: Adversary, attack: LatticeAt, match: str
 ) -> None:
     run, _ = federate(rounds=2)
     claims = attack.run(run.transcript.view(server))

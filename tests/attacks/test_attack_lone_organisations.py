@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from attacks import evaluate
-from attacks.families.hierarchical.lone_rows import LoneRows
+from attacks.families.hierarchical import LoneRows
 from attacks.planted.controls import WHO, planted
-from attacks.planted.runs import plant_organisations
-from attacks.scoring.catalogue import severity_of
+from attacks.planted.organisations import plant_organisations
 from attacks.scoring.clear_uploads import LoneRowsClaim
 from attacks.scoring.gains import Level
+from attacks.scoring.measures import severity_of
 from attacks.scoring.truth import Case
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 

@@ -10,7 +10,7 @@ import pytest
 
 from attacks import SUITE, Finding, evaluate
 from attacks.planted.controls import WHO
-from attacks.scoring.catalogue import severity_of
+from attacks.scoring.measures import severity_of
 from tests.attacks.minorities import FEDERATIONS, SHARES, Shape, some_of
 
 JUDGED = 20

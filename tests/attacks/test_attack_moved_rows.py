@@ -10,7 +10,7 @@ import pytest
 from attacks import Finding, evaluate
 from attacks.families.moved_rows import MovedRows, _Tests
 from attacks.planted.controls import WHO, planted
-from attacks.scoring.catalogue import severity_of
+from attacks.scoring.measures import severity_of
 from secure_fedrec.wire import Adversary
 from tests.attacks.configured import SERVER, TAPPING, Recorded, found, recorded_as
 

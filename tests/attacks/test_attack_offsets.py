@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from attacks import GroundTruth, evaluate
-from attacks.families.ratings.lattice import Lattice
 from attacks.families.ratings.offsets import fit_offset, hides_residuals
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary
+from tests.attacks.made import LatticeAt
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 LEVELS = np.arange(1.0, 6.0)
@@ -27,15 +27,15 @@ def test_scale_and_offset_are_found(slope: float, signed: float) -> None:
     ratings = rng.choice(LEVELS, 40)
     biases = rng.normal(size=40)
     residuals = ratings - 3.37 - slope * biases
-    fit = fit_offset(
+    values, scale = fit_offset(
         signed * -residuals * slope,
         signed * biases,
         LEVELS,
         slope_share=signed,
         tolerance=1e-6,
     )
-    assert fit.scale == pytest.approx(signed * slope)
-    assert fit.values == pytest.approx(ratings, abs=1e-6)
+    assert scale == pytest.approx(signed * slope)
+    assert values == pytest.approx(ratings, abs=1e-6)
 
 
 def test_masked_rows_are_told_from_residuals() -> None:
@@ -57,7 +57,7 @@ def test_biases_kept_at_home_hide_no_ratings(
         payload_rounds=(1, 5),
     )
     figures: dict[str, Any] = dict(
-        evaluate(Lattice(round_), server, run.transcript, truth, seed=0).figures
+        evaluate(LatticeAt(round_), server, run.transcript, truth, seed=0).figures
     )
     assert figures["rating_accuracy"] > 0.9
     if rho:

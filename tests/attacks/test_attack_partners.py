@@ -10,8 +10,7 @@ from attacks.planted.controls import WHO
 from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.scoring.gains import Estimate
 from attacks.scoring.games import Finding, evaluate
-from attacks.scoring.members import MembersClaim, explained, score_members
-from attacks.scoring.sales import SalesClaim, probe, score_sales
+from attacks.scoring.organisations import MembersClaim, SalesClaim, explained, probe
 from attacks.scoring.scored import NotApplicable, Scored
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
@@ -120,26 +119,26 @@ def test_the_probe_is_a_regression() -> None:
 def test_few_items_and_own_organisations_are_not_judged() -> None:
     truth = np.array([[3, 4, -1, 5], [1, -1, 2, 2]])
     claim = SalesClaim(
-        name="items", clients=np.array([1]), items=(np.arange(3),), features=(np.eye(3),)
+        name="items", clients=np.array([1]), items=(np.arange(3),), vectors=(np.eye(3),)
     )
     for corrupted in (frozenset({0}), frozenset({1}), frozenset[int]()):
-        assert isinstance(score_sales(claim, truth, corrupted, 0), NotApplicable)
+        assert isinstance(SalesClaim.judged(claim, truth, corrupted, 0), NotApplicable)
     many = np.tile(np.arange(30) % 7, (2, 1))
     broken = SalesClaim(
         name="items",
         clients=np.array([1]),
         items=(np.arange(30),),
-        features=(np.full((30, 2), np.nan),),
+        vectors=(np.full((30, 2), np.nan),),
     )
     with pytest.raises(ValueError, match="finite"):
-        score_sales(broken, many, frozenset({0}), 0)
+        SalesClaim.judged(broken, many, frozenset({0}), 0)
     fine = SalesClaim(
         name="items",
         clients=np.array([1]),
         items=(np.arange(30),),
-        features=(many[1][:, None].astype(float),),
+        vectors=(many[1][:, None].astype(float),),
     )
-    judged = score_sales(fine, many, frozenset({0}), 0)
+    judged = SalesClaim.judged(fine, many, frozenset({0}), 0)
     assert isinstance(judged, Scored)
     assert judged.figures["item_sales_prior"] == pytest.approx(1.0)
 
@@ -226,7 +225,7 @@ def test_a_size_that_tells_members_is_no_gain() -> None:
         items=(np.arange(60),),
         vectors=(rng.normal(size=(60, 4)),),
     )
-    found = score_members(claim, truth, frozenset({0}), 0)
+    found = MembersClaim.judged(claim, truth, frozenset({0}), 0)
     assert isinstance(found, Scored)
     prior = found.figures["member_prior_auc"]
     assert prior is not None
@@ -249,7 +248,7 @@ def test_members_are_not_told_from_few_persons_or_few_items() -> None:
             items=(np.arange(40),),
             vectors=(rng.normal(size=(40, width)),),
         )
-        return score_members(claim, truth[:, :people], frozenset({corrupted}), 0)
+        return MembersClaim.judged(claim, truth[:, :people], frozenset({corrupted}), 0)
 
     found = judged(4)
     assert isinstance(found, Scored)
@@ -260,7 +259,7 @@ def test_members_are_not_told_from_few_persons_or_few_items() -> None:
     for few in (judged(18), judged(4, people=45), judged(4, corrupted=1)):
         assert isinstance(few, NotApplicable)
     with pytest.raises(ValueError, match="finite"):
-        score_members(
+        MembersClaim.judged(
             MembersClaim(
                 name="users",
                 clients=np.array([1]),

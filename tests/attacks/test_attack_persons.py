@@ -5,13 +5,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attacks.scoring.gains import Level
+from attacks.scoring.gains import Level, Persons, common_sets, luck_of_sets
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.persons import Persons, common_sets, luck_of_sets
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.scored import Scored
 from attacks.scoring.vectors import VectorClaim, score_vectors
-from attacks.view.readable import in_the_clear
+from attacks.view.named import in_the_clear
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import attacks.families.sums.regression as regression
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.families.sums.equations import fit_bits
-from attacks.families.sums.loops import add_products, solve_positive
+from attacks.families.sums.equations import add_products, fit_bits, solve_positive
 from attacks.families.sums.regression import SubsetRegression
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray

@@ -3,7 +3,6 @@
 import pytest
 
 from attacks import GroundTruth, attack_named, evaluate
-from attacks.families.ratings.lattice import Lattice
 from audits.config.audit import parse_config
 from audits.run.build import build_federation
 from audits.system import Wanted
@@ -11,6 +10,7 @@ from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire import Adversary, Step
+from tests.attacks.made import LatticeAt
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 
@@ -46,7 +46,7 @@ def test_the_strongest_round_counts(recorded: tuple[RecordedRun, GroundTruth]) -
     run, truth = recorded
     finding = evaluate(attack_named("lattice"), SERVER, run.transcript, truth, seed=1)
     alone = {
-        round_: evaluate(Lattice(round_), SERVER, run.transcript, truth, seed=1)
+        round_: evaluate(LatticeAt(round_), SERVER, run.transcript, truth, seed=1)
         for round_ in (1, 5)
     }
     inside = {round_: one.figures["support_auc"] for round_, one in alone.items()}

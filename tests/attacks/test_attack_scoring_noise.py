@@ -6,9 +6,9 @@ import pytest
 from attacks.scoring.attributes import FeatureClaim, People, score_attributes
 from attacks.scoring.drafts import DraftClaim, Matches, Members
 from attacks.scoring.gains import Gain, Level
-from attacks.scoring.histograms import HistogramClaim, score_histograms
+from attacks.scoring.profiles import HistogramClaim
 from attacks.scoring.scored import Scored
-from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
@@ -40,7 +40,7 @@ def test_a_claim_that_is_no_number_is_refused_and_not_left_out(strange: float) -
     shares = mostly(strange, records / records.sum(axis=1, keepdims=True))
     read = HistogramClaim(name="h", clients=CLIENTS, shares=shares, activity=np.ones(50))
     with pytest.raises(ValueError, match="claimed histograms must be finite"):
-        score_histograms(read, records, NOBODY, 0)
+        HistogramClaim.judged(read, records, NOBODY, 0)
     features = FeatureClaim(clients=CLIENTS, features=mostly(strange, vectors)).features
     with pytest.raises(ValueError, match="features must be finite"):
         score_attributes(People(features, {"a": CLIENTS % 2}, None), known=None, seed=0)
@@ -57,7 +57,7 @@ def test_counts_of_all_clients_tell_no_set_of_one() -> None:
         sets = np.random.default_rng(seed).random((20, 12)) < 0.3
         counts = np.tile(sets.sum(axis=0).astype(np.float64), (20, 1))
         said = SetClaim(name="set", clients=np.arange(20), scores=counts)
-        scored = score_sets(said, sets, NOBODY, 0)
+        scored = SetClaim.judged(said, sets, NOBODY, 0)
         assert isinstance(scored, Scored)
         figures = scored.at(Level(seed=0))
         lift, limit = figures["set_lift"], figures["set_lift_certain"]

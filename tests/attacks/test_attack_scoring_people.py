@@ -10,12 +10,16 @@ from scipy.stats import binom
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
 from attacks.base import Claim
-from attacks.scoring.attributes import FeatureClaim, People, score_attributes
-from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
+from attacks.scoring.attributes import (
+    FeatureClaim,
+    People,
+    cross_validated_scores,
+    one_against_rest_auc,
+    score_attributes,
+)
 from attacks.scoring.drafts import DraftClaim, Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.gains import Level
-from attacks.scoring.histograms import HistogramClaim
-from attacks.scoring.labels import LabelClaim
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim

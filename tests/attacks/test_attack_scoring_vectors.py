@@ -10,10 +10,9 @@ from scipy.stats import binom
 
 from attacks.scoring.chance import hit_null
 from attacks.scoring.gains import Level
-from attacks.scoring.histograms import HistogramClaim, score_histograms
-from attacks.scoring.labels import LabelClaim, score_labels
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.scored import NotApplicable, Scored
-from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.sets import SetClaim
 from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
@@ -181,7 +180,7 @@ def labels(scores: list[list[float]], clients: list[int] | None = None) -> Label
 def test_labels_by_hand() -> None:
     """Guesses 0, 1, 0 or 2, 2; truth 0, 1, 2, 0."""
     claim = labels([[2.0, 1.0, 0.0], [0.0, 5.0, 1.0], [1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    found = scored(score_labels(claim, np.array([0, 1, 2, 0]), NOBODY, 0))
+    found = scored(claim.judged(np.array([0, 1, 2, 0]), NOBODY, 0))
     assert found.figures["label_accuracy"] == pytest.approx((1 + 1 + 1 / 2 + 0) / 4)
     assert found.figures["label_base_rate"] == 0.5
     # Guessed shares (1.5, 1, 1.5) / 4 against true shares (2, 1, 1) / 4.
@@ -193,17 +192,17 @@ def test_labels_by_hand() -> None:
 def test_clients_without_a_label_are_left_out() -> None:
     claim = labels([[1.0, 0.0]] * 3, [4, 0, 2])
     truth = np.array([1, 0, -1, 0, 0])
-    found = scored(score_labels(claim, truth, NOBODY, 0))
+    found = scored(claim.judged(truth, NOBODY, 0))
     assert found.units["clients"] == 2
     assert found.figures["label_accuracy"] == 0.5
-    assert isinstance(score_labels(claim, np.full(5, -1), NOBODY, 0), NotApplicable)
-    assert isinstance(score_labels(claim, truth, frozenset({0}), 0), NotApplicable)  # one class
+    assert isinstance(claim.judged(np.full(5, -1), NOBODY, 0), NotApplicable)
+    assert isinstance(claim.judged(truth, frozenset({0}), 0), NotApplicable)  # one class
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_broken_class_score_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="finite"):
-        score_labels(labels([[1.0, 0.0], [bad, 0.0]]), np.array([0, 1]), NOBODY, 0)
+        LabelClaim.judged(labels([[1.0, 0.0], [bad, 0.0]]), np.array([0, 1]), NOBODY, 0)
 
 
 # --- histograms -----------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def test_histograms_by_hand() -> None:
     claim = HistogramClaim(
         name="attributes", clients=np.arange(2), shares=shares, activity=np.array([5.0, 4.0])
     )
-    found = scored(score_histograms(claim, truth, NOBODY, 0))
+    found = scored(HistogramClaim.judged(claim, truth, NOBODY, 0))
     assert found.figures["histogram_error"] == pytest.approx((0 + 0.75) / 2)
     # Against the other's truth: (0, .25, .75) from (.6, .3, .1), and (.6, .3, .1) from (.75, .25).
     assert found.figures["histogram_error_chance"] == pytest.approx((0.65 + 0.15) / 2)
@@ -234,12 +233,12 @@ def test_activity_is_ranked_over_clients() -> None:
         shares=np.eye(3),
         activity=np.array([1.0, 30.0, 20.0]),
     )
-    found = scored(score_histograms(claim, truth, NOBODY, 0))
+    found = scored(HistogramClaim.judged(claim, truth, NOBODY, 0))
     assert found.figures["activity_correlation"] == pytest.approx(0.5)
     assert found.figures["histogram_error"] == 0.0
-    own = scored(score_histograms(claim, truth, frozenset({1}), 0))
+    own = scored(HistogramClaim.judged(claim, truth, frozenset({1}), 0))
     assert own.units["clients"] == 2
-    assert isinstance(score_histograms(claim, 0 * truth, NOBODY, 0), NotApplicable)
+    assert isinstance(HistogramClaim.judged(claim, 0 * truth, NOBODY, 0), NotApplicable)
 
 
 def test_profiles_by_chance_are_found_to_be_by_chance() -> None:
@@ -253,7 +252,7 @@ def test_profiles_by_chance_are_found_to_be_by_chance() -> None:
             shares=rng.dirichlet(np.ones(12), size=30),
             activity=np.ones(30),
         )
-        found = scored(score_histograms(claim, truth, NOBODY, seed))
+        found = scored(HistogramClaim.judged(claim, truth, NOBODY, seed))
         low, high = (
             figure(found.figures, f"histogram_correlation_lift_{end}") for end in ("low", "high")
         )
@@ -276,7 +275,7 @@ def test_sets_by_hand() -> None:
         scores=np.array([[3.0, 1.0, 2.0], [1.0, 1.0, 1.0]]),
         predicted=np.array([[1, 0, 0], [1, 1, 1]], dtype=bool),
     )
-    found = scored(score_sets(claim, truth, NOBODY, 0))
+    found = scored(SetClaim.judged(claim, truth, NOBODY, 0))
     assert found.figures["set_auc"] == pytest.approx(0.75)
     # Others' sets hold 2, 1, 1 for client 0; 2, 1, 0 for client 2, whose own are 0 and 2.
     assert found.figures["set_prior_auc"] == pytest.approx((1.0 + 0.5) / 2)
@@ -286,8 +285,8 @@ def test_sets_by_hand() -> None:
     assert found.units == {"clients": 2, "pairs": 6, "positives": 3}
     assert found.null_control is not None
     assert found.null_control["metric"] == "set_auc"
-    one = scored(score_sets(claim, truth, frozenset({2}), 0))
+    one = scored(SetClaim.judged(claim, truth, frozenset({2}), 0))
     assert one.figures["set_auc"] == 1.0
     everything = np.ones((3, 3), dtype=bool)
-    assert isinstance(score_sets(claim, everything, NOBODY, 0), NotApplicable)
-    assert isinstance(score_sets(claim, truth, frozenset({0, 2}), 0), NotApplicable)
+    assert isinstance(SetClaim.judged(claim, everything, NOBODY, 0), NotApplicable)
+    assert isinstance(SetClaim.judged(claim, truth, frozenset({0, 2}), 0), NotApplicable)

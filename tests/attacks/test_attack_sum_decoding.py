@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attacks.families.sums.decoded import Decoded, Entry
-from attacks.families.sums.decoding import decode
 from attacks.families.sums.round_sums import RoundSums
+from attacks.families.sums.sum_decoding import decode
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 

@@ -11,7 +11,7 @@ from attacks.planted.controls import WHO, planted
 from attacks.planted.untouched import plant_untouched
 from attacks.scoring import held_out
 from attacks.scoring.games import Finding, evaluate
-from attacks.scoring.held_out import HeldOutClaim, held_out_grid, score_held_out
+from attacks.scoring.held_out import HeldOutClaim, held_out_grid
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import NotApplicable, Scored
@@ -67,7 +67,7 @@ def test_items_a_client_trains_on_are_no_part_of_the_game() -> None:
         claim = HeldOutClaim(
             name="items", clients=np.arange(3), scores=np.where(truth < 0, said, scores)
         )
-        judged = score_held_out(claim, truth, frozenset(), 0)
+        judged = HeldOutClaim.judged(claim, truth, frozenset(), 0)
         assert isinstance(judged, Scored)
         figures.append(judged.figures)
     assert figures[0] == figures[1]
@@ -87,7 +87,7 @@ def test_clients_are_judged_alike_in_blocks_of_any_size_and_as_rows(
     for at_once, scores in ((1000, grid), (40, grid), (12, rows), (1, rows)):
         monkeypatch.setattr(held_out, "_PAIRS_AT_ONCE", at_once)
         claim = HeldOutClaim(name="items", clients=clients, scores=scores, history={1: scores})
-        found.append(score_held_out(claim, truth, frozenset({5}), 7))
+        found.append(HeldOutClaim.judged(claim, truth, frozenset({5}), 7))
     assert isinstance(found[0], Scored)
     assert found[0].units["clients"] == 26
     assert {repr(each) for each in found} == {repr(found[0])}
@@ -97,9 +97,9 @@ def test_corrupted_clients_and_empty_truths_are_not_judged() -> None:
     truth = np.array([[1, 0, -1], [0, 1, 0]], dtype=np.int8)
     claim = HeldOutClaim(name="items", clients=np.arange(2), scores=np.eye(2, 3))
     for corrupted, grid in ((frozenset({0, 1}), truth), (frozenset[int](), np.zeros_like(truth))):
-        assert isinstance(score_held_out(claim, grid, corrupted, 0), NotApplicable)
+        assert isinstance(HeldOutClaim.judged(claim, grid, corrupted, 0), NotApplicable)
     with pytest.raises(ValueError, match="finite"):
-        score_held_out(
+        HeldOutClaim.judged(
             HeldOutClaim(name="items", clients=np.arange(2), scores=np.full((2, 3), np.nan)),
             truth,
             frozenset(),
@@ -124,6 +124,6 @@ def test_the_curve_on_real_data() -> None:
         claim = HeldOutClaim(
             name="items", clients=np.arange(case.n_clients), scores=(~touched).astype(np.float64)
         )
-        judged = score_held_out(claim, truth, frozenset(), 0)
+        judged = HeldOutClaim.judged(claim, truth, frozenset(), 0)
         assert isinstance(judged, Scored)
         assert judged.figures["held_out_auc"] == pytest.approx(wanted, abs=0.02)

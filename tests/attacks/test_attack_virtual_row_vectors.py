@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attacks import Finding
+from attacks.families.linkage import vector_along
 from attacks.families.sums.decoded import SURE_BITS
-from attacks.families.sums.virtual_rows import vector_along
-from attacks.scoring.catalogue import severity_of
+from attacks.scoring.measures import severity_of
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import Adversary
 from tests.attacks.configured import found, recorded_as

@@ -10,8 +10,7 @@ from itertools import product
 import numpy as np
 
 from attacks import AttackCard, Claims, GroundTruth, NotApplicable, evaluate
-from attacks.scoring.histograms import HistogramClaim
-from attacks.scoring.labels import LabelClaim
+from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.sets import SetClaim

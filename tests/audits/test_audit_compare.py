@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks.scoring.measures import Measure, Observed, records
-from attacks.scoring.scales import COUNTED, Scale, Unit
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, Observed
 from audits import comparison
 from audits.comparison import ERROR_RATE, FEWEST_PAIRS, Comparison, compare
 from audits.config.audit import parse_config
@@ -324,16 +323,8 @@ def test_a_raised_severity_is_never_no_worse() -> None:
 def test_a_client_newly_exposed_is_never_no_worse(
     monkeypatch: pytest.MonkeyPatch, pairs: int
 ) -> None:
-    counted = records(
-        "rated set",
-        exposed=Measure(
-            "Clients exposed",
-            "Clients of whom something is certain.",
-            Scale(Unit(COUNTED, 0.0, None), "0", "nobody"),
-            Observed(1.0, floor=1.0),
-        ),
-    )
-    monkeypatch.setattr(comparison, "MEASURES", {**MEASURES, **counted})
+    exposed = replace(MEASURES["exact_clients"], severity=Observed(1.0, floor=1.0), key="exposed")
+    monkeypatch.setattr(comparison, "MEASURES", {**MEASURES, "exposed": exposed})
 
     def exposing(*clients: int) -> dict[int, dict[str, Any]]:
         return {seed: stated(seed, {"exposed": each}) for seed, each in enumerate(clients)}

@@ -3,8 +3,7 @@
 import pytest
 
 from attacks import Finding
-from attacks.scoring.catalogue import listed_keys
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, listed_keys
 from audits.report import report_schema
 from audits.report.findings import finding_json, sentence, severity
 from audits.report.view import finding_card, headline

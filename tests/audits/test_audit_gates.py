@@ -8,9 +8,7 @@ import pytest
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
-from attacks.scoring.measures import Measure, Observed, records
-from attacks.scoring.scales import COUNTED, Scale, Unit
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, Observed
 from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
 from audits.gates.verdict import Verdict, objections_to
@@ -532,16 +530,8 @@ def test_a_documented_leak_is_of_one_adversary_and_covers_what_is_no_worse() -> 
 
 
 def test_a_gate_on_a_count_is_below_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = records(
-        "rated set",
-        exposed=Measure(
-            "Clients exposed",
-            "Clients of whom something is certain.",
-            Scale(Unit(COUNTED, 0.0, None), "0", "nobody"),
-            Observed(1.0, floor=1.0),
-        ),
-    )
-    monkeypatch.setattr(module, "MEASURES", {**MEASURES, **counted})
+    exposed = replace(MEASURES["exact_clients"], severity=Observed(1.0, floor=1.0), key="exposed")
+    monkeypatch.setattr(module, "MEASURES", {**MEASURES, "exposed": exposed})
     found = finding({"exposed": 100.0})
     gate = bounded("max", 0.6)
     for most, outcome in ((0.0, FAIL), (99.0, FAIL), (100.0, UNDECIDED), (1e9, UNDECIDED)):

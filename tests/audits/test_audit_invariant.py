@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from attacks import Finding
-from attacks.scoring.measures import Behind
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES, Behind
 from audits.gates.figures import grades
 from audits.gates.gate import EVERYTHING, GateConfig, judge
 from audits.gates.policy import Policy, applied

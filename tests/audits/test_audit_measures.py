@@ -8,19 +8,19 @@ import pytest
 
 from attacks import SUITE, Finding
 from attacks.planted.controls import planted_finding
-from attacks.scoring.catalogue import leading, listed_keys
 from attacks.scoring.measures import (
+    MEASURES,
     Behind,
     Context,
     Exposed,
     Gained,
     Measure,
     Observed,
-    gain,
-    records,
+    catalogue,
+    leading,
+    listed_keys,
 )
-from attacks.scoring.scales import SHARE, Scale
-from attacks.suite import MEASURES, catalogue
+from attacks.scoring.scales import SHARE, Page, Scale
 from audits.gates.gate import GateConfig
 from audits.report import report_schema
 from audits.report.findings import finding_json, sentence, severity
@@ -235,23 +235,46 @@ def test_no_rule_goes_without_a_floor(rule: Any) -> None:
         rule(*range(len(rule._fields) - len(rule._field_defaults) - 1))
 
 
+TOLD: Mapping[str, Any] = {
+    "about": GOOD["about"],
+    "scale": {"unit": "share", "chance": "the commonest colour", "abstention": "a miss"},
+    "severity": {"rule": "behind", "gains": ["hair_lift"], "floor": 0.9},
+}
+LIFT: Mapping[str, Any] = {"about": "Hair.", "severity": {"rule": "gained", "floor": 0.5}}
+
+
+def test_a_record_is_read_as_it_is_written() -> None:
+    record = {**TOLD, "name": GOOD["name"], "page": {"leads": True}}
+    read = catalogue({"hair": {"secret": "hair", "hair_accuracy": record, "hair_lift": LIFT}})
+    given: Mapping[str, Any] = {"secret": "hair", "key": "hair_accuracy", "kind": "hair"}
+    assert read["hair_accuracy"] == Measure(**GOOD, page=Page(leads=True), **given)
+    assert read["hair_lift"].name == "hair lift"
+    assert not read["hair_lift"].page.listed
+
+
+@pytest.mark.parametrize("place", ["", "scale", "severity", "page"])
+def test_a_record_that_says_what_no_record_does_is_refused(place: str) -> None:
+    odd = {"colour": "red"}
+    record = {**TOLD, **({place: {**TOLD.get(place, {}), **odd}} if place else odd)}
+    with pytest.raises(TypeError, match="colour"):
+        catalogue({"hair": {"secret": "hair", "hair_accuracy": record, "hair_lift": LIFT}})
+
+
 def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
-    alone = records("hair", hair_accuracy=Measure(**GOOD))
+    alone = {"secret": "hair", "hair_accuracy": TOLD}
     with pytest.raises(ValueError, match="hair_lift, which is no gain"):
-        catalogue([alone])
+        catalogue({"hair": alone})
     with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
-        catalogue([alone, alone])
-    assert list(catalogue([alone, records("hair", hair_lift=gain(0.5, "Hair."))])) == [
-        "hair_accuracy",
-        "hair_lift",
-    ]
+        catalogue({"hair": alone, "wigs": alone})
+    both = {"hair": alone, "lift": {"secret": "hair", "hair_lift": LIFT}}
+    assert list(catalogue(both)) == ["hair_accuracy", "hair_lift"]
     with pytest.raises(ValueError, match="judged by hair_lift, which tells another secret"):
-        catalogue([alone, records("wig", hair_lift=gain(0.5, "Hair."))])
+        catalogue({"hair": alone, "lift": {"secret": "wig", "hair_lift": LIFT}})
 
 
 def test_every_figure_says_which_secret_it_tells() -> None:
     with pytest.raises(ValueError, match="say which secret"):
-        records(" ", hair_lift=gain(0.5, "Hair."))
+        catalogue({"hair": {"secret": " ", "hair_lift": LIFT}})
     assert all(each.secret.strip() for each in MEASURES.values())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attacks.suite import MEASURES
+from attacks.scoring.measures import MEASURES
 from audits.config import load_config, parse_config
 from audits.gates.gate import RATING_VALUES
 from audits.own_data import drawn

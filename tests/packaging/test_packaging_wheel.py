@@ -65,6 +65,7 @@ def test_every_file_of_the_packages_is_inside(wheel: zipfile.ZipFile) -> None:
         "audits/configs/quickstart.toml",
         "audits/configs/fedrecpp-ml100k.toml",
         "attacks/planted/ratings.toml",
+        "attacks/scoring/figures.toml",
         "audits/report/schema.json",
         "audits/report/charts.mplstyle",
         "audits/own_data.toml.in",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from attacks import Finding
-from attacks.families.ratings.lattice import Lattice
 from secure_fedrec.wire import Adversary
+from tests.attacks.made import LatticeAt
 
 pytestmark = [pytest.mark.data, pytest.mark.xdist_group("ml-100k")]
 
@@ -41,7 +41,7 @@ def test_intersection_over_rounds(recorded: RecordedRun, rho: int) -> None:
 @pytest.mark.parametrize("round_", [1, 20])
 def test_lattice_decodes_one_upload(recorded: RecordedRun, rho: int, round_: int) -> None:
     """One upload gives every rating, the user vector, and nearly always the exact rated set."""
-    finding = recorded(rho, 1, ROUNDS[rho]).attacked(Lattice(round_))
+    finding = recorded(rho, 1, ROUNDS[rho]).attacked(LatticeAt(round_))
     assert figure(finding, "rating_accuracy") == 1.0
     assert figure(finding, "user_vector_share") == 1.0
     assert figure(finding, "recall") == 1.0

@@ -12,11 +12,11 @@ that puts most rows on the scale wins.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
-from attacks.families.ratings.loops import count_on_levels
 from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -24,9 +24,9 @@ from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
-from attacks.view.named import named_payload_rounds, sees_named_rows
-from attacks.view.readable import read_rows
+from attacks.view.named import named_payload_rounds, read_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.wire import Step, View
 
 _NOISE_MULTIPLE = 8.0
@@ -66,33 +66,20 @@ class Lattice(SuiteAttack):
     Limits: Assumes one gradient step of a bilinear model. Clients whose mean rating lies on the
         scale hide their average-filled rows; noise on the rows widens the tolerance until nothing
         can be told.
-
-    Args:
-        round_: which recorded round to decode; None takes the first with payloads.
     """
 
     name = "lattice"
     control = Control(measure="rating_accuracy", on="ratings", breaks="owners")
-
-    def __init__(self, round_: int | None = None) -> None:
-        self._round = round_
-
-    @property
-    def reads_one_round(self) -> bool:
-        """Unless a round was asked for, the harness tries every one."""
-        return self._round is None
+    reads_one_round = True
 
     def claim(self, view: View) -> Claims:
-        """Decode every recorded upload of the round."""
+        """Decode every recorded upload of the first usable round."""
         need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
         factorized = Knowledge.of(view).factorized
         need(factorized, "rows are not one gradient step of matrix factorization")
         need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
-        if self._round is not None:
-            rounds = [r for r in rounds if r == self._round]
-        wanted = "no round was" if self._round is None else f"round {self._round} was not"
-        need(rounds, f"{wanted} recorded with payloads of uploads and the public table")
+        need(rounds, "no round was recorded with payloads of uploads and the public table")
         return self._decode(view, rounds[0])
 
     def _decode(self, view: View, round_: int) -> Claims:
@@ -104,8 +91,8 @@ class Lattice(SuiteAttack):
         pull = float(view.public["algorithm"]["regularization"]) * table
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
-        biases = view.public["algorithm"]["biases"]
-        decode = _decode_biased if biases else _decode_upload
+        biases = bool(view.public["algorithm"]["biases"])
+        decode = partial(_decode_upload, biased=biases)
         decoded = []
         # One upload at a time: decoded, a round is many times as large.
         for (start, stop), told in zip(spans, plain.tolist(), strict=True):
@@ -130,40 +117,40 @@ class Lattice(SuiteAttack):
         return Claims(rounds=(round_,), made=(rated, named, vector))
 
 
-def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
-    """Decode one upload: rows and item vectors are float64[N, d]."""
-    if len(rows) == 0:
+def _decode_upload(
+    rows: FloatArray, vectors: FloatArray, levels: FloatArray, *, biased: bool
+) -> _Decoded:
+    """Decode one upload: rows and item vectors are float64[N, d].
+
+    Args:
+        rows: less the pull of the regularization.
+        vectors: of their items.
+        levels: the rating scale.
+        biased: whether the client adds a mean of its own, see ``offsets``.
+    """
+    if len(rows) < 1 + biased or (biased and hides_residuals(rows, levels)):
         return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
-    if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
+    if not biased and _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
         return _undecided(rows, levels)
-    left_over = rows - a[:, None] * direction
-    noise = float(np.sqrt(np.mean(left_over**2)))
-    scale = _fit_scale(a, b, levels, noise)
-    ratings = -a / scale + scale * b
+    noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
+    if biased:
+        # One column leaves no remainder to tell the rounding by.
+        loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
+        share = float(direction[-1]) or _FLOAT_NOISE
+        ratings, scale = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
+        tolerance = min(loose / abs(scale), _WIDEST * float(levels[1] - levels[0]))
+    else:
+        scale = _fit_scale(a, b, levels, noise)
+        ratings = -a / scale + scale * b
+        tolerance = float(_tolerance(noise, np.array([scale]), levels)[0])
     gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
-    tolerance = _tolerance(noise, np.array([scale]), levels)[0]
-    if levels[0] == -levels[-1] and ratings[gap <= tolerance].sum() < 0:
+    turned = not biased and levels[0] == -levels[-1]
+    if turned and ratings[gap <= tolerance].sum() < 0:
         # On a scale around 0 all signs turned give the same rows: people rate what they like.
         scale, ratings = -scale, -ratings
     return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
-
-
-def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
-    """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
-    if len(rows) < 2 or hides_residuals(rows, levels):
-        return _undecided(rows, levels)
-    direction = np.linalg.svd(rows, full_matrices=False)[2][0]
-    a, b = rows @ direction, vectors @ direction
-    noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
-    # One column leaves no remainder to tell the rounding by.
-    loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
-    share = float(direction[-1]) or _FLOAT_NOISE
-    fit = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
-    gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
-    tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
-    return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
 
 
 def _undecided(rows: FloatArray, levels: FloatArray) -> _Decoded:
@@ -234,3 +221,26 @@ def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
     """Index of the nearest level (levels are evenly spaced)."""
     position = np.rint((ratings - levels[0]) / (levels[1] - levels[0]))
     return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))
+
+
+@compiled_loop
+def count_on_levels(
+    a: FloatArray,
+    b: FloatArray,
+    levels: FloatArray,
+    scales: FloatArray,
+    tolerance: FloatArray,
+    hits: IntArray,
+) -> None:
+    """How many of the ratings ``-a / s + s b`` each scale s puts within its tolerance of a level.
+
+    Levels are evenly spaced; the nearest one is found and compared as arrays of them would be.
+    """
+    low, spacing, top = levels[0], levels[1] - levels[0], len(levels) - 1.0
+    for number in range(len(scales)):
+        scale, near, found = scales[number], tolerance[number], 0
+        for row in range(len(a)):
+            rating = -a[row] / scale + scale * b[row]
+            place = min(max(np.rint((rating - low) / spacing), 0.0), top)
+            found += abs(rating - levels[int(place)]) <= near
+        hits[number] = found

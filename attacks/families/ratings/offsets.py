@@ -8,8 +8,6 @@ number of levels: the one that puts most rows on the scale, of several the highe
 everybody gives the best rating once.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray
@@ -18,18 +16,6 @@ _REFERENCES = 6  # at rho = 3 a quarter of the rows is real: all 6 virtual has o
 _GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _SLOPES = (0.25, 4.0)
 _WIDEST_RESIDUAL = 3.0
-
-
-class OffsetFit(NamedTuple):
-    """A client's scale and offset.
-
-    Attributes:
-        values: float64[N], ratings as decoded.
-        scale: of the vector along its direction.
-    """
-
-    values: FloatArray
-    scale: float
 
 
 def scale_roots(a: FloatArray, b: FloatArray, values: FloatArray) -> FloatArray:
@@ -52,7 +38,7 @@ def hides_residuals(rows: FloatArray, levels: FloatArray) -> bool:
 
 def fit_offset(
     a: FloatArray, b: FloatArray, levels: FloatArray, *, slope_share: float, tolerance: float
-) -> OffsetFit:
+) -> tuple[FloatArray, float]:
     """Ratings ``-a / s + s b + m`` of the scale and the offset that put most rows on the levels.
 
     Args:
@@ -61,6 +47,9 @@ def fit_offset(
         levels: float64[L], the rating scale, evenly spaced.
         slope_share: last coordinate of the direction, not 0.
         tolerance: of a rating at scale 1, in stars.
+
+    Returns:
+        The ratings, float64[N], and the scale s.
     """
     # Equal rows agree at any scale; all average-filled ones are equal before the first round.
     grid = np.rint(np.stack([a, b], axis=1) / tolerance)
@@ -73,7 +62,7 @@ def fit_offset(
     _, scale, reference = max(fits, key=lambda fit: fit[0])
     values = -a / scale + scale * b
     near = tolerance / abs(scale)
-    return OffsetFit(_shifted(values, int(once[reference]), levels, near), scale)
+    return _shifted(values, int(once[reference]), levels, near), scale
 
 
 def _fit(

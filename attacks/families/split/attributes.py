@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.base import Claims, Control, OneRound, SuiteAttack, need
+from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.split.dense_layer import DenseLayerInputs
 from attacks.families.split.touched_rows import SignedRows, TouchedRows
@@ -16,6 +16,9 @@ from secure_fedrec.wire import View
 
 _TOLD = (TouchedRows(), SignedRows(), DenseLayerInputs(), ScoreVectors())
 """Attacks on the same uploads: what they claim of a client tells who it is."""
+
+
+_GROUPS: Secrets = {"attributes.group": lambda planted: planted["groups"]}
 
 
 class AttributeInference(OneRound, SuiteAttack):
@@ -34,12 +37,7 @@ class AttributeInference(OneRound, SuiteAttack):
     """
 
     name = "attribute-inference"
-    control = Control(
-        measure="attribute_auc",
-        on="split",
-        breaks="owners",
-        secrets={"attributes.group": lambda planted: planted["groups"]},
-    )
+    control = Control(measure="attribute_auc", on="split", breaks="owners", secrets=_GROUPS)
 
     def claim(self, view: View) -> Claims:
         """Hand over the features of the clients of the first usable round."""

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.base import Claims, Control, OneRound, SuiteAttack, need
-from attacks.families.split.architecture import DenseLayer
-from attacks.families.split.flat_uploads import FlatUploads
+from attacks.families.split.flat_uploads import DenseLayer, FlatUploads
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import View

@@ -8,7 +8,7 @@ negatives hide among the touched rows, but they pull the other way: the change o
 
 import numpy as np
 
-from attacks.base import Claims, Control, OneRound, SuiteAttack, need
+from attacks.base import Claim, Claims, Control, OneRound, SuiteAttack, need
 from attacks.families.item_changes import ItemChanges, need_outnumbered, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -42,20 +42,16 @@ class TouchedRows(OneRound, SuiteAttack):
             moved = _rated(changes, changes.sizes, touched(changes.sizes))
             return Claims(rounds=(changes.round,), made=(moved,))
         uploads = FlatUploads.read(view)
-        tables = need(uploads.architecture.tables(), "no embedding table is federated")
-        rated: list[RatedSetClaim] = []
-        sets: list[SetClaim] = []
-        for table in tables:
+        clients, made = uploads.clients, list[Claim]()
+        for table in need(uploads.architecture.tables(), "no embedding table is federated"):
             sizes = uploads.each(table, row_changes)
             # Where nobody states which table is of items, rows are told by their numbers alone.
             if table.name == view.public.get("item_table"):
-                rated = [_rated(uploads, sizes, touched(sizes))]
+                made.insert(0, _rated(uploads, sizes, touched(sizes)))
                 continue
-            claim = SetClaim(
-                name=table.name, clients=uploads.clients, scores=sizes, predicted=touched(sizes)
-            )
-            sets.append(claim)
-        return Claims(rounds=(uploads.round,), made=(*rated, *sets))
+            told = touched(sizes)
+            made.append(SetClaim(name=table.name, clients=clients, scores=sizes, predicted=told))
+        return Claims(rounds=(uploads.round,), made=tuple(made))
 
 
 class SignedRows(OneRound, SuiteAttack):
@@ -78,20 +74,14 @@ class SignedRows(OneRound, SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""
-        changes = ItemChanges.read(view)
-        if changes is not None:
-            need_outnumbered(view)
-            seen = touched(changes.sizes) & (changes.signed > 0)
-            claim = _rated(changes, changes.signed, seen)
-            return Claims(rounds=(changes.round,), made=(claim,))
-        uploads = FlatUploads.read(view)
+        uploads = ItemChanges.read(view) or FlatUploads.read(view)
         need_outnumbered(view)
-        named, tables = view.public["item_table"], uploads.architecture.tables()
-        table = next((each for each in tables if each.name == named), None)
-        table = need(table, "no federated table has the items as its rows")
-        scores = uploads.each(table, signed_changes)
-        seen = touched(uploads.each(table, row_changes))
-        claim = _rated(uploads, scores, seen & (scores > 0))
+        if isinstance(uploads, ItemChanges):
+            scores, sizes = uploads.signed, uploads.sizes
+        else:
+            table = uploads.architecture.item_table(view)
+            scores, sizes = (uploads.each(table, of) for of in (signed_changes, row_changes))
+        claim = _rated(uploads, scores, touched(sizes) & (scores > 0))
         return Claims(rounds=(uploads.round,), made=(claim,))
 
 

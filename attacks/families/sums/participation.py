@@ -21,9 +21,8 @@ import numpy as np
 
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.disclosures import Disclosures
-from attacks.view.coalition import others_counts, own_clients, own_uploads
+from attacks.view.coalition import Presence, others_counts, own_clients, own_uploads
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.wire import View

@@ -9,7 +9,7 @@ from attacks.families.sums.decoded import Decoded
 from attacks.families.sums.round_sums import RoundSums
 from attacks.scoring.disclosures import Disclosures
 from attacks.scoring.vectors import VECTOR_ERROR
-from attacks.view.presence import Presence
+from attacks.view.coalition import Presence
 from secure_fedrec.core.arrays import BoolArray, IntArray
 
 

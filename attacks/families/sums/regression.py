@@ -22,9 +22,15 @@ from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows, pieces
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_sum, others_uploads, own_clients, words_of
+from attacks.view.coalition import (
+    Sightings,
+    distinct_cohorts,
+    others_sum,
+    others_uploads,
+    own_clients,
+    words_of,
+)
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Sightings, distinct_cohorts
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View

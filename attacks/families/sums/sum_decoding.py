@@ -1,4 +1,9 @@
-"""Exact sums over few clients are equations: whose vectors and interactions stand behind them."""
+"""Exact sums over few clients are equations: whose vectors and interactions stand behind them.
+
+Reading order: ``round_sums`` (the equations), ``decoded`` (what is found, and when it is certain),
+``vector_matches`` (what fits within tolerances), ``state``, ``unknown_raters`` and
+``known_raters`` (the searches), ``participation`` and ``pseudonyms`` (who it is).
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import comb, log2
@@ -7,23 +12,31 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
-from attacks.families.sums.decoded import BUDGET, SURE_BITS
-from attacks.families.sums.decoding import decode
+from attacks.families.sums.decoded import BUDGET, SURE_BITS, Decoded
+from attacks.families.sums.known_raters import look_up, merge, reduce, refine
 from attacks.families.sums.participation import deduce, left_out
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
-from attacks.families.sums.round_sums import MOST_RATERS, RoundSums, of_aggregate, of_step
-from attacks.families.sums.table_steps import TableStep, factorization
+from attacks.families.sums.round_sums import (
+    MOST_RATERS,
+    RoundSums,
+    TableStep,
+    factorization,
+    of_aggregate,
+    of_step,
+)
+from attacks.families.sums.state import State
+from attacks.families.sums.unknown_raters import lone_rows, propagate, same_pairs
 from attacks.families.sums.vector_matches import cost
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_counts, own_clients
+from attacks.view.coalition import Presence, others_cohort, others_counts, own_clients
 from attacks.view.knowledge import Knowledge
-from attacks.view.presence import Presence, others_cohort
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.errors import MissingExtraError
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Step, View
@@ -307,3 +320,52 @@ def _within_reach(part: Part) -> int:
 def _bits(part: Part, errors: int) -> float:
     """Informative bits of a row of one rater, within so many of its errors."""
     return part.sums.spread.bits(float(part.sums.errors.min(initial=np.inf)) * errors)
+
+
+_PASSES = 20
+
+
+def decode(
+    sums: RoundSums,
+    known: Sequence[tuple[FloatArray, float]] = (),
+    *,
+    stages: int = 0,
+    budget: float = BUDGET,
+) -> Decoded:
+    """Solve a round.
+
+    Args:
+        sums: the round.
+        known: private vectors that are known beforehand, each with a bound of its error; they are
+            the first pseudonyms.
+        stages: searches before it, over which the odds of a false match are dealt out as well.
+        budget: sums that may be formed or looked up.
+    """
+    found = Decoded(stages=stages, budget=budget, known=len(known))
+    for each in known:
+        found.settle(found.add([each]))
+    if len(sums.items) < 2:
+        return found
+    state = State(sums, found)
+    lone_rows(state)
+    if not len(sums.levels):
+        return found
+    merge(state)
+    look_up(state, 2)
+    same_pairs(state)
+    for _ in range(_PASSES):
+        before = len(found.entries), len(found.explained)
+        merge(state)
+        look_up(state, 2)
+        propagate(state)
+        refine(state)
+        if before == (len(found.entries), len(found.explained)):
+            break
+    for raters in range(3, MOST_RATERS + 1):
+        look_up(state, raters)
+        refine(state)
+    try:
+        reduce(state)
+    except MissingExtraError as absent:
+        found.lacking = str(absent)
+    return found

@@ -191,7 +191,7 @@ class CutTask:
 
     @cached_property
     def users(self) -> npt.NDArray[np.int8]:
-        """int8[n, C, m + 1], as of ``attacks.scoring.members``: some users of all organisations."""
+        """int8[n, C, m + 1], as ``MembersClaim`` has it: some users of all organisations."""
         own, items = self.data, np.arange(self.data.n_items)
         owner = np.repeat(np.arange(own.n_organisations), own.n_users)
         records = np.concatenate([own.truth(n, items) for n in range(own.n_organisations)])
