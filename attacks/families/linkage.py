@@ -133,10 +133,8 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
     Returns:
         uint64[N]; unequal rows of one run collide with probability about 2^-64 each.
     """
-    weights = np.random.Generator(np.random.Philox(key=20210202)).integers(
-        0, 2**64, size=values.shape[1], dtype=np.uint64
-    )
-    weights |= np.uint64(1)
+    draws = np.random.Generator(np.random.Philox(key=20210202))
+    weights = draws.integers(0, 2**64, size=values.shape[1], dtype=np.uint64) | np.uint64(1)
     prints = np.empty(len(values), dtype=np.uint64)
     for start in range(0, len(values), _AT_ONCE):
         words = codec.to_integers(values[start : start + _AT_ONCE]).view(np.uint64)
@@ -208,10 +206,8 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
         own = [place for place, each in enumerate(found) if each is not None and each[1] is whole]
         vectors = [each[0] for each in found if each is not None and each[1] is whole]
         grid = np.reshape(vectors, (len(own), width)).astype(np.float64)
-        part = Disclosures.of_vectors(
-            round_, names[own].astype(np.int64), grid, directions=not whole
-        )
-        kinds.append(part)
+        whose = names[own].astype(np.int64)
+        kinds.append(Disclosures.of_vectors(round_, whose, grid, directions=not whole))
     return kinds[0], kinds[1]
 
 

@@ -132,8 +132,7 @@ def plant_partner_users(
 
 
 def _run(algorithm: PlantedPartners, seed: int) -> RecordedRun:
-    problem = Problem(
-        vault=Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)}), n_rows=1
-    )
+    vault = Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)})
+    problem = Problem(vault=vault, n_rows=1)
     streams = Streams.from_seed(seed)
     return recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))

@@ -196,9 +196,8 @@ class Gain:
         hits, base = self._hits
         if hits is not None:
             share = share_interval(hits, len(known), level.confidence)
-            return replace(
-                share, value=share.value + base, low=share.low + base, high=share.high + base
-            )
+            value, low, high = (base + each for each in (share.value, share.low, share.high))
+            return replace(share, value=value, low=low, high=high)
         return mean_interval(known, seed=level.seed, confidence=level.confidence, span=self.span)
 
     def certain(self, level: Level) -> float | None:
@@ -253,9 +252,8 @@ class Estimate:
     def interval(self, level: Level) -> Interval:
         """Normal interval."""
         reach = -float(ndtri((1.0 - level.confidence) / 2)) * self.deviation
-        return Interval(
-            value=self.value, low=self.value - reach, high=self.value + reach, n_clients=self.units
-        )
+        low, high = self.value - reach, self.value + reach
+        return Interval(value=self.value, low=low, high=high, n_clients=self.units)
 
     def certain(self, level: Level) -> float:
         """Normal lower limit."""

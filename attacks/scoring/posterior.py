@@ -12,6 +12,7 @@ is said of each alone (``kinds_of``), and have rules of their own: few of the fo
 ranked by the rule that suits the many.
 """
 
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
@@ -171,9 +172,7 @@ class _Rules:
         others = None
         if part.table.rest is not None:
             others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
-        return ScoreTable(
-            indptr=part.pairs.indptr, scores=scores, labels=part.pairs.labels, rest=others
-        )
+        return replace(part.table, scores=scores, rest=others)
 
     def _rule(
         self, rule: int, part: Part, half: int, learned: int
@@ -307,9 +306,8 @@ def _logistic(
         a, b = weight.sum(1) + ridge, (weight * x).sum(1)
         c = (weight * x**2).sum(1) + ridge
         determinant = a * c - b**2
-        step = np.stack(
-            [c * slope[:, 0] - b * slope[:, 1], a * slope[:, 1] - b * slope[:, 0]], axis=1
-        )
+        one, other = slope.T
+        step = np.stack([c * one - b * other, a * other - b * one], axis=1)
         step = np.clip(step / determinant[:, None], -2.0, 2.0)
         found = found + step
         if np.abs(step).max() < _SETTLED:

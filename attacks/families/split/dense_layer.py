@@ -67,9 +67,8 @@ class DenseLayerInputs(OneRound, SuiteAttack):
         uploads = FlatUploads.read(view)
         size = need(uploads.architecture.private, "no parameter is private")
         algorithm: Mapping[str, Any] = view.public["algorithm"]
-        known: Mapping[str, Any] | None = view.public.get(
-            "private_input", algorithm.get("private_input")
-        )
+        told = algorithm.get("private_input")
+        known: Mapping[str, Any] | None = view.public.get("private_input", told)
         first = None if known is None else int(known["first"])
         layers = [
             layer

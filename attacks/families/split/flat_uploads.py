@@ -38,6 +38,10 @@ class Parameter:
     stop: int
     by_input: bool = False
 
+    def of(self, flat: FloatArray) -> FloatArray:
+        """Its values in those of the public model."""
+        return flat[self.start : self.stop].reshape(self.shape)
+
     @property
     def is_matrix(self) -> bool:
         """Whether it has rows and columns."""

@@ -65,9 +65,8 @@ class Verdicts:
 
     def settles_as(self, other: "Verdicts") -> bool:
         """Whether both prove the same pairs."""
-        return np.array_equal(self.rated, other.rated) and np.array_equal(
-            self.possible, other.possible
-        )
+        rated, possible = self.rated == other.rated, self.possible == other.possible
+        return bool(rated.all() and possible.all())
 
 
 def left_out(view: View, rounds: Sequence[int]) -> tuple[Disclosures, ...]:

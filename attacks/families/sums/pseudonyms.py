@@ -112,10 +112,8 @@ def names_of(
                 person, item = int(numbers[who]), int(part.sums.items[row])
                 can[person] = can.get(person, there) & there & possible[:, item]
                 items.setdefault(person, []).append(item)
-    left = {person: np.flatnonzero(marks) for person, marks in can.items()}
-    places = {
-        person: int(who[0]) for person, who in left.items() if len(who) == 1 and person not in names
-    }
+    unnamed = {p: np.flatnonzero(marks) for p, marks in can.items() if p not in names}
+    places = {person: int(who[0]) for person, who in unnamed.items() if len(who) == 1}
     came = {name: place for place, name in enumerate(presence.clients.tolist())}
     places |= {p: came[names[p]] for p in items if names.get(p) in came}
     rated = np.zeros_like(possible)

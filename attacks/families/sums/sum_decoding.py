@@ -108,10 +108,8 @@ class SumDecoding(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
         knowledge = Knowledge.of(view)
-        need(
-            knowledge.sums_are_real,
-            "the sums still contain the virtual rows as noise: none is exact",
-        )
+        virtual = "the sums still contain the virtual rows as noise: none is exact"
+        need(knowledge.sums_are_real, virtual)
         if not view.sees(Step.AGGREGATE):
             return self._of_steps(view, knowledge)
         if not knowledge.hidden:
@@ -130,9 +128,8 @@ class SumDecoding(SuiteAttack):
         counted = _counted(view, knowledge)
         need(parts or counted, why or "no round has both uploads and an aggregate")
         if counted:
-            return _with_counts(
-                view, knowledge, Presence.read(view, knowledge, counted), parts, why
-            )
+            presence = Presence.read(view, knowledge, counted)
+            return _with_counts(view, knowledge, presence, parts, why)
         rounds = tuple(part.round for part in parts)
         return _claims(rounds, (_disclosed(parts, people_of(parts, rounds), {}),), parts, {})
 
