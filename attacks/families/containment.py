@@ -125,15 +125,10 @@ class Containment:
         counts, firsts = self._counted()
         kind = np.where(counts[:, _EXACT] > 0, _EXACT, _CAPPED)
         every = np.arange(len(kind))
-        by_set = Fits(
-            candidates=counts[:, 0], first=firsts[:, 0], relation=Contained(within=self, kinds=None)
-        )
-        by_size = Fits(
-            candidates=counts[every, kind],
-            first=firsts[every, kind],
-            relation=Contained(within=self, kinds=kind),
-        )
-        return by_set, by_size
+        whole, sized = Contained(within=self, kinds=None), Contained(within=self, kinds=kind)
+        by_set = Fits(candidates=counts[:, 0], first=firsts[:, 0], relation=whole)
+        counts, firsts = counts[every, kind], firsts[every, kind]
+        return by_set, Fits(candidates=counts, first=firsts, relation=sized)
 
     @property
     def _rule(self) -> float:

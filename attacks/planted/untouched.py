@@ -104,11 +104,8 @@ def plant_untouched(
     case = ranking_case(generate(data), protocol=protocol, seed=seed, negatives=1)
     algorithm = PlantedUntouched(case.n_items, case.kept_out, rounds)
     vault = Vault(indptr=case.rated.indptr, items=case.train.items, ratings=case.train.ratings)
-    problem = Problem(
-        vault=vault,
-        n_rows=case.n_items,
-        knowledge={"n_items": case.n_items, "negatives": _NEGATIVES},
-    )
+    known = {"n_items": case.n_items, "negatives": _NEGATIVES}
+    problem = Problem(vault=vault, n_rows=case.n_items, knowledge=known)
     streams = Streams.from_seed(seed)
     run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (2,))
     secrets = planted_secrets({"held_out": held_out_grid(case)}, "untouched")

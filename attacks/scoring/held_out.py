@@ -64,22 +64,16 @@ class HeldOutClaim(SecretClaim):
         for block in _blocks(*truth.shape):
             popularity += np.count_nonzero(truth[block] < 0, axis=0)
         places, rng = np.flatnonzero(honest), np.random.default_rng(seed)
-        judged = [
-            _judged(self, truth, places[block], popularity, rng)
-            for block in _blocks(len(places), truth.shape[1])
-        ]
-        aucs, prior, combined, dealt, sizes, positives = (
-            np.concatenate(column)
-            for column in zip(*(each.columns for each in judged), strict=True)
-        )
+        blocks = _blocks(len(places), truth.shape[1])
+        judged = [_judged(self, truth, places[block], popularity, rng) for block in blocks]
+        columns = zip(*(each.columns for each in judged), strict=True)
+        aucs, prior, combined, dealt, sizes, positives = map(np.concatenate, columns)
         if not np.isfinite(aucs).any():
             return NotApplicable(reason=NO_CONTRAST)
         pairs, found = int(sizes.sum()), int(positives.sum())
-        figures: Figures = {
-            **interval_figures("held_out_auc", mean_auc(aucs, seed)),
-            **interval_figures("held_out_combined_auc", mean_auc(combined, seed)),
-            "held_out_prior_auc": nan_mean(prior),
-        }
+        figures: Figures = {"held_out_prior_auc": nan_mean(prior)}
+        for name, each in (("held_out_auc", aucs), ("held_out_combined_auc", combined)):
+            figures |= interval_figures(name, mean_auc(each, seed))
         history = {
             str(rounds): nan_mean(np.concatenate([each.history[rounds] for each in judged]))
             for rounds in self.history

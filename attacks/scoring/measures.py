@@ -309,11 +309,8 @@ def _measure(told: Mapping[str, Any]) -> Measure:
     scale, page = ({**usual.get(name, {}), **told.get(name, {})} for name in ("scale", "page"))
     if isinstance(scale["chance"], dict):
         scale["chance"] = Prior(**scale["chance"])
-    parts = {
-        "scale": Scale(**{**scale, "unit": UNITS[scale["unit"]]}),
-        "severity": rule,
-        "page": Page(**page),
-    }
+    scale["unit"] = UNITS[scale["unit"]]
+    parts = {"scale": Scale(**scale), "severity": rule, "page": Page(**page)}
     name = told["key"].replace("_", " ")
     return Measure(
         **{"name": name, **{key: _frozen(value) for key, value in told.items()}, **parts}

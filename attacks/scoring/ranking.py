@@ -134,7 +134,7 @@ class Standing:
     right: IntArray
     rest_left: IntArray
     rest_right: IntArray
-    shared: bool = field(default=False)
+    shared: bool = False
 
 
 def standing(scores: Rows, part: Part) -> Standing:
@@ -151,12 +151,9 @@ def standing(scores: Rows, part: Part) -> Standing:
     of_pair = np.repeat(left_out, listed)
     rest_left = count_per_client(table.scores < value, indptr)
     rest_right = count_per_client(table.scores <= value, indptr) + left_out
-    return Standing(
-        left + of_pair * (value < table.scores),
-        right + of_pair * (value <= table.scores),
-        rest_left,
-        rest_right,
-    )
+    left = left + of_pair * (value < table.scores)
+    right = right + of_pair * (value <= table.scores)
+    return Standing(left, right, rest_left, rest_right)
 
 
 def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> ScoreTable:

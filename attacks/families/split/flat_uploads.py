@@ -101,11 +101,8 @@ class Architecture:
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         """All dense layers, from the input to the output."""
         pairs = ((each, self._bias_of(each)) for each in self.parameters if each.is_matrix)
-        return tuple(
-            DenseLayer(weight=weight, bias=bias)
-            for weight, bias in pairs
-            if bias is not None and bias.shape == weight.shape[:1]
-        )
+        both = ((w, b) for w, b in pairs if b is not None and b.shape == w.shape[:1])
+        return tuple(DenseLayer(weight=weight, bias=bias) for weight, bias in both)
 
     def tables(self) -> tuple[Parameter, ...]:
         """Tables of vectors, one row per item, character or the like."""

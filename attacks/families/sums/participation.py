@@ -91,10 +91,8 @@ def left_out(view: View, rounds: Sequence[int]) -> tuple[Disclosures, ...]:
     fewer = {round_: most - counts for round_, (absent, counts) in told.items() if absent}
     if any((each > 1).any() for each in fewer.values()):
         return ()
-    return tuple(
-        Disclosures.named(round_, np.full(int((each == 1).sum()), -1), np.flatnonzero(each == 1))
-        for round_, each in fewer.items()
-    )
+    found = ((round_, np.flatnonzero(each == 1)) for round_, each in fewer.items())
+    return tuple(Disclosures.named(round_, np.full(len(at), -1), at) for round_, at in found)
 
 
 def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = None) -> Verdicts:

@@ -10,8 +10,7 @@ uploads of an item. Every item is a system of its own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,22 +72,18 @@ class SubsetRegression(SuiteAttack):
         fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
         last = fits[len(rounds)]
         clients, listed = last.presence.clients, last.presence.listed
-        claim = RatedSetClaim(
-            clients=clients,
-            scores=last.rows(last.scores),
-            visible=Rows.marked(listed),
-            predicted=last.rows(last.real),
-            history={stop: fit.scores_among(clients, listed) for stop, fit in fits.items()},
-        )
+        claim = RatedSetClaim.of_listed(clients, listed, last.scores, last.real)
+        history = {stop: fit.scores_among(clients, listed) for stop, fit in fits.items()}
         details = {
             "items": len(np.unique(listed.items)),
             "items_proven": last.proven,
             "pairs_proven_real": int(last.real.sum()),
             "pairs_proven_virtual": int(last.virtual.sum()),
         }
-        virtual = last.rows(last.virtual)
-        proven = UnmaskedClaim(clients=clients, visible=Rows.marked(listed), proven=virtual)
-        return Claims(rounds=rounds, made=(claim, proven), details=details)
+        virtual = Rows.marked(listed, last.virtual)
+        proven = UnmaskedClaim(clients=clients, visible=claim.visible, proven=virtual)
+        made = (replace(claim, history=history), proven)
+        return Claims(rounds=rounds, made=made, details=details)
 
     @staticmethod
     def _rounds(view: View) -> tuple[int, ...]:
@@ -123,15 +118,11 @@ class _Fit:
     virtual: BoolArray
     proven: int
 
-    def rows(self, values: npt.NDArray[Any]) -> Rows:
-        """Of every pair; 0, or not, of those never seen."""
-        return Rows(listed=self.presence.listed, values=values)
-
     def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
         """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
         own = self.presence.listed
         if own is listed:
-            return self.rows(self.scores)
+            return Rows(listed=own, values=self.scores)
         sizes = np.zeros(len(clients), dtype=np.int64)
         sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
         mine = ItemSets.of_sizes(sizes, own.items, own.n_items)

@@ -141,11 +141,8 @@ class SumDecoding(SuiteAttack):
         steps = [TableStep.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
         counted = _counted(view, knowledge)
-        need(
-            known or counted,
-            "no round has the tables before and after it and the adversary's own rows: "
-            "see recording.payload_rounds and recording.payload_senders",
-        )
+        none = "no round has the tables before and after it and the adversary's own rows: "
+        need(known or counted, f"{none}see recording.payload_rounds and recording.payload_senders")
         others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
         why, alone = _unsolvable(view, knowledge), len(others) == 1
         sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
