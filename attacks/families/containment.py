@@ -4,7 +4,7 @@ A message starts from the uploads with its rarest item; each further item leaves
 """
 
 from dataclasses import dataclass
-from math import floor, nan
+from math import floor
 from typing import Final
 
 import numpy as np
@@ -108,13 +108,13 @@ class Containment:
         sent: B uploads under names.
         heard: K messages without.
         n_items: of the catalogue.
-        ratio: virtual rows per rated one, or None if sizes follow no rule.
+        ratio: virtual rows per rated one, or NaN if sizes follow no rule.
     """
 
     sent: RowBlock
     heard: RowBlock
     n_items: int
-    ratio: float | None
+    ratio: float
 
     def fits(self) -> tuple[Fits, Fits]:
         """By the set, and by set and size.
@@ -130,10 +130,6 @@ class Containment:
         counts, firsts = counts[every, kind], firsts[every, kind]
         return by_set, Fits(candidates=counts, first=firsts, relation=sized)
 
-    @property
-    def _rule(self) -> float:
-        return nan if self.ratio is None else float(self.ratio)
-
     def _counted(self) -> tuple[IntArray, IntArray]:
         sent, heard, messages = self.sent, self.heard, len(self.heard)
         popularity = np.bincount(sent.rows, minlength=self.n_items)
@@ -148,7 +144,7 @@ class Containment:
             bounds_of(popularity),
             uploads[by_item],
             sent.lengths,
-            self._rule,
+            self.ratio,
             self.n_items,
             np.empty(int(popularity.max(initial=0)), dtype=np.int32),
             counts,
@@ -160,7 +156,7 @@ class Containment:
         """Class of size of one upload per message, -1 outside: int64[K] -> int64[K]."""
         kinds = np.empty(len(uploads), dtype=np.int64)
         heard, sent = (Ragged(each.indptr, each.rows) for each in (self.heard, self.sent))
-        class_of_pairs(heard, sent, uploads, self._rule, self.n_items, kinds)
+        class_of_pairs(heard, sent, uploads, self.ratio, self.n_items, kinds)
         return kinds
 
 

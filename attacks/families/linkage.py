@@ -68,7 +68,8 @@ class CollusionLinkage(SuiteAttack):
         if noise.tags is None:
             raise TypeError("noise carries tags")
         n_items, ratio = int(view.public["n_items"]), Knowledge.of(view).ratio
-        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=ratio).fits()
+        rule = np.nan if ratio is None else ratio
+        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=rule).fits()
         evidence = dict(zip(("set", "set_and_size"), both, strict=True))
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}

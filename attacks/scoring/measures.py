@@ -245,10 +245,6 @@ class Measure:
         sense = "at most" if self.scale.lower_is_worse else "at least"
         return f"{sense} {floor:g} where a federation is planted to leak it, the positive control"
 
-    def told(self, figures: Figures) -> bool:
-        """Whether a finding has the figure."""
-        return figures.get(self.key) is not None
-
 
 def _grades(rule: Any) -> bool:
     """Whether a rule tells something: one of a kind, with all that the kind needs."""
@@ -334,7 +330,7 @@ MEASURES = catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8")))
 
 def measures_of(figures: Figures) -> list[Measure]:
     """The measures that a finding has, in the order of reports."""
-    return [each for each in MEASURES.values() if each.told(figures)]
+    return [each for each in MEASURES.values() if figures.get(each.key) is not None]
 
 
 def leading(figures: Figures) -> Measure | None:

@@ -126,7 +126,7 @@ class _Rules:
         self.few = len(self.values) <= _FEW_VALUES
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
-        self.place[np.unique(public.half)] = place.reshape(-1, game.n_items)
+        self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
         raters = float(self.counts.max()) + 1.0
         self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
         ranks = pooled_classes(public.table(game.labels))
@@ -223,7 +223,7 @@ class _Rules:
             rest = np.searchsorted(self.values, np.asarray(scores.rest, dtype=np.float64))
             return _Level(listed, np.minimum(rest, values - 1)[None] + values * unseen[None], row)
         stand = standing(scores, part)
-        size = self.game.n_items
+        size = self.game.labels.n_items
         listed = _octave(stand.left, stand.right, size) + _OCTAVES * seen
         octaves = _octave(stand.rest_left, stand.rest_right, size)
         if shared:
@@ -267,7 +267,7 @@ class _Rules:
             hits += np.bincount(flat[part.pairs.labels], minlength=size)
             if part.table.rest is None:
                 continue
-            wide = np.broadcast_to(level.rest, (len(level.rest), self.game.n_items))
+            wide = np.broadcast_to(level.rest, (len(level.rest), self.game.labels.n_items))
             for each in (0, 1):
                 for row, clients in enumerate(np.bincount(level.row[half == each])):
                     rest = (each * levels + wide[row]) * len(self.counts) + self.place[each]

@@ -50,11 +50,6 @@ class CatalogueGame:
         self.table: Table = BlockedTable([partial(self._table, span) for span in self.spans])
         self.support: Table = BlockedTable([partial(self._support, span) for span in self.spans])
 
-    @property
-    def n_items(self) -> int:
-        """Size of the catalogue."""
-        return self.labels.n_items
-
     def part(self, span: slice) -> Part:
         """One block; a single one is kept."""
         if self._only is not None:
@@ -304,7 +299,7 @@ def _said_of_others(
 
 def _mean_ranks(game: CatalogueGame, half: IntArray) -> FloatArray:
     """float64[2, m], mean of the clients' midranks of each item, half by half."""
-    m = game.n_items
+    m = game.labels.n_items
     twice = np.zeros(2 * m)  # whole numbers below 2^53: exact in any order
     for span in game.spans:
         part = game.part(span)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Adversary, Truth, View
+from secure_fedrec.wire import Adversary, Truth
 
 Judged: TypeAlias = Scored | NotApplicable
 
@@ -24,8 +24,6 @@ class GroundTruth:
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
             client. What an array holds is stated by the claim of that kind (``SecretClaim``).
-        auxiliary: how many persons' attributes the adversary knows; None for all but those it is
-            judged on.
         seed: of the run's streams, which adversaries may know; None where no run has one.
     """
 
@@ -33,7 +31,6 @@ class GroundTruth:
     train: RatingTable | None = None
     denoiser_clients: tuple[int, ...] = ()
     secrets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    auxiliary: int | None = None
     seed: int | None = None
 
     @property
@@ -70,13 +67,11 @@ class Case:
     Args:
         truth: about the run.
         corrupted: the adversary's own clients; nobody attacks himself.
-        server: the server's view: who took part is a fact to judge by, whoever attacks.
         seed: of bootstraps and null controls.
     """
 
     truth: GroundTruth
     corrupted: frozenset[int]
-    server: View
     seed: int
 
 

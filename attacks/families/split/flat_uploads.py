@@ -42,11 +42,6 @@ class Parameter:
         """Its values in those of the public model."""
         return flat[self.start : self.stop].reshape(self.shape)
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it has rows and columns."""
-        return len(self.shape) == 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseLayer:
@@ -100,14 +95,16 @@ class Architecture:
 
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         """All dense layers, from the input to the output."""
-        pairs = ((each, self._bias_of(each)) for each in self.parameters if each.is_matrix)
+        pairs = ((each, self._bias_of(each)) for each in self.parameters if len(each.shape) == 2)
         both = ((w, b) for w, b in pairs if b is not None and b.shape == w.shape[:1])
         return tuple(DenseLayer(weight=weight, bias=bias) for weight, bias in both)
 
     def tables(self) -> tuple[Parameter, ...]:
         """Tables of vectors, one row per item, character or the like."""
         weights = (each for each in self.parameters if each.name.endswith(".weight"))
-        return tuple(each for each in weights if each.is_matrix and self._bias_of(each) is None)
+        return tuple(
+            each for each in weights if len(each.shape) == 2 and self._bias_of(each) is None
+        )
 
     def item_table(self, view: View) -> Parameter:
         """The table that is said to have the items as its rows; needs it."""
