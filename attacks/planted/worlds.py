@@ -194,12 +194,6 @@ class PlantedRatings(PlantedSum):
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
         return PlantedRatingStep(clients, grid, self.in_bag)
 
-    def predict(
-        self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
-    ) -> FloatArray:
-        """Nothing is predicted."""
-        return np.zeros(len(items))
-
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """One vector."""
         return {_BAG: np.ones(vault.n_clients, dtype=np.int64)} if self.in_bag else {}

@@ -21,6 +21,7 @@ from attacks.families.sums.subsets import (
 )
 from attacks.view.coalition import words_of
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
+from secure_fedrec.core.kernels import segments
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 
@@ -119,9 +120,7 @@ class Puzzle:
 
     def _group(self, senders: Sequence[int], cells: range) -> "_Group":
         """What may stand behind some sums; whose item is in none of them is real."""
-        places = np.asarray(senders, dtype=np.int64)
-        starts, lengths = self.sent.indptr[places], self.sent.lengths[places]
-        rows = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        rows, _ = segments(self.sent.indptr, np.asarray(senders, dtype=np.int64))
         rows = rows[np.argsort(self.sent.rows[rows], kind="stable")]
         items, summed = self.sent.rows[rows], self.sums.rows[cells.start : cells.stop]
         self.verdict[rows[~np.isin(items, summed)]] = REAL  # a virtual row would be in the sums
