@@ -53,12 +53,9 @@ class CollusionLinkage(SuiteAttack):
         require_seen(view, {Step.UPLOAD: "uploads", Step.NOISE: "noise messages"})
         none = "no round has both uploads and noise messages"
         rounds = common_rounds(view, Step.UPLOAD, Step.NOISE, otherwise=none)
-        values = set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.NOISE))
-        with_values = sorted(values & set(rounds))
-        round_ = with_values[0] if with_values else rounds[0]
-        return self._link(view, round_, values=bool(with_values))
-
-    def _link(self, view: View, round_: int, *, values: bool) -> Claims:
+        kept = (view.payload_rounds(step) for step in (Step.UPLOAD, Step.NOISE))
+        with_values = sorted(set(rounds).intersection(*kept))
+        round_, values = (with_values or rounds)[0], bool(with_values)
         uploads, sent = rows_of(view.messages(Step.UPLOAD, round_, payload=values))
         noise, heard = rows_of(view.messages(Step.NOISE, round_, payload=values))
         need(len(noise), "the view holds no noise messages")

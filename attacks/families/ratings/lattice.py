@@ -80,9 +80,7 @@ class Lattice(SuiteAttack):
         need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
         need(rounds, "no round was recorded with payloads of uploads and the public table")
-        return self._decode(view, rounds[0])
-
-    def _decode(self, view: View, round_: int) -> Claims:
+        round_ = rounds[0]
         messages, block, plain = read_rows(view, round_)
         clients = messages.senders.ids
         need(len(clients), f"the view holds no uploads of round {round_}")

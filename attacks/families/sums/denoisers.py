@@ -100,10 +100,6 @@ class DenoiserSums(SuiteAttack):
         else:
             puzzle.find_groups()
         puzzle.explain_sums(view.codec, whole=whole)
-        return self._claims(view, rounds[0], puzzle)
-
-    @staticmethod
-    def _claims(view: View, round_: int, puzzle: Puzzle) -> Claims:
         block, senders = puzzle.sent, puzzle.senders
         listed, place = listed_rows(senders, senders, block, int(view.public["n_items"]))
         verdict = np.empty(len(listed.items), dtype=np.int64)
@@ -116,7 +112,7 @@ class DenoiserSums(SuiteAttack):
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        return Claims(rounds=(round_,), made=made, details=details)
+        return Claims(rounds=rounds[:1], made=made, details=details)
 
 
 _EVERYBODY = 0

@@ -67,7 +67,11 @@ class SubsetRegression(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Solve after every stop; claim what the last one gives."""
-        rounds = self._rounds(view)
+        require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
+        _need_equations(Knowledge.of(view))
+        none = "no round has payloads of the aggregate and of every one of its uploads"
+        both = common_rounds(view, Step.UPLOAD, Step.AGGREGATE, payload=True, otherwise=none)
+        rounds = need(tuple(round_ for round_ in both if _all_kept(view, round_)), none)
         stops = [stop for stop in _STOPS if stop < len(rounds)]
         fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
         last = fits[len(rounds)]
@@ -84,14 +88,6 @@ class SubsetRegression(SuiteAttack):
         proven = UnmaskedClaim(clients=clients, visible=claim.visible, proven=virtual)
         made = (replace(claim, history=history), proven)
         return Claims(rounds=rounds, made=made, details=details)
-
-    @staticmethod
-    def _rounds(view: View) -> tuple[int, ...]:
-        require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
-        _need_equations(Knowledge.of(view))
-        none = "no round has payloads of the aggregate and of every one of its uploads"
-        both = common_rounds(view, Step.UPLOAD, Step.AGGREGATE, payload=True, otherwise=none)
-        return need(tuple(round_ for round_ in both if _all_kept(view, round_)), none)
 
 
 def _need_equations(knowledge: Knowledge) -> None:
