@@ -5,7 +5,7 @@ A recommender that scores items by a vector of the client, p = sigmoid(w . V_i),
 rows of one client share a main direction, and more of them are sampled than rated.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +30,10 @@ _FEWEST = 16
 """Rows moved alike make a decay; fewer may be alike by chance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ItemChanges:
+class ItemChanges(NamedTuple):
     """What the uploads of one round do to the rows of the item table.
 
-    Args:
+    Attributes:
         round: which round.
         clients: int64[B], ascending.
         sizes: float64[B, m], lengths of the changes, beside a decay of all rows.

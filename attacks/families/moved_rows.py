@@ -10,7 +10,8 @@ reads the units, and a says which of these are on. So the vector moves along one
 there are sets of units, up for a rated item and down for a sampled one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -144,11 +145,10 @@ def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _T
     return up & ~down
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Round:
+class _Round(NamedTuple):
     """A round.
 
-    Args:
+    Attributes:
         moved: bool[m], which items' rows moved.
         counted: whether counts say so, of whatever change.
         examples: float64[m, d], the change that the examples of an item made, where it is known

@@ -78,23 +78,16 @@ class Intersection(SuiteAttack):
         items and to training negatives of PFedRec and its like.
     Limits: Sticky virtual items repeat as well and defeat it; a client that uploads the whole
         catalogue every round is safe from it.
-
-    Args:
-        max_rounds: how many recorded rounds to read; None reads all.
     """
 
     name = "intersection"
     control = Control(measure="auc", on="ratings", breaks="owners")
-
-    def __init__(self, max_rounds: int | None = None) -> None:
-        self._max_rounds = max_rounds
 
     def claim(self, view: View) -> Claims:
         """Claim that what appears in every upload is rated."""
         rounds = upload_rounds(view)
         # Where an algorithm sends a part of its rows, an item that is missing once says little.
         every_time = Knowledge.of(view).rated_always
-        rounds = rounds[: self._max_rounds]
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = counts.highest()
         kind = counts.values.dtype  # that of counts up to all rounds: small, as there are many

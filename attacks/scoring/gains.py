@@ -23,7 +23,7 @@ References:
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -149,11 +149,10 @@ _LEAST_ROOM = 30.0
 """Units that the baseline must leave to be told apart, for a share of them to be measurable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(NamedTuple):
     """How sure a figure has to be.
 
-    Args:
+    Attributes:
         seed: of the bootstrap.
         tried: rounds of which the worst is reported.
         judged: pairs of attack and adversary in the audit.
@@ -235,11 +234,10 @@ class Gain:
         return None, 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A gain that is no mean over units.
 
-    Args:
+    Attributes:
         value: the gain.
         deviation: its standard deviation.
         units: behind it.

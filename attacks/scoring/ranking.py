@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,10 @@ from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.evaluation.ranking import midranks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """A block of clients.
 
-    Args:
+    Attributes:
         pairs: what is listed of them or in their sets.
         table: the game; all other pairs are its rest.
         visible: bool[T], pairs that were seen.
@@ -113,11 +113,10 @@ def _shared_support(scores: Rows, seen: BoolArray, part: Part) -> ScoreTable:
     return part.table.where(keep, Rest.of_rows(row, everybody, pairs.owners[keep], items))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class Standing(NamedTuple):
     """How a client's scores compare with each other.
 
-    Args:
+    Attributes:
         left: int64[T], pairs of the client with smaller scores, of each that is listed.
         right: int64[T], with no larger ones.
         rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for everybody.

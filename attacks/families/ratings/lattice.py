@@ -11,8 +11,8 @@ ones (a mean, a prediction) do not. Each guess "row n has rating v" gives a quad
 that puts most rows on the scale wins.
 """
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,11 +36,10 @@ _WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a r
 _HIDDEN = -1e7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decoded:
+class _Decoded(NamedTuple):
     """One upload after the decode.
 
-    Args:
+    Attributes:
         ratings: float64[N], r(s) of every row.
         distance: float64[N], to the nearest rating, in multiples of the tolerance.
         vector: float64[d], U.

@@ -6,8 +6,7 @@ Names follow the modules they belong to: a dense layer has ``NAME.weight`` (outp
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +19,10 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One federated parameter.
 
-    Args:
+    Attributes:
         name: as the model calls it.
         shape: of its values.
         start: first position in the uploaded vector.
@@ -43,19 +41,17 @@ class Parameter:
         return flat[self.start : self.stop].reshape(self.shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DenseLayer:
+class DenseLayer(NamedTuple):
     """Weight and bias of a dense layer."""
 
     weight: Parameter
     bias: Parameter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
+class Architecture(NamedTuple):
     """The public side of a model.
 
-    Args:
+    Attributes:
         parameters: the federated ones, in the order of the model.
         private: number of private values of a client.
         weight_position: where the client's weight stands in the uploaded vector; None where all
@@ -121,11 +117,10 @@ _AT_ONCE = 1 << 19
 """Values that are decoded at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FlatUploads:
+class FlatUploads(NamedTuple):
     """The uploads of one round, as the adversary holds them: 0 where they cannot be read.
 
-    Args:
+    Attributes:
         round: which round.
         clients: int64[B], ascending.
         words: ring words [B, values].

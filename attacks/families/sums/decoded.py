@@ -10,7 +10,7 @@ member by member, since one may be right and the next a stranger's.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,11 +29,10 @@ UNTOLD = float("nan")
 """A rating of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class Entry(NamedTuple):
     """A possible vector of somebody.
 
-    Args:
+    Attributes:
         who: number of the pseudonym.
         vector: float64[d].
         error: bound of its error, Euclidean.
@@ -48,11 +47,10 @@ class Entry:
     mate: int = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class Columns(NamedTuple):
     """What each possible vector would add to an item's row, for each rating.
 
-    Args:
+    Attributes:
         values: float64[M, d].
         errors: float64[M].
         sizes: float64[M], magnitude of the rating's error e, less for vectors shorter than usual.

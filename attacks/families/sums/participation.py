@@ -15,7 +15,7 @@ rounds with and without it, put right for who else came and went.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,10 @@ _WHOLE = 1e-3  # what a settled bit may be off by
 _MOST_DIFFERENCES = 256  # of cohorts, those in the fewest clients
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Verdicts:
+class Verdicts(NamedTuple):
     """What the counts say; grids over clients and items of a ``Presence``.
 
-    Args:
+    Attributes:
         rated: bool[G, m], proven to be rated.
         possible: bool[G, m], not proven to be unrated; holds ``rated``.
         consistent: whether the counts can all be true; if not, nothing is proven.

@@ -1,7 +1,7 @@
 """Who stands behind pseudonyms: which of several rounds are one person, and whose name is left."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from attacks.view.coalition import Presence
 from secure_fedrec.core.arrays import BoolArray, IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """A round, solved as far as it can be; its first pseudonyms have names."""
 
     round: int

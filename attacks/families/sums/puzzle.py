@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -235,11 +236,10 @@ class Puzzle:
         return size > 0.0 and float(np.linalg.norm(off)) <= _COLLINEAR * size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Group:
+class _Group(NamedTuple):
     """The sums of a denoiser, and the rows that may stand behind them.
 
-    Args:
+    Attributes:
         start: place of the first sum.
         rows: int64[R], places of all rows of the group, by item and place.
         first: int64[N], per sum, where the rows of its item begin among them.

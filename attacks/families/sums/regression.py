@@ -10,7 +10,8 @@ uploads of an item. Every item is a system of its own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,8 +105,7 @@ def _need_equations(knowledge: Knowledge) -> None:
     need(knowledge.exact, "the aggregate carries noise: its sums are no equations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Fit:
+class _Fit(NamedTuple):
     """What is known after some rounds of the pairs that ``presence`` lists: [K] each."""
 
     presence: Sightings
@@ -129,11 +129,10 @@ class _Fit:
         return Rows(listed=listed, values=values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Item:
+class _Item(NamedTuple):
     """One item's system: K uploads in T rounds.
 
-    Args:
+    Attributes:
         rows: int64[T, d, K], centred ring integers of the uploads; 0 where a client was absent.
         sums: int64[T, d], of the aggregates.
         present: float64[C, K], who was there in each distinct cohort.
