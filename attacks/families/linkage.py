@@ -210,12 +210,7 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
 
 
 def vector_along(
-    rows: FloatArray,
-    public: FloatArray,
-    width: int,
-    levels: FloatArray,
-    unit: float,
-    needed: float,
+    rows: FloatArray, public: FloatArray, width: int, levels: FloatArray, unit: float, needed: float
 ) -> tuple[FloatArray, bool] | None:
     """The vector U of rows ``(r - U.V) U``, and whether its length and side are known as well.
 

@@ -72,11 +72,9 @@ class PlantedUntouched(PlantedSum):
         grid[owners, drawn.items] = 2 * drawn.labels - 1
         rows, items = np.nonzero(grid)
         sizes = grid[rows, items] * draws.uniform(0.2, 0.8, len(rows))
-        block = RowBlock(
-            indptr=np.searchsorted(rows, np.arange(len(clients) + 1)),
-            rows=items.astype(np.int32),
-            values=sizes[:, None] * vault.read(SCORE_TABLE, clients)[rows],
-        )
+        ends = np.searchsorted(rows, np.arange(len(clients) + 1))
+        values = sizes[:, None] * vault.read(SCORE_TABLE, clients)[rows]
+        block = RowBlock(indptr=ends, rows=items.astype(np.int32), values=values)
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
 

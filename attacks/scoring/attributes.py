@@ -84,11 +84,8 @@ class FeatureClaim:
         ceiling = None
         if truth.train is not None:
             ceiling = ItemSets.rated(truth.train).grid()[clients].astype(np.float64)
-        people = People(
-            features=self.features[honest],
-            attributes={name: classes[clients] for name, classes in attributes.items()},
-            ceiling=ceiling,
-        )
+        own = {name: classes[clients] for name, classes in attributes.items()}
+        people = People(self.features[honest], own, ceiling)
         yield score_attributes(people, seed=case.seed)
 
 
@@ -171,12 +168,8 @@ def _score_one(people: People, classes: IntArray, kept: IntArray, *, seed: int) 
     ceiling = None
     if people.ceiling is not None:
         ceiling = _auc(people.ceiling[kept], labels, seed=seed)
-    return _Told(
-        kept=kept,
-        labels=labels,
-        auc=percentile_interval(value, np.concatenate(drawn), len(kept), 0.95),
-        ceiling=ceiling,
-    )
+    auc = percentile_interval(value, np.concatenate(drawn), len(kept), 0.95)
+    return _Told(kept, labels, auc, ceiling)
 
 
 def _null(people: People, told: _Told, *, seed: int) -> dict[str, Any]:

@@ -194,11 +194,8 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
         ``disclosed_attribute_auc`` and its interval, None where too few members are disclosed.
     """
     members = matches.members[matches.disclosed]
-    people = People(
-        features=matches.vectors[matches.disclosed],
-        attributes={name: classes[members] for name, classes in attributes.items()},
-        ceiling=None,
-    )
+    own = {name: classes[members] for name, classes in attributes.items()}
+    people = People(matches.vectors[matches.disclosed], own, ceiling=None)
     told = score_attributes(people, seed=seed)
     if isinstance(told, NotApplicable):
         return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})

@@ -106,10 +106,8 @@ def evaluate(
     worst = max(measured, key=_strength)
     lacks = tuple(dict.fromkeys(name for finding in tried for name in finding.lacks))
     by_round = {
-        str(finding.rounds[0]): {
-            name: finding.figures[name] for name in _BY_ROUND if name in finding.figures
-        }
-        for finding in measured
+        str(each.rounds[0]): {key: each.figures[key] for key in _BY_ROUND if key in each.figures}
+        for each in measured
     }
     return replace(worst, lacks=lacks, details={**worst.details, "by_round": by_round})
 

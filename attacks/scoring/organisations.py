@@ -88,9 +88,7 @@ class OrganisationClaim(SecretClaim):
     vectors: tuple[FloatArray, ...]
 
     def told(
-        self,
-        corrupted: frozenset[int],
-        tell: Callable[[int, IntArray, FloatArray], _Told | None],
+        self, corrupted: frozenset[int], tell: Callable[[int, IntArray, FloatArray], _Told | None]
     ) -> list[_Told]:
         """What is told of each organisation that is another's, where there is enough.
 

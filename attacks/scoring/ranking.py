@@ -159,13 +159,10 @@ def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> Sco
         labels: the sets.
         own: what a client's own items have less.
     """
-    owners = labels.owners
-    return ScoreTable(
-        indptr=labels.indptr,
-        scores=rows[row[owners], labels.items] - own,
-        labels=np.ones(len(labels.items), dtype=bool),
-        rest=Rest.of_rows(rows, row, owners, labels.items),
-    )
+    owners, all_of_them = labels.owners, np.ones(len(labels.items), dtype=bool)
+    scores = rows[row[owners], labels.items] - own
+    rest = Rest.of_rows(rows, row, owners, labels.items)
+    return ScoreTable(indptr=labels.indptr, scores=scores, labels=all_of_them, rest=rest)
 
 
 _CHANCE = 0.5

@@ -113,11 +113,9 @@ def pooled_roc(table: Table) -> RocCurve:
     positives, negatives = _both_classes(table)
     kept = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
     thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
-    return RocCurve(
-        fpr=(negatives.size - negatives.below(thresholds)) / negatives.size,
-        tpr=(positives.size - positives.below(thresholds)) / positives.size,
-        thresholds=thresholds,
-    )
+    both = (negatives, positives)
+    fpr, tpr = ((each.size - each.below(thresholds)) / each.size for each in both)
+    return RocCurve(fpr, tpr, thresholds)
 
 
 def tpr_at_fpr_interval(

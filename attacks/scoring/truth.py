@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
@@ -60,11 +60,10 @@ class GroundTruth:
         return clients | frozenset(self.denoiser_clients[index] for index in indices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(NamedTuple):
     """What a claim is judged by, once it is made.
 
-    Args:
+    Attributes:
         truth: about the run.
         corrupted: the adversary's own clients; nobody attacks himself.
         seed: of bootstraps and null controls.

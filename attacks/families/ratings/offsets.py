@@ -65,16 +65,11 @@ def fit_offset(
 
 
 def _fit(
-    a: FloatArray,
-    b: FloatArray,
-    levels: FloatArray,
-    slope_share: float,
-    tolerance: float,
-    reference: int,
+    a: FloatArray, b: FloatArray, levels: FloatArray, share: float, tolerance: float, reference: int
 ) -> tuple[float, float, int]:
     """Rows that hit beyond chance, the scale, and the row that all others are compared with."""
     spacing = float(levels[1] - levels[0])
-    scales = _candidates(a - a[reference], b - b[reference], levels, slope_share)
+    scales = _candidates(a - a[reference], b - b[reference], levels, share)
     values = -a / scales[:, None] + scales[:, None] * b
     steps = (values - values[:, [reference]]) / spacing
     gaps = np.abs(steps - np.rint(steps)) * spacing

@@ -144,9 +144,5 @@ def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None)
     means = (ends[size:] - ends[:-size]) / size
     if first is None:
         first = int(np.argmax(means))
-    return _Block(
-        layer=layer.weight.name,
-        first=first,
-        fit=float(means[first]),
-        vectors=found.values[:, first : first + size],
-    )
+    vectors = found.values[:, first : first + size]
+    return _Block(layer.weight.name, first, float(means[first]), vectors)

@@ -153,14 +153,7 @@ class FlatUploads(NamedTuple):
         plain = readable(flat, block)
         if not plain.all():
             words = np.where(plain[:, None], words, words.dtype.type(0))
-        return cls(
-            round=rounds[0],
-            clients=uploads.senders.ids,
-            words=words,
-            plain=plain,
-            codec=flat.codec,
-            architecture=architecture,
-        )
+        return cls(rounds[0], uploads.senders.ids, words, plain, flat.codec, architecture)
 
     def change(self, parameter: Parameter, clients: slice = slice(None)) -> FloatArray:
         """Weighted change of one parameter, of all clients or some: float64[B, *shape]."""

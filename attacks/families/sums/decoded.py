@@ -169,12 +169,9 @@ class Decoded:
 
     def possible(self, *, alone: bool = False) -> list[Entry]:
         """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
-        kept = (
-            entries
-            for who, entries in self.entries.items()
-            if not alone or len(entries) == 1 or who in self.sure
-        )
-        return [each for entries in kept for each in entries]
+        sure = self.sure if alone else self.entries.keys()
+        kept = (own for who, own in self.entries.items() if len(own) == 1 or who in sure)
+        return [each for own in kept for each in own]
 
     def evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
         """Of which possible vectors a row is evidence: bool[E]."""

@@ -148,9 +148,5 @@ def _added_up(shares: RowBlock, codec: FixedPoint) -> RowBlock:
     rows, first, place = np.unique(shares.rows, return_index=True, return_inverse=True)
     totals = np.zeros((len(rows), shares.values.shape[1]), dtype=codec.dtype)
     np.add.at(totals, place, shares.values)
-    return RowBlock(
-        indptr=np.array([0, len(rows)]),
-        rows=rows,
-        values=codec.from_integers(codec.to_integers(totals)),
-        counts=shares.counts[first],
-    )
+    ends, values = np.array([0, len(rows)]), codec.from_integers(codec.to_integers(totals))
+    return RowBlock(indptr=ends, rows=rows, values=values, counts=shares.counts[first])

@@ -80,11 +80,7 @@ def reduce(state: State) -> None:
 
 
 def _reduced(
-    state: State,
-    place: int,
-    columns: Columns,
-    among: tuple[IntArray, FloatArray],
-    levels: int,
+    state: State, place: int, columns: Columns, among: tuple[IntArray, FloatArray], levels: int
 ) -> IntArray | None:
     """Columns that add up to a row, by the lattice of some vectors: int64[F]; None for none."""
     (clear, steps), row = among, state.sums.rows[place]

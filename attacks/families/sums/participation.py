@@ -114,17 +114,13 @@ def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = N
 
 
 def _prove(
-    presence: Presence,
-    cohorts: FloatArray,
-    counts: FloatArray,
-    known: BoolArray,
-    possible: BoolArray,
+    came: Presence, cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
 ) -> bool:
     """Settle what follows for certain, in place; False if the counts contradict each other."""
-    if np.nan_to_num(presence.counts - counts[_cohort_of(presence, cohorts)]).any():
+    if np.nan_to_num(came.counts - counts[_cohort_of(came, cohorts)]).any():
         return False
     told = ~np.isnan(counts).any(axis=0)
-    solved, bits = _solve_clients(cohorts, counts[:, told], presence.copies)
+    solved, bits = _solve_clients(cohorts, counts[:, told], came.copies)
     whole = np.round(bits)
     if (np.abs(bits - whole) > _WHOLE).any() or not np.isin(whole, (0.0, 1.0)).all():
         return False
@@ -133,7 +129,7 @@ def _prove(
     if (known & ~possible).any():
         return False
     signs, sums = _with_differences(cohorts, counts)
-    return _propagate(signs, sums, known, possible, presence.copies)
+    return _propagate(signs, sums, known, possible, came.copies)
 
 
 def _with_differences(cohorts: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -85,10 +85,7 @@ def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArr
 
 
 def names_of(
-    parts: Sequence[Part],
-    people: Sequence[IntArray],
-    presence: Presence,
-    possible: BoolArray,
+    parts: Sequence[Part], people: Sequence[IntArray], presence: Presence, possible: BoolArray
 ) -> tuple[dict[int, int], BoolArray]:
     """The one client that a person can be, of people of whom one is left; and what these rated.
 

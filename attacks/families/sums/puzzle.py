@@ -194,11 +194,8 @@ class Puzzle:
         for place in left.tolist():
             own = members[place]
             subsets = combinations(own, terms) if table is None else own[table]
-            found = [
-                subset
-                for subset in subsets
-                if self._is_own_row(group.start + int(cells[place]), list(subset), direction)
-            ]
+            cell = group.start + int(cells[place])
+            found = [each for each in subsets if self._is_own_row(cell, list(each), direction)]
             if len(found) == 1:
                 self._settle(own[None], np.array(found, dtype=np.int64))
 

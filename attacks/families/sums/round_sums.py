@@ -172,7 +172,8 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     # A rater's row is never all zeros: its sum was left out, by a tail floor.
     there = (total.counts > 0) & (words != 0).any(axis=1)
     values, counts = codec.decode(words[there]), total.counts[there].astype(np.int64)
-    return _equations(view, round_, total.rows[there].astype(np.int64), counts, values)
+    items = total.rows[there].astype(np.int64)
+    return _equations(view, round_, items, counts, values, counted=True)
 
 
 def of_step(view: View, step: TableStep, others: int) -> RoundSums:
@@ -189,13 +190,7 @@ def of_step(view: View, step: TableStep, others: int) -> RoundSums:
 
 
 def _equations(
-    view: View,
-    round_: int,
-    items: IntArray,
-    counts: IntArray,
-    values: FloatArray,
-    *,
-    counted: bool = True,
+    view: View, round_: int, items: IntArray, counts: IntArray, values: FloatArray, *, counted: bool
 ) -> RoundSums:
     algorithm, scored = view.public["algorithm"], Knowledge.of(view).scored_rows
     # Values at the limit of the ring stand for others beyond it.

@@ -131,7 +131,7 @@ class SumDecoding(SuiteAttack):
             presence = Presence.read(view, knowledge, counted)
             return _with_counts(view, knowledge, presence, parts, why)
         rounds = tuple(part.round for part in parts)
-        return _claims(rounds, (_disclosed(parts, people_of(parts, rounds), {}),), parts, {})
+        return _claims(rounds, parts, {}, _disclosed(parts, people_of(parts, rounds), {}))
 
     def _of_steps(self, view: View, knowledge: Knowledge) -> Claims:
         """What clients read off the steps of the public table, and which items moved."""
@@ -167,7 +167,7 @@ class SumDecoding(SuiteAttack):
         absent = left_out(view, rounds) if sure else ()
         told = _disclosed(parts, people, names if alone else {}, named, *absent)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
-        return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
+        return _claims(rounds, parts, details | {"unsolved": why}, claim, told)
 
     def _solved(self, view: View, sums: Sequence[tuple[int, RoundSums]]) -> list[Part]:
         parts: list[Part] = []
@@ -256,24 +256,18 @@ def _with_counts(
         "counts_exact": knowledge.exact,
         "counts_consistent": verdicts.consistent,
     }
-    return _claims(presence.rounds, made, parts, details | {"unsolved": why})
+    return _claims(presence.rounds, parts, details | {"unsolved": why}, *made)
 
 
 def _disclosed(
-    parts: Sequence[Part],
-    people: Sequence[IntArray],
-    names: Mapping[int, int],
-    *named: Disclosures,
+    parts: Sequence[Part], people: Sequence[IntArray], names: Mapping[int, int], *named: Disclosures
 ) -> DisclosureClaim:
     both = zip(parts, people, strict=True)
     return DisclosureClaim(parts=(*named, *(part.disclosed(whose, names) for part, whose in both)))
 
 
 def _claims(
-    rounds: tuple[int, ...],
-    made: tuple[Claim, ...],
-    parts: Sequence[Part],
-    details: Mapping[str, Any],
+    rounds: tuple[int, ...], parts: Sequence[Part], details: Mapping[str, Any], *made: Claim
 ) -> Claims:
     """What was found, and what an extra that is not installed would have been asked for."""
     lacking = max((part.found.lacking for part in parts), default="")
