@@ -76,6 +76,8 @@ def same(first: object, second: object) -> bool:
         return first.keys() == second.keys() and all(same(first[k], second[k]) for k in first)
     if isinstance(first, tuple) and isinstance(second, tuple):
         return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, float) and isinstance(second, float) and np.isnan(first):
+        return bool(np.isnan(second))  # no rule
     return bool(first == second)
 
 
