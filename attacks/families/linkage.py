@@ -148,6 +148,9 @@ def _item_mark(rows: IndexArray) -> WordArray:
     return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
+_FEWEST = 3
+"""Rows of a message that is of no known form: any two numbers lie on a line."""
+
 _FLOAT_ERROR, _TINY = 1e-14, 1e-300
 
 
@@ -251,7 +254,7 @@ def vector_along(
         float64[width]; None if nothing is certain.
     """
     count = len(rows)
-    if not count:
+    if count < (1 if formed else _FEWEST):
         return None
     _, sizes, axes = np.linalg.svd(rows, full_matrices=False)
     within = np.sqrt(rows.size) * (unit / 2 + _FLOAT_ERROR * sizes[0])
