@@ -217,7 +217,7 @@ def others_words(view: View, round_: int) -> RingArray | None:
     if found is None:
         return None
     before, after, own = found
-    change = after - before
+    change = _weighed(view, after - before)
     totals = (_came(view, round_), _weight(change, own))
     if Knowledge.of(view).vectors:
         change, totals = after, (1.0, 1.0)
@@ -270,15 +270,22 @@ def _weighing_one(view: View, round_: int) -> RingArray | None:
 
     Nor of gradients of a factorization, which steps of a table of their own rule tell.
     """
-    found, position = public_step(view, round_), view.public["algorithm"].get("weight_position")
+    found = public_step(view, round_)
     if found is None or found[2].ring.any() or Knowledge.of(view).factorized:
         return None
     change = found[1] - found[0]
     if not change.any():
         return None
-    if position is not None:
-        change.reshape(-1)[position] = 1.0
+    change = _weighed(view, change)
     return view.codec.from_integers(np.rint(change * view.codec.scale).astype(np.int64))
+
+
+def _weighed(view: View, change: FloatArray) -> FloatArray:
+    """A mean over weights, with theirs, which is 1, where the weights lie in an upload."""
+    position = view.public["algorithm"].get("weight_position")
+    if position is not None and _described(view).get("kind") == "flat":
+        change.reshape(-1)[position] = 1.0
+    return change
 
 
 def _described(view: View) -> Mapping[str, Any]:
