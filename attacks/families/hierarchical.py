@@ -23,7 +23,7 @@ from attacks.scoring.clear_uploads import LoneRowsClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.profiles import HistogramClaim
 from attacks.scoring.sets import SetClaim
-from attacks.view.coalition import others_vectors, rows_of, words_of
+from attacks.view.coalition import others_sum, others_vectors, rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.uploads import SetBlock
@@ -151,8 +151,8 @@ class LoneRows(SuiteAttack):
     Adversary: Honest-but-curious server.
     Needs: Payloads of the aggregate of at least one round, with exact counts and without noise, of
         uploads that cannot be read.
-    Statistic: A row with a count of 1 is that organisation's row: its vector of the attribute times
-        its weight, and the weight.
+    Statistic: Less what own clients sent, a row with a count of 1 is that organisation's row: its
+        vector of the attribute times its weight, and the weight.
     Reference: Singletons in published aggregates.
     Limits: Does not tell whose the row is. Sums of two are not taken apart.
     """
@@ -172,7 +172,7 @@ class LoneRows(SuiteAttack):
         rounds = common_rounds(view, Step.AGGREGATE, payload=True, otherwise=none)
         rows = {}
         for round_ in rounds:
-            _, block = rows_of(view.messages(Step.AGGREGATE, round_, payload=True))
+            block = others_sum(view, round_, payload=True)
             counts = np.zeros(0) if block.counts is None else block.counts
             alone = np.flatnonzero(counts == 1)
             rows[round_] = block.rows[alone].astype(np.int64), words_of(block)[alone]

@@ -145,7 +145,7 @@ def _item_mark(rows: IndexArray) -> WordArray:
 
 
 _FEWEST = 3
-"""Rows of a message: any two numbers lie on a line."""
+"""Rows of a message that is of no known form: any two numbers lie on a line."""
 
 _FLOAT_ERROR, _TINY = 1e-14, 1e-300
 
@@ -156,11 +156,13 @@ class VirtualRowVectors(SuiteAttack):
     Game: Given the virtual rows of a client, without its name, tell its private vector.
     Adversary: Honest-but-curious denoisers, one or several.
     Needs: Payloads of noise messages and of the public table before the round, in a matrix
-        factorization without noise; three virtual rows of a client.
-    Statistic: Less the pull of the regularization, all rows of a message lie along the vector U.
-        Where all virtual ratings are the client's mean r, the row of V is (r - U.V) U: the line
-        through these numbers over V has the slope -|U|^2, and r gives the side. A vector is certain
-        if its rows lie closer by 20 bits than those of any other origin would.
+        factorization without noise; one virtual row of a client.
+    Statistic: Less the pull of the regularization, all rows of a message lie along the vector U,
+        by the form that the protocol gives every row that a client sends. So the longest is its
+        direction, certain without further rows where rounding cannot turn it and no other row of
+        the message lies beside it. Where all virtual ratings are the client's mean r, the row of V
+        is (r - U.V) U: the line through these numbers over V has the slope -|U|^2, and r gives the
+        side. Such a vector is certain if its rows lie closer by 20 bits than others would.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to the rows that denoisers of FedRec++ collect.
     Limits: Names nobody whose message is anonymous. With biases, or where virtual ratings are
@@ -192,11 +194,22 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
     messages, block = rows_of(view.messages(Step.NOISE, round_, payload=True))
     algorithm, public = view.public["algorithm"], view.table(round_)[block.rows]
     levels = np.asarray([] if algorithm.get("biases") else view.public["rating_levels"])
-    pulled = float(algorithm["regularization"]) * public - view.codec.decode(words_of(block))
+    sent, noised = view.codec.decode(words_of(block)), Knowledge.of(view).says_noised
+    pulled = float(algorithm["regularization"]) * public - sent
+    # A value at the limit of the ring stands for one beyond it.
+    formed = np.full(len(sent), not noised) & (np.abs(sent) < view.codec.bound).all(axis=1)
     width = public.shape[1] - bool(algorithm.get("biases"))
     names = np.full(len(messages), -1) if messages.tags is not None else messages.senders.ids
     found = [
-        vector_along(pulled[a:b], public[a:b], width, levels, view.codec.resolution, needed)
+        vector_along(
+            pulled[a:b],
+            public[a:b],
+            width,
+            levels,
+            view.codec.resolution,
+            needed,
+            formed=bool(formed[a:b].all()),
+        )
         for a, b in pairwise(block.indptr.tolist())
     ]
     kinds = []
@@ -210,7 +223,14 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
 
 
 def vector_along(
-    rows: FloatArray, public: FloatArray, width: int, levels: FloatArray, unit: float, needed: float
+    rows: FloatArray,
+    public: FloatArray,
+    width: int,
+    levels: FloatArray,
+    unit: float,
+    needed: float,
+    *,
+    formed: bool = False,
 ) -> tuple[FloatArray, bool] | None:
     """The vector U of rows ``(r - U.V) U``, and whether its length and side are known as well.
 
@@ -221,12 +241,14 @@ def vector_along(
         levels: the rating scale, which r lies within; of none, directions alone are told.
         unit: of the ring.
         needed: bits that the fit has to hold.
+        formed: whether the rows are known to be of that form, so that the longest alone tells the
+            direction, which the others have to share.
 
     Returns:
         float64[width]; None if nothing is certain.
     """
     count = len(rows)
-    if count < _FEWEST:
+    if count < (1 if formed else _FEWEST):
         return None
     _, sizes, axes = np.linalg.svd(rows, full_matrices=False)
     within = np.sqrt(rows.size) * (unit / 2 + _FLOAT_ERROR * sizes[0])
@@ -246,4 +268,4 @@ def vector_along(
             return sides[0] * length * axis, True
     beside = np.sort(np.abs(along))[:-1]  # of the longest, nothing tells the direction
     bits = (rows.shape[1] - 1) * float(np.log2(np.maximum(beside / within, 1.0)).sum())
-    return (axis, False) if bits >= needed else None
+    return (axis, False) if bits >= needed or (formed and width > 1) else None

@@ -15,15 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.base import Claims, Control, InapplicableError, SuiteAttack, need
 from attacks.families.item_changes import without_decay
 from attacks.families.split.flat_uploads import Architecture
 from attacks.families.sums.decoded import SURE_BITS
+from attacks.families.sums.round_sums import TableStep
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.view.coalition import rows_of, words_of
+from attacks.view.coalition import others_change, others_cohort, others_counts
 from attacks.view.knowledge import Knowledge, flat_view, item_view
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
 _CERTAIN, _NONE = 1e6, 2.0**-1000
@@ -65,20 +66,31 @@ class MovedRows(SuiteAttack):
         step = Step.AGGREGATE if server else Step.MODEL
         told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
         need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
-        kept = view.payload_rounds(step)
-        rounds = tuple(r for r in kept if not server or r in view.rounds(Step.UPLOAD))
-        need(rounds, "no round has the payload of its sum or table, and named uploads")
-        present = np.array([_present(view, round_) for round_ in rounds])
+        came = {round_: others_cohort(view, round_) for round_ in view.payload_rounds(step)}
+        present = np.zeros((len(came), int(view.public["n_clients"])), dtype=bool)
+        for place, cohort in enumerate(came.values()):
+            present[place, () if cohort is None else cohort[0]] = True
         clients = np.flatnonzero(present.any(axis=0))
-        need(not present[:, clients].all(), "everybody takes part in every round")
-        found = [_Round.read(view, step, round_) for round_ in rounds]
+        need(len(clients), "no round has the payload of its sum or table, and named uploads")
+        need(
+            len(clients) == 1 or not present[:, clients].all(),
+            "everybody takes part in every round",
+        )
+        read = {
+            place: _Round.read(view, step, round_)
+            for place, (round_, cohort) in enumerate(came.items())
+            if cohort is not None
+        }
+        places = [place for place, each in read.items() if each is not None]
+        none = "no round tells what the others' rows add up to: see recording.payload_senders"
+        found = need([each for each in read.values() if each is not None], none)
+        rounds, present = tuple(np.array([*came])[places].tolist()), present[places][:, clients]
         moved = np.array([each.moved for each in found])
-        tests = _Tests(present[:, clients], moved, hidden=len(known.denoisers))
+        tests = _Tests(present, moved, hidden=len(known.denoisers))
         need(not moved.all(), "every row moves in every round")
-        odds = np.zeros(len(rounds))  # log2 of how often a row moves that nobody left has rated
-        if all(each.counted for each in found):
-            odds += -np.inf if known.every_row else np.log2(np.maximum(moved.mean(axis=1), _NONE))
-        bits = tests.bits(odds)
+        # log2 of how often a row moves that nobody left has rated
+        odds = np.where(known.every_row, -np.inf, np.log2(np.maximum(moved.mean(axis=1), _NONE)))
+        bits = tests.bits(odds, counted=all(each.counted for each in found))
         if found[0].examples is not None and tests.consistent:
             bits += _CERTAIN * _rated(view, rounds, found, tests)
         who, items = np.nonzero(tests.alone)
@@ -102,6 +114,7 @@ class _Tests:
 
     def __init__(self, present: BoolArray, moved: BoolArray, *, hidden: int) -> None:
         self.present, self._own = present, present.astype(np.float32)
+        self.lone = present.sum(axis=1) + hidden == 1  # rounds
         self.left = np.asarray(self._own.T @ ~moved == 0)  # bool[B, m], pairs not cleared
         candidates = self._own @ self.left.astype(np.float32) + hidden
         self.one_left = moved & (candidates == 1)
@@ -111,21 +124,14 @@ class _Tests:
         self.scores = np.where(self.left, self._own.T @ shares / own, 0.0)
         self.alone = self.left & (self._own.T @ self.one_left.astype(np.float32) > 0)
 
-    def bits(self, odds: FloatArray) -> FloatArray:
-        """Bits that the rounds hold in which the pair alone is left: float64[B, m]."""
-        weights = np.where(self.one_left, np.maximum(-odds, 0.0)[:, None], 0.0)
+    def bits(self, odds: FloatArray, *, counted: bool = True) -> FloatArray:
+        """Bits that the rounds hold in which the pair alone is left: float64[B, m].
+
+        Where no counts tell which rows were sent, they are those to which nobody else came.
+        """
+        told = np.where(counted | self.lone, np.maximum(-odds, 0.0), 0.0)
+        weights = np.where(self.one_left, told[:, None], 0.0)
         return np.where(self.alone, self._own.T @ np.minimum(weights, _CERTAIN), 0.0)
-
-
-def _present(view: View, round_: int) -> BoolArray:
-    """Who took part in a round: bool[n]."""
-    present = np.zeros(int(view.public["n_clients"]), dtype=bool)
-    if view.sees(Step.AGGREGATE):
-        senders = view.messages(Step.UPLOAD, round_).senders.ids
-    else:
-        senders = view.traffic(round_).get(Step.UPLOAD, (nobody(),))[0]
-    present[senders[senders >= 0]] = True
-    return present
 
 
 def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _Tests) -> BoolArray:
@@ -140,6 +146,9 @@ def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _T
         if each.examples is not None and len(items):
             whose = (tests.present[place][:, None] & tests.left[:, items]).argmax(axis=0)
             side = sides(view, round_, each.examples[items], needed)
+            if side is None:
+                many = "rows that one client moved lie along more lines than are gone through"
+                raise InapplicableError(many)
             up[whose, items] |= side > 0 if sampled else side != 0
             down[whose, items] |= sampled & (side < 0)
     return up & ~down
@@ -160,20 +169,20 @@ class _Round(NamedTuple):
     examples: FloatArray | None = None
 
     @classmethod
-    def read(cls, view: View, step: Step, round_: int) -> "_Round":
-        """Rows that are items, or the one table of named parameters that has them as its rows."""
-        known, counts = Knowledge.of(view), None
+    def read(cls, view: View, step: Step, round_: int) -> "_Round | None":
+        """Rows that are items, or the one table of named parameters that has them as its rows.
+
+        None where it is not told what the adversary's own clients did not move.
+        """
+        known = Knowledge.of(view)
         items = item_view(view) if known.item_rows else None
         seen = need(items or flat_view(view), "no block of the uploads has rows of items")
-        if step is Step.MODEL:
-            change = seen.table(round_, after=True) - seen.table(round_)
-        else:
-            _, block = rows_of(seen.messages(step, round_, payload=True))
-            words = seen.codec.decode(words_of(block))
-            n_rows = int(view.public["n_items"]) if items else 1 + int(block.rows.max(initial=0))
-            change = np.zeros((n_rows, words.shape[1]))
-            change[block.rows] = words
-            counts = block.counts if known.rated_always else None
+        if step is Step.MODEL and known.factorized:
+            told = TableStep.read(seen, round_)
+            return None if told is None else cls(told.moved)
+        change = others_change(seen, round_)
+        if change is None:
+            return None
         if items is None:
             at = Architecture.of(view).item_table(view)
             change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
@@ -181,20 +190,22 @@ class _Round(NamedTuple):
         if seen.sees(Step.MODEL):
             change = without_decay(change, seen.table(round_))
         moved = (change != 0).any(axis=1)
-        if counts is not None:
-            moved[block.rows] |= counts > 0
-        return cls(moved, counted=counts is not None)
+        server = step is Step.AGGREGATE and known.rated_always
+        counts = others_counts(seen, round_) if server else None
+        return cls(moved if counts is None else moved | (counts > 0), counted=counts is not None)
 
 
-_LAYERS, _MOST_UNITS = 2, 16
+_LAYERS, _MOST_UNITS = 2, 20
 """Dense layers that are read, and units of the first, whose sets are gone through."""
 
 _NEAR = 1e-3
 """Sine of the angle between a change and its line, at most."""
 
 
-def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArray:
+def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArray | None:
     """1 where a change can only be of a rated item, -1 of a sampled one, 0 where it is not known.
+
+    None where the network has more layers or units than are gone through.
 
     Args:
         view: of an algorithm with named parameters, and the public table of the round.
@@ -205,15 +216,19 @@ def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArr
     found = np.zeros(len(changes), dtype=np.int64)
     flat, told, width = flat_view(view), Architecture.of(view), changes.shape[1]
     layers, place = told.dense_layers(), view.public["private_input"]
-    if flat is None or len(layers) != _LAYERS or width == 1:
-        return found
+    if flat is None or len(layers) != _LAYERS:
+        return None
     values = flat.table(round_).reshape(-1)
     first, output = (each.weight.of(values) for each in layers)
     inputs = np.delete(first, place["first"] + np.arange(told.private), axis=1)
     if len(first) > _MOST_UNITS or inputs.shape[1] != width or len(output) != 1:
+        return None
+    if width == 1:  # all lines are one
         return found
-    on = np.arange(1, 2 ** len(first))[:, None] >> np.arange(len(first)) & 1
-    lines = _units((on * output) @ inputs)
+    sums = np.zeros((1, width))
+    for step in output[0][:, None] * inputs:
+        sums = np.concatenate([sums, sums + step])
+    lines = _units(sums[1:])
     bits = needed + float(np.log2(2.0 * len(lines) * max(1, len(changes))))
     least = np.sqrt(1.0 - min(_NEAR, 2.0 ** (-bits / (width - 1))) ** 2)
     for number, unit in enumerate(_units(changes)):

@@ -4,7 +4,7 @@ import numpy as np
 
 from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
 from attacks.scoring.organisations import MembersClaim, SalesClaim
-from attacks.view.coalition import own_clients, rows_of, words_of
+from attacks.view.coalition import others_change, own_clients, own_uploads, rows_of, words_of
 from attacks.view.knowledge import Knowledge, item_view
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -120,11 +120,9 @@ def _rest_of_sum(items: View) -> tuple[int, _Vectors] | None:
     rounds = items.payload_rounds(Step.MODEL) if items.sees(Step.MODEL) else ()
     if own is None or len(own.clients) != 1 or not rounds:
         return None
-    mine = own.uploads(rounds[0])
-    if mine is None:  # in the clear everybody sees what it sends
-        mine = items.messages(Step.UPLOAD, rounds[0], payload=True)
-    _, block = rows_of(mine)
-    rows = block.rows.astype(np.int64)
-    rest = items.table(rounds[0], after=True)[rows] - items.codec.decode(words_of(block))
+    mine, rest = own_uploads(items, rounds[0]), others_change(items, rounds[0])
+    if mine is None or rest is None:
+        return None
+    rows = rows_of(mine)[1].rows.astype(np.int64)
     others = set(range(int(items.public["n_clients"]))) - own.clients
-    return rounds[0], dict.fromkeys(others, (rows, rest))
+    return rounds[0], dict.fromkeys(others, (rows, rest[rows]))

@@ -60,9 +60,9 @@ class LoneRowsClaim:
         about, right = nobody(), nobody()
         for round_, senders, own in _put(case, self.rows):
             owners = np.repeat(senders, own.lengths)
-            about = np.union1d(about, owners)
+            about, others = np.union1d(about, owners), is_honest(owners, case.corrupted)
             for number, row in zip(*self.rows[round_], strict=True):
-                there = np.flatnonzero(own.rows == number)
+                there = np.flatnonzero((own.rows == number) & others)
                 if len(there) == 1 and np.array_equal(words_of(own)[there[0]], row):
                     right = np.union1d(right, owners[there])
         about = about[is_honest(about, case.corrupted)]

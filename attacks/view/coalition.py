@@ -1,11 +1,13 @@
 """What is left of a round once a coalition takes out what it put in itself.
 
-Who knows a part of a sum knows the rest of it: every attack that reads sums reads them here, less
-the rows of the adversary's own clients, and with those clients left out of the round. Who took part
-when (``Sightings``, ``Presence``) is what attacks on sums of changing cohorts start from.
+Who knows a part of a sum knows the rest of it: every attack that reads sums, or steps of the public
+table, reads them here, less the rows of the adversary's own clients, and with those clients left
+out of the round; no other module asks a view for them. Where one is left, ``lone_upload`` is what
+it sent. Who took part when (``Sightings``, ``Presence``) is what attacks on sums of changing
+cohorts start from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,8 +19,9 @@ from attacks.scoring.rows import Rows, touches
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.algorithms.biases import BIAS_COUNTS
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Step, View
+from secure_fedrec.errors import UnstatedFactError
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, View
 
 
 def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
@@ -94,17 +97,16 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
     if known is None:
         return total
     _, own = rows_of(known)
-    place = np.full(int(view.public["n_items"]), -1)
-    place[total.rows] = np.arange(len(total.rows))
-    counts, values, where = total.counts, total.values, place[own.rows]
+    counts, values, kept = total.counts, total.values, np.isin(own.rows, total.rows)
+    where = np.searchsorted(total.rows, own.rows[kept])
     if counts is not None:
         counts = counts.copy()
-        np.subtract.at(counts, where, 1 if own.counts is None else own.counts)
+        np.subtract.at(counts, where, 1 if own.counts is None else own.counts[kept])
     if values is not None:
         if own.values is None:
             raise ValueError("payloads of sums and of a client's own rows are kept together")
         left = values.copy()
-        np.subtract.at(left, where, own.values)
+        np.subtract.at(left, where, own.values[kept])
         summed = (values != 0).any(axis=1)
         values = np.where(summed[:, None], view.codec.reduce(left), values)
     return RowBlock(indptr=total.indptr, rows=total.rows, values=values, counts=counts)
@@ -154,6 +156,191 @@ def _known(view: View, round_: int) -> Messages | None:
     if view.own is None or not Knowledge.of(view).sums_are_real:
         return None  # with virtual rows inside, the sum has terms that are not recorded
     return view.own.uploads(round_)
+
+
+def public_step(view: View, round_: int) -> tuple[FloatArray, FloatArray, Aggregate] | None:
+    """The public rows before and after a round, and the sum had only the adversary's clients come.
+
+    Of a view of one block its own rows. None where what those clients sent was not kept, or where
+    it is not public which rows are the block's: nobody is handed a step without the part in it that
+    it knows.
+    """
+    block, codec, own = view.block, view.codec, own_uploads(view, round_, payload=True)
+    sent = None if own is None else rows_of(own)[1]
+    if own_clients(view) and (sent is None or (len(sent.rows) and sent.values is None)):
+        return None
+    both = []
+    for after in (False, True):
+        rows = view.table(round_, after=after)
+        if block is not None:
+            name = _described(view)["name"]
+            values = view.extras(round_, after=after).get(name, rows).reshape(-1)
+            missing = block.rows * block.width - len(values)
+            if not 0 <= missing < block.width:
+                return None
+            rows = np.append(values, np.zeros(missing)).reshape(block.rows, block.width)
+        both.append(rows)
+    ring = np.zeros(both[0].shape, dtype=codec.dtype)
+    counts = np.zeros(len(ring), dtype=np.int64)
+    if sent is not None and len(sent.rows):
+        np.add.at(ring, sent.rows, words_of(sent))
+        np.add.at(counts, sent.rows, 1 if sent.counts is None else sent.counts)
+    return both[0], both[1], Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
+
+
+WHOLE = 0.125
+"""Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
+
+_FEWEST_WORDS = 32
+"""Values that all come out as words, by chance with odds of a quarter each."""
+
+
+def others_words(view: View, round_: int) -> RingArray | None:
+    """Ring words that the others' rows of a round add up to, of all rows of a view of one block.
+
+    Of the server they are the aggregate's. A table of the clients' vectors is their sum. One that
+    moves by a mean moves by the sum over the number of those who came, or over a weight, which the
+    rows that the adversary's clients alone moved tell: it is the total that makes whole words of
+    all values, with no odd factor in common. None where nothing of the kind is told.
+    """
+    if view.sees(Step.AGGREGATE) and round_ in view.payload_rounds(Step.AGGREGATE):
+        if own_clients(view) and own_uploads(view, round_, payload=True) is None:
+            return None
+        left, block = others_sum(view, round_, payload=True), view.block
+        rows = view.public.get("n_items", 1 + left.rows.max(initial=0))
+        size = rows if block is None else block.rows
+        spread = np.zeros((int(size), words_of(left).shape[1]), dtype=view.codec.dtype)
+        spread[left.rows] = words_of(left)
+        return spread
+    found = public_step(view, round_)
+    if found is None:
+        return None
+    before, after, own = found
+    change = _weighed(view, after - before)
+    totals = (_came(view, round_), _weight(change, own))
+    if Knowledge.of(view).vectors:
+        change, totals = after, (1.0, 1.0)
+    for total in totals:
+        sums = np.asarray(change * (total * own.codec.scale))
+        words = np.rint(sums).astype(np.int64)
+        factor = int(np.gcd.reduce(words, axis=None))  # floats of few digits have even words
+        enough = np.count_nonzero(words) >= _FEWEST_WORDS and not factor & (factor - 1)
+        if enough and (np.abs(sums - words) <= WHOLE).all():
+            return own.codec.reduce(own.codec.from_integers(words) - own.ring)
+    return None
+
+
+def others_change(view: View, round_: int) -> FloatArray | None:
+    """The same decoded; of a table that own clients did not move its step, whatever that is of."""
+    words = others_words(view, round_)
+    if words is not None:
+        return view.codec.decode(words)
+    found = public_step(view, round_) if view.sees(Step.MODEL) else None
+    return None if found is None or found[2].counts.any() else found[1] - found[0]
+
+
+def _came(view: View, round_: int) -> float:
+    """How many sent something in a round, the adversary's own clients among them; 0 if unknown."""
+    cohort, own = others_cohort(view, round_), own_uploads(view, round_)
+    return 0.0 if cohort is None else float(len(cohort[0]) + (0 if own is None else len(own)))
+
+
+def _weight(change: FloatArray, own: Aggregate) -> float:
+    """What most of the sums of the adversary's clients are over the steps; 0 if there are none."""
+    moved = (change != 0) & (own.ring != 0)
+    ratios, sizes = own.values[moved] / change[moved], np.abs(change[moved])
+    if not len(ratios):
+        return 0.0
+    order = np.argsort(ratios)
+    ordered = ratios[order]
+    until = np.searchsorted(ordered, ordered + _ALIKE * np.abs(ordered), side="right")
+    first = int(np.argmax(until - np.arange(len(until))))
+    alike = order[first : until[first]]
+    best = float(ratios[alike][np.argmax(sizes[alike])])
+    return float(np.rint(best * own.codec.scale) / own.codec.scale)
+
+
+_ALIKE = 1e-7
+"""Of a ratio: equal ones differ by less."""
+
+
+def _weighing_one(view: View, round_: int) -> RingArray | None:
+    """One client's rows over its weight, as if that were 1; None if own rows are in the mean.
+
+    Nor of gradients of a factorization, which steps of a table of their own rule tell.
+    """
+    found = public_step(view, round_)
+    if found is None or found[2].ring.any() or Knowledge.of(view).factorized:
+        return None
+    change = found[1] - found[0]
+    if not change.any():
+        return None
+    change = _weighed(view, change)
+    return view.codec.from_integers(np.rint(change * view.codec.scale).astype(np.int64))
+
+
+def _weighed(view: View, change: FloatArray) -> FloatArray:
+    """A mean over weights, with theirs, which is 1, where the weights lie in an upload."""
+    position = view.public["algorithm"].get("weight_position")
+    if position is not None and _described(view).get("kind") == "flat":
+        change.reshape(-1)[position] = 1.0
+    return change
+
+
+def _described(view: View) -> Mapping[str, Any]:
+    """The public description of the block that a view is of; nothing of a view of all."""
+    first = None if view.block is None else view.block.first
+    blocks = (each for each in view.public.get("blocks", ()) if each["first"] == first)
+    found: Mapping[str, Any] = next(blocks, {})
+    return found
+
+
+def lone_rounds(view: View) -> tuple[int, ...]:
+    """Rounds that have a ``lone_upload``."""
+    asked = set(view.asked)
+    steps = [step for step in (Step.AGGREGATE, Step.MODEL) if view.sees(step)]
+    kept = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
+    found = tuple(round_ for round_ in kept if lone_upload(view, round_) is not None)
+    if not found:  # nothing was learned of what has been asked for
+        view.asked.intersection_update(asked)
+    return found
+
+
+def lone_upload(view: View, round_: int) -> Messages | None:
+    """What one client sent, where it alone of the others came: what is left of the sum, or step.
+
+    None where others came as well, where it is not seen who did, and where the upload can be read
+    or the sum is more than such rows.
+    """
+    knowledge = Knowledge.of(view)
+    try:
+        exact = knowledge.sums_are_real and knowledge.exact
+        unseen = {*knowledge.denoisers} - own_clients(view)
+    except UnstatedFactError:
+        return None
+    in_the_clear = view.adversary.has("server") and not knowledge.says_hidden
+    cohort = None if unseen or in_the_clear or not exact else others_cohort(view, round_)
+    blocks = () if view.block is not None else view.public.get("blocks", ())
+    if cohort is None or len(cohort[0]) != 1 or len(blocks) > 1:
+        return None
+    view = view if not blocks else view.of_block(blocks[0]["kind"]) or view
+    words = others_words(view, round_)
+    if words is None:
+        words = _weighing_one(view, round_)
+    if words is None:
+        return None
+    held = (words != 0).any(axis=1)
+    rows = np.flatnonzero(held | (_described(view).get("kind") == "flat"))
+    return Messages(
+        round=round_,
+        step=Step.UPLOAD,
+        senders=Parties(role="client", ids=cohort[0]),
+        receivers=Parties.server(1),
+        payload=RowBlock(
+            indptr=np.array([0, len(rows)]), rows=rows.astype(np.int32), values=words[rows]
+        ),
+        sizes=np.zeros(1, dtype=np.int64),
+    )
 
 
 class Sightings(NamedTuple):

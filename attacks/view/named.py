@@ -7,6 +7,10 @@ noise.
 A stack may say that uploads are hidden. Each message is looked at all the same: words under a pad
 are uniform in the ring, and a client's own lie within the clip, which is a small part of it. So a
 message all of whose words do is in the clear, but for odds that follow from their number.
+
+Of a round to which one client came beside the adversary's own, what is left of the sum or of the
+step of the public table is its upload (``coalition.lone_upload``), and is given out as one here, so
+that no attack has to ask for it.
 """
 
 import math
@@ -14,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attacks.view.coalition import rows_of
+from attacks.view.coalition import lone_rounds, lone_upload, rows_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, nobody
 from secure_fedrec.core.kernels import bounds_of, segments
@@ -25,17 +29,17 @@ from secure_fedrec.wire import Messages, Step, View
 
 def sees_named_rows(view: View) -> bool:
     """Whether any rows reach the adversary under a name."""
-    return bool(_steps(view))
+    return bool(_steps(view) or lone_rounds(view))
 
 
 def named_rounds(view: View) -> tuple[int, ...]:
     """Rounds in which some did."""
-    return _common([view.rounds(step) for step in _steps(view)])
+    return _common([view.rounds(step) for step in _steps(view)], lone_rounds(view))
 
 
 def named_payload_rounds(view: View) -> tuple[int, ...]:
     """Rounds in which their payloads were kept, at every holder."""
-    return _common([view.payload_rounds(step) for step in _steps(view)])
+    return _common([view.payload_rounds(step) for step in _steps(view)], lone_rounds(view))
 
 
 def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
@@ -44,6 +48,10 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
     Raises:
         TranscriptError: nothing of the kind was recorded.
     """
+    alone = lone_upload(view, round_) if lone_rounds(view.at(round_)) else None
+    if alone is not None:
+        unread = replace(rows_of(alone)[1], values=None)
+        return alone if payload else replace(alone, payload=unread)
     parts = []
     for step in _steps(view):
         messages = view.messages(step, round_, payload=payload)
@@ -74,10 +82,8 @@ def _steps(view: View) -> tuple[Step, ...]:
     return tuple(step for step in steps if view.rounds(step))
 
 
-def _common(found: list[tuple[int, ...]]) -> tuple[int, ...]:
-    if not found:
-        return ()
-    return tuple(sorted(set(found[0]).intersection(*found[1:])))
+def _common(found: list[tuple[int, ...]], alone: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(set.intersection(*map(set, found)).union(alone) if found else alone))
 
 
 LUCK_BITS = 40

@@ -50,7 +50,9 @@ class AttributeInference(OneRound, SuiteAttack):
         for claims in told:
             parts += [(each.clients, each.scores) for each in claims.of(SetClaim)]
             parts += [(each.clients, each.vectors) for each in claims.of(VectorClaim)]
-        clients, features = zip(*parts, strict=True)  # all of the same uploads
+        clients, features = zip(*parts, strict=True)
+        alike = all(np.array_equal(each, clients[0]) for each in clients)
+        need(alike, "blocks of different clients can be read")
         claim = FeatureClaim(clients=clients[0], features=np.concatenate(features, axis=1))
         return Claims(rounds=told[0].rounds, made=(claim,))
 

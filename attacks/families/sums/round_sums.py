@@ -14,11 +14,12 @@ import numpy as np
 
 from attacks.families.sums.vector_matches import Spread
 from attacks.view.coalition import (
+    WHOLE,
+    others_cohort,
     others_counts,
     others_sum,
     own_clients,
-    own_uploads,
-    rows_of,
+    public_step,
     words_of,
 )
 from attacks.view.knowledge import Knowledge
@@ -27,9 +28,6 @@ from secure_fedrec.algorithms.biases import BIAS_SUMS
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, View
-
-_WHOLE = 0.125
-"""Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
 
 
 def factorization(view: View) -> PMF:
@@ -58,10 +56,10 @@ class TableStep(NamedTuple):
     @classmethod
     def read(cls, view: View, round_: int) -> "TableStep | None":
         """One round; None where the adversary's own rows were not kept."""
-        own = _own_sum(view, round_)
-        if own is None:
+        found = public_step(view, round_)
+        if found is None:
             return None
-        before, after = view.table(round_), view.table(round_, after=True)
+        before, after, own = found
         algorithm = factorization(view)
         state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
         change = (before - after) / algorithm.config.step_size(round_ - 1)
@@ -88,24 +86,7 @@ class TableStep(NamedTuple):
         sums = self.change * (self.own.counts + raters)[:, None]
         words = sums * self.own.codec.scale
         off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
-        return sums - self.own.values, off <= _WHOLE
-
-
-def _own_sum(view: View, round_: int) -> Aggregate | None:
-    """The sum that the server would hold had only the adversary's clients been there."""
-    codec, table = view.codec, view.table(round_)
-    ring, counts = np.zeros(table.shape, dtype=codec.dtype), np.zeros(len(table), dtype=np.int64)
-    if own_clients(view):
-        uploads = own_uploads(view, round_, payload=True)
-        if uploads is None:
-            return None
-        _, block = rows_of(uploads)
-        if len(block.rows):
-            if block.values is None:
-                return None
-            np.add.at(ring, block.rows, block.values)
-            np.add.at(counts, block.rows, 1 if block.counts is None else block.counts)
-    return Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
+        return sums - self.own.values, off <= WHOLE
 
 
 MOST_RATERS = 6
@@ -123,7 +104,7 @@ class RoundSums(NamedTuple):
         rows: float64[N, d], ``sum of e U``.
         vectors: float64[N, d], the public V.
         levels: float64[L], the rating scale; of none, e is unknown and directions alone are told.
-        resolution: of the ring.
+        resolution: of the ring; wider where rows carry noise, so that half of it bounds that too.
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
             each value of which comes out so by chance with odds of a half at most.
@@ -176,17 +157,38 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     return _equations(view, round_, items, counts, values, counted=True)
 
 
-def of_step(view: View, step: TableStep, others: int) -> RoundSums:
+def senders_behind(view: View, round_: int) -> IntArray:
+    """Others whose rows a round's sum may hold: who came, where that is seen, or else everybody."""
+    everybody = np.arange(int(view.public["n_clients"]))
+    cohort, unseen = others_cohort(view, round_), Knowledge.of(view).denoisers
+    came = everybody if cohort is None else np.union1d(cohort[0], np.array(unseen, dtype=np.int64))
+    return np.setdiff1d(came, sorted(own_clients(view)))
+
+
+def of_step(view: View, step: TableStep) -> RoundSums:
     """A step of the public table; counts not told are the fewest that give ring words."""
+    others = len(senders_behind(view, step.round))
+    told = others == 1 or step.counts is not None
     counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
     fewest = range(min(MOST_RATERS, others), 0, -1)
     for raters in fewest if step.counts is None else (np.nan_to_num(step.counts),):
         sums, whole = step.rows(raters)
-        fits = step.moved & (whole | (others == 1))
+        fits = step.moved & (whole | (others == 1)) & (told | (noise_bound(view, step.round) == 0))
         counts[fits], rows[fits] = np.broadcast_to(raters, fits.shape)[fits], sums[fits]
     items = np.flatnonzero(counts)
-    told = others == 1 or step.counts is not None
     return _equations(view, step.round, items, counts[items], rows[items], counted=told)
+
+
+_SURELY = 10.0
+"""Standard deviations that a Gaussian value stays within but for odds of 2^-75."""
+
+
+def noise_bound(view: View, round_: int) -> float:
+    """How far Langevin noise pushes a value of one row, at most; 0 without."""
+    temperature = float(view.public["algorithm"].get("temperature") or 0.0)
+    if not temperature or not Knowledge.of(view).factorized:
+        return 0.0
+    return _SURELY * float(np.sqrt(temperature / factorization(view).config.step_size(round_ - 1)))
 
 
 def _equations(
@@ -208,9 +210,9 @@ def _equations(
         rows=pull * counts[:, None] * public - values,
         vectors=public,
         levels=np.asarray([] if unknown else view.public["rating_levels"], dtype=np.float64),
-        resolution=view.codec.resolution,
+        resolution=view.codec.resolution + 2.0 * noise_bound(view, round_),
         bound=float(algorithm.get("init_scale", np.inf)) if first else np.inf,
         counted=counted,
-        alone=int(view.public["n_clients"]) == len(own_clients(view)) + 1,
+        alone=len(senders_behind(view, round_)) == 1,
         relative=_SINGLE if scored else _DOUBLE,
     )

@@ -22,8 +22,10 @@ from attacks.families.sums.round_sums import (
     RoundSums,
     TableStep,
     factorization,
+    noise_bound,
     of_aggregate,
     of_step,
+    senders_behind,
 )
 from attacks.families.sums.state import State
 from attacks.families.sums.unknown_raters import lone_rows, propagate, same_pairs
@@ -89,10 +91,12 @@ class SumDecoding(SuiteAttack):
         statistical disclosure from changing cohorts, Danezis 2003.
     Limits: Others stay pseudonyms, joined over rounds of one cohort. Pairs are told where each of
         both rates all their items alike, and known vectors that lie along each other name nobody.
-        With noise, or where values hold fewer informative bits than the subsets have, nothing is
-        certain. With biases directions of rows of one rater are told, and no ratings; of changes
-        along score vectors nothing is read but rows of one client alone. Clients read steps of PMF,
-        where neither noise nor a virtual row is in them. Searches end at the budget.
+        With noise in the sums, or where values hold fewer informative bits than the subsets have,
+        nothing is certain; Langevin noise in the rows, of public size, widens the tolerance, and
+        leaves nothing to claim where it drowns the vectors. With biases directions of rows of one
+        rater are told, and no ratings; of changes along score vectors nothing is read but rows of
+        one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
+        them. Searches end at the budget.
 
     Args:
         known: private vectors known beforehand; those of the seed for an adversary that knows it.
@@ -124,7 +128,10 @@ class SumDecoding(SuiteAttack):
             payloads &= {*view.payload_rounds(Step.MODEL)}
             why = "" if payloads else "no round has payloads of its sum and of the table before it"
         found = [(round_, of_aggregate(view, round_)) for round_ in sorted(payloads)]
-        parts = self._solved(view, [(r, sums) for r, sums in found if sums is not None])
+        clear = [(r, sums) for r, sums in found if sums is not None and not _drowned(view, r, sums)]
+        if found and not clear and any(noise_bound(view, round_) for round_, _ in found):
+            why = "rows carry noise that drowns the vectors"
+        parts = self._solved(view, clear)
         counted = _counted(view, knowledge)
         need(parts or counted, why or "no round has both uploads and an aggregate")
         if counted:
@@ -144,9 +151,10 @@ class SumDecoding(SuiteAttack):
         none = "no round has the tables before and after it and the adversary's own rows: "
         need(known or counted, f"{none}see recording.payload_rounds and recording.payload_senders")
         others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
-        why, alone = _unsolvable(view, knowledge), len(others) == 1
-        sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
-        parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
+        why, rounds = _unsolvable(view, knowledge), tuple(step.round for step in known)
+        behind = {round_: senders_behind(view, round_) for round_ in rounds}
+        sums = [] if why else [(step.round, of_step(view, step)) for step in known]
+        parts = self._solved(view, sums)
         presence = Presence.read(view, knowledge, counted) if counted else None
         if presence is not None and not _unseen(view, knowledge, presence.clients):
             return _with_counts(view, knowledge, presence, parts, why)
@@ -157,15 +165,28 @@ class SumDecoding(SuiteAttack):
             clients=others,
             scores=Rows(listed=nothing, values=np.zeros(0), rest=moved),
             visible=seen,
-            predicted=seen if alone else None,
+            predicted=seen if len(others) == 1 else None,
         )
+        # Of a round to which one of the others came, all that moved is that one's.
+        lone = {round_: int(who[0]) for round_, who in behind.items() if len(who) == 1}
         people = people_of(parts, rounds)
-        names = dict.fromkeys(np.concatenate([[], *people]).tolist(), int(others[0]))
-        items = np.flatnonzero(moved) if alone else np.zeros(0, dtype=np.int64)
-        named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
+        names = {
+            person: lone[part.round]
+            for part, whose in zip(parts, people, strict=True)
+            for person in whose.tolist()
+            if part.round in lone
+        }
+        pairs = {
+            (lone[step.round], item)
+            for step in known
+            if step.round in lone
+            for item in np.flatnonzero(step.moved).tolist()
+        }
+        whose, items = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+        named = Disclosures.named(rounds[0], whose, items)
         sure = knowledge.constant and not _unseen(view, knowledge)
         absent = left_out(view, rounds) if sure else ()
-        told = _disclosed(parts, people, names if alone else {}, named, *absent)
+        told = _disclosed(parts, people, names, named, *absent)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
         return _claims(rounds, parts, details | {"unsolved": why}, claim, told)
 
@@ -190,7 +211,7 @@ def _unsolvable(view: View, knowledge: Knowledge) -> str:
     why = ""
     if not knowledge.exact:
         why = "noise is in the sums: none is an exact equation"
-    elif float(view.public["algorithm"].get("temperature") or 0.0):
+    elif float(view.public["algorithm"].get("temperature") or 0.0) and not knowledge.factorized:
         why = "rows carry noise"
     elif knowledge.scored_rows:
         several = int(view.public.get("negatives", 0)) >= 2
@@ -200,6 +221,12 @@ def _unsolvable(view: View, knowledge: Knowledge) -> str:
     elif not view.sees(Step.MODEL):
         why = "the view holds no public table"
     return why
+
+
+def _drowned(view: View, round_: int, sums: RoundSums) -> bool:
+    """Whether Langevin noise leaves no row of a round the bits that a certain fit has to hold."""
+    noisy = noise_bound(view, round_) > 0.0
+    return noisy and sums.spread.bits(float(sums.errors.min(initial=np.inf))) < SURE_BITS
 
 
 def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
