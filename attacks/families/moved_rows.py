@@ -168,6 +168,9 @@ class _Round:
         known, counts = Knowledge.of(view), None
         items = item_view(view) if known.item_rows else None
         seen = need(items or flat_view(view), "no block of the uploads has rows of items")
+        if items is None:
+            at = Architecture.of(view).item_table(view)
+            seen = seen.of_values(at.start, at.stop)
         if step is Step.MODEL:
             change = seen.table(round_, after=True) - seen.table(round_)
         else:
@@ -178,7 +181,6 @@ class _Round:
             change[block.rows] = words
             counts = block.counts if known.rated_always else None
         if items is None:
-            at = Architecture.of(view).item_table(view)
             change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
             return cls((change != 0).any(axis=1), examples=change)
         if seen.sees(Step.MODEL):
