@@ -198,8 +198,11 @@ def _received(view: View) -> tuple[str, ...]:
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
-    """What an attack claims; none applies that needs to know what nobody stated."""
+    """What an attack claims; none applies to nobody, or that needs to know what nobody stated."""
     try:
+        parties = {party.partition(":")[0] for party in view.adversary.corrupt}
+        if parties and parties <= {"denoiser", "denoisers"} and not Knowledge.of(view).denoisers:
+            return NotApplicable(reason="no party of this adversary is in the federation")
         seen: View | None = view
         if getattr(attack, "reads_item_rows", True):
             seen = item_view(view) if Knowledge.of(view).item_rows else None

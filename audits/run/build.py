@@ -209,13 +209,11 @@ def require_parties(
     counts = {"client": n_clients, "denoiser": denoisers}
     for adversary in adversaries:
         for role, count in counts.items():
-            members = adversary.members(role)
-            numbers = (number for number in members or () if number >= count)
-            absent = [f"{role}:{number}" for number in sorted(numbers)]
-            if absent or (members is None and not count):
+            absent = [number for number in adversary.members(role) or () if number >= count]
+            if absent:
                 raise ConfigError(
                     "adversaries.corrupt",
-                    next(iter(absent), f"{role}s"),
+                    f"{role}:{min(absent)}",
                     f"there are {count} {role}s, numbered from 0",
                 )
     require_withstood(adversaries, claims, n_clients=n_clients)

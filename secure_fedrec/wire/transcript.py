@@ -283,13 +283,13 @@ class View:
 
     def _gets(self, step: Step) -> bool:
         members = self.adversary.members(_ENDS[step][1])
-        named = (r for r in self._rounds() if self._names(step, r))
         if members is None:
-            return any(True for _ in named)
+            return any(self._names(step, round_) for round_ in self._rounds())
+        later = (part_of(RESULT),) if step is Step.PART else ()
         return bool(members) and any(
             np.isin(columns["receivers"], sorted(members)).any()
-            for round_ in named
-            for kind in _kinds(self._store, step, round_)
+            for round_ in self._rounds()
+            for kind in (*_kinds(self._store, step, round_), *later)
             for columns in self._store.read(round_, kind)
         )
 

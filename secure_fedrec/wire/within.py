@@ -49,8 +49,9 @@ class Within:
         """Values of rows, of all rows if none are named, without those not looked at."""
         if self.only is None:
             return values
-        rows = np.arange(len(values)) if rows is None else rows
-        place = rows[:, None].astype(np.int64) * self.width + np.arange(values.shape[1])
+        place = np.arange(values.size).reshape(values.shape)
+        if rows is not None:
+            place += (rows.astype(np.int64) * self.width - place[:, 0])[:, None]
         inside = (place >= self.only.start) & (place < self.only.stop)
         return np.where(inside, values, values.dtype.type(0))
 
