@@ -91,7 +91,7 @@ class AuditConfig(Settings):
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
-            An audit that leaves one out that reads messages of its algorithm is inconclusive
+            An audit that leaves one out that would ask for messages of its run is inconclusive
             unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
