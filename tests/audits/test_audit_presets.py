@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from audits.config.audit import load_config
 from audits.presets import PRESETS
 from audits.report.endings import leaks
-from audits.systems import system_named
 from tests.audits.preset_columns import README, expected, nobody_tries, rows
 from tests.audits.stand_ins import STAND_INS
 
@@ -85,7 +85,7 @@ def test_a_preset_ends_as_stated(preset: str, command: Command, tmp_path: Path) 
     broken = [one for one in report["findings"] if one["claimed"] and leaks(one)]
     assert broken == []  # a layer is not said to withstand what is found
     run = {one["attack"] for one in report["findings"] if one["status"] == "measured"}
-    assert run <= {*system_named(report["configuration"]["algorithm"]["name"]).attacks}
+    assert run <= {*load_config(config).audited.attacks}
     if expected == OPEN:  # for nothing but what reaches the server and nobody has read
         assert all("no attack has read: " in why for why in verdict["reasons"])
     if expected == PASS or preset.endswith("-masking"):  # nor does what no gate asks for leak
