@@ -42,7 +42,10 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         *(_CLEAR, _MOVED),
     ),
     "hierarchical": (AttributeCounts(), Drafts(), LoneRows(), _CLEAR),
-    "item tables": (NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
+    "item tables": (
+        *(Direct(), Intersection(), DenseLayerInputs(), TouchedRows(), SignedRows()),
+        *(AttributeInference(), LoneRows(), NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
+    ),
     "partners": (ItemSales(), PartnerMembers()),
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.held_out import held_out_grid
+from attacks.suite import FAMILIES
 from audits.rating_data import (
     FILE,
     FileData,
@@ -58,12 +59,6 @@ from secure_fedrec.studies.engine import bag_shapes
 
 Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
 """Makes a method of its settings and the number of items."""
-
-ATTACKS = (
-    *("direct", "intersection", "touched-rows", "signed-rows", "score-vector", "dense-layer"),
-    *("never-touched", "attribute-inference", "clear-uploads"),
-)
-"""Names of the attacks that read changes of item tables."""
 
 GENERATOR_TELLS = (
     "the change of the generator's first layer divided by that of its biases is its input, half of "
@@ -289,7 +284,7 @@ def item_table_system(
                 found=found,
             ),
         ),
-        attacks=ATTACKS,
+        attacks=FAMILIES["item tables"],
         load=partial(load_case, learner=learner),
         device=partial(_device, learner=learner),
     )

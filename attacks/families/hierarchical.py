@@ -24,7 +24,7 @@ from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.profiles import HistogramClaim
 from attacks.scoring.sets import SetClaim
 from attacks.view.coalition import others_sum, others_vectors, rows_of, words_of
-from attacks.view.knowledge import Knowledge
+from attacks.view.knowledge import Knowledge, rows_view
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
@@ -170,11 +170,13 @@ class LoneRows(SuiteAttack):
         need(known.exact and known.sums_are_real, "noise or virtual rows are in the sums")
         none = "no payload of the aggregate was recorded"
         rounds = common_rounds(view, Step.AGGREGATE, payload=True, otherwise=none)
+        seen = need(rows_view(view), "no block of the uploads has rows that some leave out")
+        first = 0 if seen.block is None else seen.block.first
         rows = {}
         for round_ in rounds:
-            block = others_sum(view, round_, payload=True)
+            block = others_sum(seen, round_, payload=True)
             counts = np.zeros(0) if block.counts is None else block.counts
             alone = np.flatnonzero(counts == 1)
-            rows[round_] = block.rows[alone].astype(np.int64), words_of(block)[alone]
+            rows[round_] = first + block.rows[alone].astype(np.int64), words_of(block)[alone]
         count = sum(len(numbers) for numbers, _ in rows.values())
         return Claims(rounds=rounds, made=(LoneRowsClaim(rows=rows),), details={"rows": count})

@@ -177,6 +177,9 @@ class _Round(NamedTuple):
         known = Knowledge.of(view)
         items = item_view(view) if known.item_rows else None
         seen = need(items or flat_view(view), "no block of the uploads has rows of items")
+        if items is None:
+            at = Architecture.of(view).item_table(view)
+            seen = seen.of_values(at.start, at.stop)
         if step is Step.MODEL and known.factorized:
             told = TableStep.read(seen, round_)
             return None if told is None else cls(told.moved)
@@ -184,7 +187,6 @@ class _Round(NamedTuple):
         if change is None:
             return None
         if items is None:
-            at = Architecture.of(view).item_table(view)
             change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
             return cls((change != 0).any(axis=1), examples=change)
         if seen.sees(Step.MODEL):

@@ -63,7 +63,7 @@ class LoneRowsClaim:
             about, others = np.union1d(about, owners), is_honest(owners, case.corrupted)
             for number, row in zip(*self.rows[round_], strict=True):
                 there = np.flatnonzero((own.rows == number) & others)
-                if len(there) == 1 and np.array_equal(words_of(own)[there[0]], row):
+                if len(there) == 1 and np.array_equal(words_of(own)[there[0], : len(row)], row):
                     right = np.union1d(right, owners[there])
         about = about[is_honest(about, case.corrupted)]
         yield _scored("lone_clients", np.isin(about, right), {})

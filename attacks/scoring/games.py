@@ -17,7 +17,7 @@ from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
-from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
+from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, Transcript, View
 
 _BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
 
@@ -92,8 +92,7 @@ def evaluate(
         judged: pairs of attack and adversary in the audit.
     """
     truth = truth.as_trained(transcript.public.get("rating_levels"))
-    own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
-    view = transcript.view(adversary, own=own, seed=truth.seed)
+    view = _view(adversary, transcript, truth)
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
     view.asked.clear()  # by the harness, not by the attack
@@ -111,6 +110,20 @@ def evaluate(
         for each in measured
     }
     return replace(worst, lacks=lacks, details={**worst.details, "by_round": by_round})
+
+
+def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> bool:
+    """Whether an attack gets as far as asking for a message of a recorded run."""
+    try:
+        found = _asked(attack, _view(adversary, transcript.closed(), truth))
+    except MessageAskedError:
+        return True
+    return not isinstance(found, NotApplicable)
+
+
+def _view(adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> View:
+    own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
+    return transcript.view(adversary, own=own, seed=truth.seed)
 
 
 def _payload_rounds(view: View) -> tuple[int, ...]:
@@ -153,9 +166,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     return replace(
         blank,
         rounds=claims.rounds,
-        read=tuple(
-            sorted((each.name if isinstance(each, Step) else each).lower() for each in view.asked)
-        ),
+        read=tuple(sorted(view.fetched)),
         not_installed=claims.not_installed,
         figures=figures,
         units=next(each.units for each in scored if each.units),
@@ -168,19 +179,26 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
 def _received(view: View) -> tuple[str, ...]:
     """What reached the adversary from others, as far as it tells something by itself.
 
-    Sums of what it can read one by one do not; sums under noise have a price, which says what they
-    tell; and hidden counts stand in the sum.
+    Sums of what it can read one by one do not; sums under noise, and what they move, have a price,
+    which says what they tell; and hidden counts stand in the sum.
     """
-    told, knowledge = view.received(), Knowledge.of(view)
-    answered = {"counts"} if knowledge.says_hidden else set()
-    if knowledge.says_noised or ("upload" in told and not knowledge.says_hidden):
+    told, knowledge, answered = view.received(), Knowledge.of(view), set[str]()
+    heads = [name.partition(" ")[0] for name in told]
+    if knowledge.says_hidden:
+        answered.add("counts")
+    elif "upload" in heads:
         answered.add("aggregate")
-    return tuple(name for name in told if name not in answered)
+    if knowledge.says_noised:
+        answered |= {"aggregate", "table", "public"}
+    return tuple(name for name, head in zip(told, heads, strict=True) if head not in answered)
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
-    """What an attack claims; none applies that needs to know what nobody stated."""
+    """What an attack claims; none applies to nobody, or that needs to know what nobody stated."""
     try:
+        parties = {party.partition(":")[0] for party in view.adversary.corrupt}
+        if parties and parties <= {"denoiser", "denoisers"} and not Knowledge.of(view).denoisers:
+            return NotApplicable(reason="no party of this adversary is in the federation")
         seen: View | None = view
         if getattr(attack, "reads_item_rows", True):
             seen = item_view(view) if Knowledge.of(view).item_rows else None

@@ -297,12 +297,13 @@ def _described(view: View) -> Mapping[str, Any]:
 
 def lone_rounds(view: View) -> tuple[int, ...]:
     """Rounds that have a ``lone_upload``."""
-    asked = set(view.asked)
+    asked, fetched = set(view.asked), set(view.fetched)
     steps = [step for step in (Step.AGGREGATE, Step.MODEL) if view.sees(step)]
     kept = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
     found = tuple(round_ for round_ in kept if lone_upload(view, round_) is not None)
     if not found:  # nothing was learned of what has been asked for
         view.asked.intersection_update(asked)
+        view.fetched.intersection_update(fetched)
     return found
 
 

@@ -177,3 +177,10 @@ def item_view(view: View) -> View | None:
 def flat_view(view: View) -> View | None:
     """The view of the flat parameters; None where uploads have none."""
     return view if "blocks" not in view.public else view.of_block("flat")
+
+
+def rows_view(view: View) -> View | None:
+    """The view of the rows that clients have some of; None where uploads have none."""
+    if "blocks" not in view.public:
+        return view
+    return view.of_block("items") or view.of_block("rows")

@@ -91,7 +91,7 @@ class AuditConfig(Settings):
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
-            An audit that leaves one out that reads messages of its algorithm is inconclusive
+            An audit that leaves one out that would ask for messages of its run is inconclusive
             unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
@@ -139,7 +139,7 @@ class AuditConfig(Settings):
                     raise each.refusal("adversary", "unknown adversary", names)
                 known = self.attacks
                 if isinstance(each, WaiverConfig):  # also of what is switched off
-                    known = tuple(dict.fromkeys((*self.attacks, *self.audited.attacks, UNREAD)))
+                    known = (*SUITE, UNREAD)
                 if each.attack is not None and each.attack not in known:
                     raise each.refusal("attack", "is not run", known)
 
@@ -147,11 +147,6 @@ class AuditConfig(Settings):
     def audited(self) -> System:
         """The system of the algorithm."""
         return system_named(self.system)
-
-    @property
-    def switched_off(self) -> tuple[str, ...]:
-        """Attacks that read messages of the algorithm and are not tried."""
-        return tuple(name for name in self.audited.attacks if name not in self.attacks)
 
     @property
     def kind(self) -> DataKind:

@@ -290,7 +290,12 @@ def _without_gates(report: Report) -> Iterator[Objection]:
 
 
 def _ungated(report: Report) -> Iterator[Objection]:
-    gated = {gate["adversary"] for gate in report["gates"]}
+    # An epsilon bounds what noise hides, and tells of no attack; a bound that holds tells nothing.
+    gated = {
+        gate["adversary"]
+        for gate in report["gates"]
+        if gate["attack"] is not None and _could_fall(gate)
+    }
     for adversary in dict.fromkeys(each["adversary"] for each in report["findings"]):
         if adversary not in gated:
             text = f"{adversary}: no gate is on what it learns"

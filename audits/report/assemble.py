@@ -52,6 +52,7 @@ class Measured:
         controls: positive controls by attack.
         gates: judged gates.
         privacy: what the run cost, for each reader and noised layer.
+        switched_off: attacks that were not tried and would have read messages of the run.
     """
 
     federation: Federation[Task]
@@ -63,6 +64,7 @@ class Measured:
     controls: Mapping[str, ControlResult]
     gates: Sequence[GateResult]
     privacy: "Sequence[PrivacyStatement]"
+    switched_off: Sequence[str]
 
     @property
     def config(self) -> AuditConfig:
@@ -111,7 +113,7 @@ def assemble(
         "data": _data(measured),
         "capped_clients": _capped(measured),
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
-        "switched_off": list(config.switched_off),
+        "switched_off": list(measured.switched_off),
         "manifest": _manifest(measured, command, started, seconds),
     }
     denoisers, rounds = measured.federation.denoiser_clients, config.algorithm.rounds
@@ -264,7 +266,7 @@ def _capped(measured: Measured) -> dict[str, Any]:
 
 
 def _not_tested(measured: Measured, untried: Sequence[Mapping[str, Any]]) -> list[str]:
-    notes = [f"the attack {name} was switched off" for name in measured.config.switched_off]
+    notes = [f"the attack {name} was switched off" for name in measured.switched_off]
     notes += _inapplicable(measured.findings)
     return [
         *notes,

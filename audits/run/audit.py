@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.planted.controls import positive_controls
+from attacks.scoring.games import reads
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
 from audits.gates.policy import Policy, applied, require_same_federation
@@ -136,10 +137,10 @@ def _measured(
 ) -> Measured:
     """Attack a finished run, price it and judge it."""
     config = federation.config
-    transcript = run.transcript.held()
+    transcript, truth = run.transcript.held(), truth_of(federation, run.truth)
     findings = attack_all(
         transcript,
-        truth_of(federation, run.truth),
+        truth,
         config.adversaries,
         config.attacks,
         seed=config.seed,
@@ -173,6 +174,12 @@ def _measured(
         controls={name: positive_controls()[name] for name in config.attacks},
         gates=gates,
         privacy=tuple(each.statement for each in priced),
+        switched_off=[
+            name
+            for name in SUITE
+            if name not in config.attacks
+            and any(reads(SUITE[name], each, transcript, truth) for each in config.adversaries)
+        ],
     )
 
 

@@ -6,6 +6,7 @@ Reading order: ``message_batches`` (what is sent), ``wire`` (who carries it), ``
 """
 
 from secure_fedrec.wire.adversary import Adversary
+from secure_fedrec.wire.closed import MessageAskedError
 from secure_fedrec.wire.faults import Alter, Delay, Drop, Fault, Repeat
 from secure_fedrec.wire.message_batches import (
     NOBODY,
@@ -36,6 +37,7 @@ __all__ = [
     "Delay",
     "Drop",
     "Fault",
+    "MessageAskedError",
     "Messages",
     "Meter",
     "OwnUploads",

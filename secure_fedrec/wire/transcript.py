@@ -7,7 +7,7 @@ view for anything else raises ``TranscriptError``.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from secure_fedrec.errors import NOT_STATED, TranscriptError, UnstatedFactError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
+from secure_fedrec.wire.closed import ClosedBlocks
 from secure_fedrec.wire.held import held
 from secure_fedrec.wire.message_batches import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
@@ -52,6 +53,15 @@ _ENDS = {  # role of sender, role of receiver
 }
 TRAFFIC = "traffic"
 """What a network tap sees, by the name under which it is asked for."""
+
+TABLE = "table"
+"""Where the public table moves to, by the name under which it is received and read."""
+
+_IN_BLOCKS = frozenset(
+    kind_of(step) for step in Step if step not in (Step.MODEL, Step.PART, Step.BAG, Step.COUNTS)
+)
+COUNTED = f"{kind_of(Step.AGGREGATE)} counts"
+"""How many clients are behind rows of a sum, likewise."""
 
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
@@ -92,6 +102,10 @@ class Transcript:
     def held(self) -> "Transcript":
         """The same recording, finished and read often: what was read is kept in memory."""
         return Transcript(held(self._store), self.public)
+
+    def closed(self) -> "Transcript":
+        """The same recording, of which nobody gets a message: ``MessageAskedError``."""
+        return Transcript(ClosedBlocks(self._store), self.public)
 
     @classmethod
     def open(cls, directory: Path) -> "Transcript":
@@ -159,11 +173,14 @@ class View:
         own: what the adversary's own clients put into the sums; None where it is not known.
         seed: of the run's streams; None for an adversary that does not know it.
         block: which rows it holds, of a view of one block; None of all.
-        asked: steps whose payloads were asked for, here or in a view of a part of this one; and
-            ``TRAFFIC``, if the sizes and ends of messages were.
+        asked: steps whose payloads were asked for, here or in a view of a part of this one.
+        fetched: what of ``received`` was handed out, likewise.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public", "seed")
+    __slots__ = (
+        *("_only", "_store", "adversary", "asked", "block", "codec", "fetched", "own", "public"),
+        "seed",
+    )
 
     def __init__(
         self,
@@ -177,7 +194,8 @@ class View:
     ) -> None:
         self._store = store
         self.seed = seed if "seed" in adversary.knows else None
-        self.asked: set[Step | str] = set()
+        self.asked: set[Step] = set()
+        self.fetched: set[str] = set()
         self.block: Within | None = None
         self.own = own
         self._only = only
@@ -190,11 +208,7 @@ class View:
 
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
-        view = View(
-            self._store, self.public, self.adversary, only=round_, own=self.own, seed=self.seed
-        )
-        view.block, view.codec, view.asked = self.block, self.codec, self.asked
-        return view
+        return self._part(self.block, self.own, only=round_)
 
     def of_block(self, kind: str) -> "View | None":
         """The same view of one block: of all rows its own alone, numbered from 0, as wide as it is.
@@ -209,10 +223,23 @@ class View:
         if within is None:
             return None
         own = None if self.own is None else self.own.within(within)
-        view = View(
-            self._store, self.public, self.adversary, only=self._only, own=own, seed=self.seed
-        )
-        view.block, view.codec, view.asked = within, within.codec, self.asked
+        return self._part(within, own)
+
+    def of_values(self, start: int, stop: int) -> "View":
+        """The same view of some values of its flat block alone: all others are 0, and unread.
+
+        Where no blocks are named, it is of all.
+        """
+        block = self.block
+        return self if block is None else self._part(block.of_values(start, stop), self.own)
+
+    def _part(
+        self, block: Within | None, own: OwnUploads | None, *, only: int | None = None
+    ) -> "View":
+        only = self._only if only is None else only
+        view = View(self._store, self.public, self.adversary, only=only, own=own, seed=self.seed)
+        view.block, view.codec = block, self.codec if block is None else block.codec
+        view.asked, view.fetched = self.asked, self.fetched
         return view
 
     def sees(self, step: Step) -> bool:
@@ -234,26 +261,80 @@ class View:
         return tuple(r for r in self._rounds() if self._names(step, r))
 
     def received(self) -> tuple[str, ...]:
-        """What reached corrupted parties from others: names of steps, and ``TRAFFIC`` of a tap.
+        """What reached corrupted parties from others, by name.
 
-        The public state is left out: it reaches everybody.
+        Of each step the blocks and bags, counts of the aggregate apart; ``TRAFFIC`` of a tap. Who
+        holds no aggregate receives what of the public state moves: ``TABLE``, and extras. Whoever
+        makes that state, and the parts that go to single clients, learns nothing from them; nor
+        does anybody from a block that holds a 1 of each client.
         """
-        steps = [each for each in Step if each not in (Step.MODEL, Step.PART) and self._gets(each)]
-        told = [step.name.lower() for step in steps]
+        told: list[str] = []
+        made = {Step.MODEL, *({Step.PART} if self.sees(Step.AGGREGATE) else ())}
+        for step in (each for each in Step if each not in made and self._gets(each)):
+            bags = {kind for r in self._rounds() for kind in _kinds(self._store, step, r)}
+            ones = [f"{kind_of(step)} of {each['name']}" for each in self._ones(step)]
+            names = (name for kind in sorted(bags) for name in self._parts(kind, whole=True))
+            told += [name for name in names if name not in ones]
+        if self._gets(Step.AGGREGATE) and self._is_counted():
+            told.append(COUNTED)
+        if self.sees(Step.MODEL) and not self.sees(Step.AGGREGATE):
+            told += self._moved()
         return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
 
     def _gets(self, step: Step) -> bool:
         members = self.adversary.members(_ENDS[step][1])
-        named = [r for r in self._rounds() if self._names(step, r)]
         if members is None:
-            return bool(named)
-        if not members or not named:
-            return False
-        return any(
+            return any(self._names(step, round_) for round_ in self._rounds())
+        later = (part_of(RESULT),) if step is Step.PART else ()
+        return bool(members) and any(
             np.isin(columns["receivers"], sorted(members)).any()
-            for kind in _kinds(self._store, step, named[0])
-            for columns in self._store.read(named[0], kind)
+            for round_ in self._rounds()
+            for kind in (*_kinds(self._store, step, round_), *later)
+            for columns in self._store.read(round_, kind)
         )
+
+    def _is_counted(self) -> bool:
+        """Whether sums tell how many sent a row, of rows that some leave out."""
+        kinds = {each["kind"] for each in self.public.get("blocks", ())}
+        held = (each for r in self._rounds() for each in self._names(Step.AGGREGATE, r))
+        return kinds != {"flat"} and any("counts" in each for each in held)
+
+    def _ones(self, step: Step) -> Iterator[Mapping[str, Any]]:
+        """Blocks of one value that is, in all that was kept of a step, the number of clients."""
+        for block in self.public.get("blocks", ()):
+            if block["size"] == 1:
+                own = Within.of(block, self.codec)
+                kept = (c for r in self._kept(step) for c in self._store.read(r, kind_of(step)))
+                found = [own.rows_of(rows_in(c)) for c in kept if "values" in c]
+                if found and all(_is_ones(each, own.codec) for each in found):
+                    yield block
+
+    def _moved(self) -> Iterator[str]:
+        """What of the public state some round moved; the table, if nothing of it was kept."""
+        kept, seen = self._kept(Step.MODEL), set[str]()
+        for round_ in kept:
+            before = self._model(round_)
+            after = next(self._store.read(round_, RESULT), Columns())
+            both = before.keys() & after.keys()
+            seen |= (before.keys() | after.keys()) - {
+                name for name in both if np.array_equal(before[name], after[name])
+            }
+        for name in sorted(seen) if kept else [TABLE]:
+            yield from self._parts(name, whole=True) if name == TABLE else [_extra(name)]
+
+    def _parts(self, kind: str, *, whole: bool = False) -> list[str]:
+        """What the view holds of messages, as received and as read: by block if there are several.
+
+        Args:
+            kind: of the messages.
+            whole: of all blocks, whatever the view holds.
+        """
+        blocks = self.public.get("blocks", ())
+        several = len(blocks) > 1 and kind in _IN_BLOCKS
+        mine = [b for b in blocks if whole or self.block is None or self.block.first == b["first"]]
+        if not whole and self.block is not None and self.block.leaves_out:
+            return []
+        return [f"{kind} of {each['name']}" for each in mine] if several else [kind]
 
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
@@ -292,7 +373,10 @@ class View:
         Raises:
             TranscriptError: not recorded, or not seen.
         """
-        return _frozen(self._model(round_, after=after)["table"])
+        table = _frozen(self._model(round_, after=after)["table"])
+        if after:
+            self.fetched.update(self._parts(TABLE))
+        return table if self.block is None else self.block.kept(table)
 
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.
@@ -310,7 +394,9 @@ class View:
         ]
         found = [self._model(round_, after=after), *parts]
         extras = {name: part[name] for part in found for name in part if name.startswith(EXTRA)}
-        return {name.removeprefix(EXTRA): _frozen(values) for name, values in extras.items()}
+        told = {name.removeprefix(EXTRA): _frozen(values) for name, values in extras.items()}
+        own = {name.removeprefix(EXTRA) for part in parts for name in part}
+        return _Noting(told, self.fetched, own=own, after=after)
 
     def bags(self, round_: int) -> tuple[str, ...]:
         """Names of the bags that got messages in a round.
@@ -344,6 +430,9 @@ class View:
         self._require_round(round_)
         if payload:
             self.asked.add(step)
+            self.fetched.update(self._parts(kind_of(step, bag)))
+        if step is Step.AGGREGATE:
+            self.fetched.add(COUNTED)
         if step in (Step.MODEL, Step.PART):
             raise TranscriptError("the model is one table for all; ask for table or extras(round)")
         if (step is Step.BAG) != (bag is not None):
@@ -368,7 +457,7 @@ class View:
         """
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
-        self.asked.add(TRAFFIC)
+        self.fetched.add(TRAFFIC)
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
         for step in _TAPPED:
             parts = [
@@ -388,7 +477,7 @@ class View:
         mine = (clients or frozenset()) | (frozenset() if own is None else own.clients)
         return self.adversary.has("server") or bool(mine.intersection(receivers.tolist()))
 
-    def _model(self, round_: int, *, after: bool) -> Columns:
+    def _model(self, round_: int, *, after: bool = False) -> Columns:
         self._require(Step.MODEL)
         self._require_round(round_)
         for columns in self._store.read(round_, RESULT if after else "model"):
@@ -455,6 +544,37 @@ class View:
             return messages
         visible = np.flatnonzero(keep)
         return messages.select(visible[np.argsort(order[visible], kind="stable")])
+
+
+class _Noting(dict[str, FloatArray]):
+    """Arrays by name, which notes those that are looked up; parts for single clients as one."""
+
+    def __init__(
+        self, told: Mapping[str, FloatArray], fetched: set[str], *, own: set[str], after: bool
+    ) -> None:
+        super().__init__(told)
+        self._fetched, self._own, self._after = fetched, own, after
+
+    def __getitem__(self, name: str) -> FloatArray:
+        if name in self._own:
+            self._fetched.add(kind_of(Step.PART))
+        elif self._after:
+            self._fetched.add(_extra(name))
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same, or a default."""
+        return self[name] if self.keys() & {name} else default
+
+
+def _is_ones(block: RowBlock, codec: FixedPoint) -> bool:
+    """Whether a block of one value holds a 1 of each client behind its rows."""
+    clients = np.ones(len(block.rows)) if block.counts is None else block.counts
+    return block.values is not None and np.array_equal(codec.decode(block.values)[:, 0], clients)
+
+
+def _extra(column: str) -> str:
+    return f"public {column.removeprefix(EXTRA)}"
 
 
 def _frozen(values: FloatArray) -> FloatArray:

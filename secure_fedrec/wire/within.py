@@ -23,14 +23,43 @@ class Within:
     Args:
         first: its first row.
         rows: how many there are.
+        size: of a flat block, how many values.
         width: values of each.
         codec: of the values.
+        only: of a flat block, which of its values are looked at; None for all.
     """
 
     first: int
     rows: int
+    size: int
     width: int
     codec: FixedPoint
+    only: range | None = None
+
+    def of_values(self, start: int, stop: int) -> "Within":
+        """Of a flat block: these of its values alone, all others are 0."""
+        return replace(self, only=range(start, stop))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some of its values are not looked at."""
+        return self.only is not None and len(self.only) < self.size
+
+    def kept(self, values: Any, rows: Any = None) -> Any:
+        """Values of rows, of all rows if none are named, without those not looked at."""
+        if self.only is None:
+            return values
+        place = np.arange(values.size).reshape(values.shape)
+        if rows is not None:
+            place += (rows.astype(np.int64) * self.width - place[:, 0])[:, None]
+        inside = (place >= self.only.start) & (place < self.only.stop)
+        return np.where(inside, values, values.dtype.type(0))
+
+    @classmethod
+    def of(cls, block: Mapping[str, Any], codec: FixedPoint) -> "Within":
+        """One block, as the public knowledge names it."""
+        own = replace(codec, **{name: block[name] for name in ("fraction_bits", "clip")})
+        return cls(codec=own, **{n: block[n] for n in ("first", "rows", "size", "width")})
 
     @classmethod
     def of_kind(cls, kind: str, public: Mapping[str, Any], codec: FixedPoint) -> "Within | None":
@@ -42,9 +71,7 @@ class Within:
         try:
             for block in public["blocks"]:
                 if block["kind"] == kind:
-                    names = ("fraction_bits", "clip")
-                    own = replace(codec, **{name: block[name] for name in names})
-                    return cls(codec=own, **{n: block[n] for n in ("first", "rows", "width")})
+                    return cls.of(block, codec)
         except (KeyError, UnstatedFactError, TypeError, ValueError) as damage:
             raise TranscriptError("the public knowledge names no blocks") from damage
         return None
@@ -53,7 +80,10 @@ class Within:
         """The same messages with the rows of this block alone."""
         if not isinstance(messages.payload, RowBlock):
             return messages
-        return replace(messages, payload=self.rows_of(messages.payload))
+        block = self.rows_of(messages.payload)
+        if block.values is not None:
+            block = replace(block, values=self.kept(block.values, block.rows))
+        return replace(messages, payload=block)
 
     def rows_of(self, block: RowBlock) -> RowBlock:
         """The rows of this block alone."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from attacks.suite import UNATTACKED
+from attacks.suite import SUITE, UNATTACKED
 from audits.config.audit import AuditConfig, load_config
 from audits.gates.figures import secret_of
 from audits.presets import PRESETS, QUICKSTART
@@ -33,7 +33,7 @@ def left_out(config: AuditConfig) -> str:
     report = {
         "configuration": config.as_json(),
         "findings": [],
-        "switched_off": config.switched_off,
+        "switched_off": [name for name in SUITE if name not in config.attacks],
     }
     stated = (RECORDS[layer].traits.denoising for layer in config.protection)
     denoisers = any(each not in (None, "none") for each in stated)

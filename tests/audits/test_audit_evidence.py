@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from attacks import SUITE
 from audits.config.audit import parse_config
 from audits.run.audit import audit
 
@@ -77,6 +78,21 @@ def test_missing_evidence_is_waived_by_name_and_is_no_pass(
     assert ended["policy"]["measured"]["outcome"] == "inconclusive"
     some = audited({**small, "waivers": waivers[1:]}, tmp_path / "third", payload_rounds=[])
     assert some["verdict"]["outcome"] == "inconclusive"
+
+
+def test_an_attack_that_is_left_out_is_switched_off_whatever_the_system_lists(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    """It is asked of a recording without messages whether it would have read one."""
+    small["algorithm"] = {"name": "fedmf", "rank": 4, "rounds": 2}
+    small["data"] |= {"items": 120, "mean_ratings": 5.0}
+    small |= {"protection": MASKS, "gates": [], "cohort": {"clients_per_round": 30}}
+    left = {"sum-decoding", "lone-rows"}
+    small["attacks"] = [name for name in SUITE if name not in left | {"drafts"}]
+    report = audited(small, tmp_path / "run", payload_rounds=[1, 2])
+    assert report["switched_off"] == [name for name in SUITE if name in left]
+    reasons = report["verdict"]["reasons"]
+    assert sum("was switched off" in each for each in reasons) == len(left)
 
 
 def test_rows_that_a_floor_leaves_out_put_nobody_in_the_clear(

@@ -197,9 +197,12 @@ def test_a_gate_that_makes_no_sense_is_refused(settings: dict[str, Any], problem
         GateConfig(**settings)
 
 
-def result(outcome: Outcome, metric: str = "epsilon") -> GateResult:
-    """On what the server learns, but no attack's figure; or on utility."""
-    gate = GateConfig(metric=metric, max=1.0, adversary="server" if metric == "epsilon" else None)
+def result(outcome: Outcome, metric: str = "clients_exposed") -> GateResult:
+    """On what the server learns, by an attack that found nothing; or on utility."""
+    whose: dict[str, Any] = {}
+    if metric not in ("rmse", "mae"):
+        whose = {"attack": "direct", "adversary": "server"}
+    gate = GateConfig(metric=metric, max=1.0, **whose)
     return GateResult(gate=gate, value=0.5, low=0.5, high=0.5, outcome=outcome, reason="a reason")
 
 
@@ -358,12 +361,18 @@ def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
 
 
 def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:
-    """One on utility alone says nothing of what is learned."""
+    """Nor does one on utility alone say what is learned, or on an epsilon, or one that holds."""
     held, quiet = judged(GateConfig(metric="rmse", max=1e9)), [finding({"auc": 0.5})]
     assert held.outcome is PASS
     decided = decide([held], quiet, {})
     assert decided.reasons == ("server: no gate is on what it learns",)
+    priced = GateConfig(metric="epsilon", adversary="server", max=1e9)
+    spent = GateResult(gate=priced, value=0.5, outcome=PASS, reason="a reason")
+    assert decide([held, spent], quiet, {}).reasons == decided.reasons
     assert decide([held, result(PASS)], quiet, {}).outcome is PASS
+    whole = told([held, result(PASS)], quiet, {})
+    whole["gates"][1] |= {"metric": "precision_gain", "threshold": 1.0}
+    assert [each.text for each in objections_to(whole)] == [*decided.reasons]
 
 
 def test_an_attack_without_an_extra_leaves_an_audit_undecided() -> None:

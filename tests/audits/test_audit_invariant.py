@@ -25,6 +25,17 @@ from secure_fedrec.errors import ConfigError
 
 TODAY = date(2027, 1, 15)
 ADVERSARIES, ATTACKS = ("server", "denoisers"), ("direct", "lattice", "drafts")
+IDLE = [
+    Finding(
+        attack="idle",
+        adversary=name,
+        game="a game",
+        units={"clients": 100},
+        figures={"clients_exposed": 0.0},
+    )
+    for name in ADVERSARIES
+]
+"""What gates on an adversary judge that say nothing of any other finding."""
 KEYS = (
     *("precision_at_k", "precision_gain", "headroom_lift", "rating_accuracy", "rating_lift"),
     *("reidentified_share", "reidentified_lift", "user_vector_share", "linked_share"),
@@ -89,8 +100,10 @@ def gates(draw: st.DrawFn, found: Sequence[Finding]) -> list[GateConfig]:
         except ConfigError:
             SEEN["a gate is refused"] += 1
     every = ADVERSARIES if draw(st.sampled_from((True,) * 7 + (False,))) else ()
-    priced = [GateConfig(metric="epsilon", adversary=name, max=8.0) for name in every]
-    return [GateConfig(metric="rmse", max=1.0), *priced, *drawn]
+    asked = {"metric": "clients_exposed", "attack": "idle", "max": 8.0}
+    able = [GateConfig(adversary=name, **asked) for name in every]
+    priced = [GateConfig(metric="epsilon", adversary=name, max=8.0) for name in ADVERSARIES]
+    return [GateConfig(metric="rmse", max=1.0), *priced, *able, *drawn]
 
 
 @st.composite
@@ -113,7 +126,8 @@ def told(
     found: Sequence[Finding], asked: Sequence[GateConfig], off: Sequence[str]
 ) -> dict[str, Any]:
     """A report, as far as a verdict reads it."""
-    given: dict[str, Any] = {"findings": found, "utility": {"rmse": 0.9}, "lossless": None}
+    given: dict[str, Any] = {"findings": [*found, *IDLE]}
+    given |= {"utility": {"rmse": 0.9}, "lossless": None}
     given["epsilons"] = dict.fromkeys(((name, EVERYTHING) for name in ADVERSARIES), 1.0)
     judged = [judge(each, **given) for each in asked]
     report: dict[str, Any] = {
@@ -157,7 +171,7 @@ def unanswered(report: Mapping[str, Any]) -> list[str]:
         mine = [each for each in report["findings"] if each["adversary"] == name]
         read = {step for each in mine for step in each["read"]}
         left += [f"{step} is not read" for each in mine for step in {*each["received"]} - read]
-        if not any(gate["adversary"] == name for gate in report["gates"]):
+        if not any(gate["adversary"] == name and gate["attack"] for gate in report["gates"]):
             left.append(f"{name} has no gate")
     return left
 
@@ -216,7 +230,7 @@ def judged_examples(data: st.DataObject) -> None:
         SEEN["with an attack switched off"] += 1
     if any("noise" in finding.received for finding in found):
         SEEN["with messages unread"] += 1
-    if any(gate["adversary"] is None for gate in report["gates"][1:]) or len(report["gates"]) == 1:
+    if all(gate["attack"] is None for gate in report["gates"]):
         SEEN["without gates on adversaries"] += 1
     if any(finding.lacks for finding in found):
         SEEN["with evidence missing"] += 1
