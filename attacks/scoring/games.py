@@ -36,7 +36,7 @@ class Finding:
         reason: why the attack was not applicable; None if it was measured.
         lacks: whose payloads the attack asked for although not all were recorded; empty where it
             had all that it can read. What it lacks, it may have learned from.
-        received: what reached the adversary from others (``View.received``).
+        received: what reached the adversary from others (``View.received``), and ``View.known``.
         read: what of it the attack has read, if it was measured.
         not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
@@ -94,7 +94,8 @@ def evaluate(
     """
     truth = truth.as_trained(transcript.public.get("rating_levels"))
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
-    view = transcript.view(adversary, own=own, seed=truth.seed)
+    first = truth.first_tables() if adversary.knows else None
+    view = transcript.view(adversary, own=own, first=first)
     server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
@@ -136,7 +137,7 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     blank = replace(
         blank,
         lacks=tuple(step.name.lower() for step in view.unrecorded()),
-        received=_received(view),
+        received=(*_received(view), *_known(view)),
     )
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
@@ -180,6 +181,11 @@ def _received(view: View) -> tuple[str, ...]:
     if knowledge.says_noised or ("upload" in told and not knowledge.says_hidden):
         answered.add("aggregate")
     return tuple(name for name in told if name not in answered)
+
+
+def _known(view: View) -> tuple[str, ...]:
+    """What the adversary knows beside; where noise is in the sums, their price allows for that."""
+    return () if Knowledge.of(view).says_noised else view.known()
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:

@@ -53,6 +53,9 @@ _ENDS = {  # role of sender, role of receiver
 TRAFFIC = "traffic"
 """What a network tap sees, by the name under which it is asked for."""
 
+KNOWLEDGE = "knowledge: seed"
+"""What follows from the seed of a run, likewise."""
+
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
 
@@ -136,16 +139,21 @@ class Transcript:
         return whole.hexdigest()
 
     def view(
-        self, adversary: Adversary, *, own: OwnUploads | None = None, seed: int | None = None
+        self,
+        adversary: Adversary,
+        *,
+        own: OwnUploads | None = None,
+        first: Mapping[str, FloatArray] | None = None,
     ) -> "View":
         """What an adversary saw, and what it knows.
 
         Args:
             adversary: whose view.
             own: what its clients know of themselves.
-            seed: of the run's streams, for an adversary that knows it.
+            first: private tables before the first round, by name, for an adversary that knows the
+                seed; None where they do not follow from it.
         """
-        return View(self._store, self.public, adversary, own=own, seed=seed)
+        return View(self._store, self.public, adversary, own=own, first=first)
 
 
 class View:
@@ -157,13 +165,22 @@ class View:
             not stated there raises ``UnstatedFactError``.
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
-        seed: of the run's streams; None for an adversary that does not know it.
         block: which rows it holds, of a view of one block; None of all.
         asked: steps whose payloads were asked for, here or in a view of a part of this one; and
-            ``TRAFFIC``, if the sizes and ends of messages were.
+            ``TRAFFIC``, if the sizes and ends of messages were, ``KNOWLEDGE``, if that was.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "asked", "block", "codec", "own", "public", "seed")
+    __slots__ = (
+        "_first",
+        "_only",
+        "_store",
+        "adversary",
+        "asked",
+        "block",
+        "codec",
+        "own",
+        "public",
+    )
 
     def __init__(
         self,
@@ -173,10 +190,10 @@ class View:
         *,
         only: int | None = None,
         own: OwnUploads | None = None,
-        seed: int | None = None,
+        first: Mapping[str, FloatArray] | None = None,
     ) -> None:
         self._store = store
-        self.seed = seed if "seed" in adversary.knows else None
+        self._first = first if "seed" in adversary.knows else None
         self.asked: set[Step | str] = set()
         self.block: Within | None = None
         self.own = own
@@ -191,7 +208,7 @@ class View:
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
         view = View(
-            self._store, self.public, self.adversary, only=round_, own=self.own, seed=self.seed
+            self._store, self.public, self.adversary, only=round_, own=self.own, first=self._first
         )
         view.block, view.codec, view.asked = self.block, self.codec, self.asked
         return view
@@ -210,7 +227,7 @@ class View:
             return None
         own = None if self.own is None else self.own.within(within)
         view = View(
-            self._store, self.public, self.adversary, only=self._only, own=own, seed=self.seed
+            self._store, self.public, self.adversary, only=self._only, own=own, first=self._first
         )
         view.block, view.codec, view.asked = within, within.codec, self.asked
         return view
@@ -241,6 +258,22 @@ class View:
         steps = [each for each in Step if each not in (Step.MODEL, Step.PART) and self._gets(each)]
         told = [step.name.lower() for step in steps]
         return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
+
+    def known(self) -> tuple[str, ...]:
+        """What the adversary knows beside messages, as ``received``: ``KNOWLEDGE`` or nothing."""
+        return () if self._first is None else (KNOWLEDGE,)
+
+    def first_vectors(self, width: int) -> FloatArray | None:
+        """float64[n, width]: the private vectors that clients begin with; None if not known.
+
+        They are the one private table of so many values per client, if there is one.
+        """
+        tables = () if self._first is None else self._first.values()
+        found = [table for table in tables if table.ndim == 2 and table.shape[1] == width]
+        if len(found) != 1:
+            return None
+        self.asked.add(KNOWLEDGE)
+        return _frozen(found[0])
 
     def _gets(self, step: Step) -> bool:
         members = self.adversary.members(_ENDS[step][1])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.families.sums.participation import most_others
 from attacks.families.sums.vector_matches import Spread
 from attacks.view.coalition import (
     others_counts,
@@ -177,8 +178,9 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     return _equations(view, round_, total.rows[there].astype(np.int64), counts, values)
 
 
-def of_step(view: View, step: TableStep, others: int) -> RoundSums:
+def of_step(view: View, step: TableStep) -> RoundSums:
     """A step of the public table; counts not told are the fewest that give ring words."""
+    others = most_others(view, step.round)
     counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
     fewest = range(min(MOST_RATERS, others), 0, -1)
     for raters in fewest if step.counts is None else (np.nan_to_num(step.counts),):
@@ -209,6 +211,9 @@ def _equations(
         public, unknown = view.table(round_)[items], bool(algorithm.get("biases"))
         pull = float(algorithm["regularization"])
     first = round_ == 1 and not unknown
+    # Vectors of training move while it goes on: a round of one is no reason to take them for one.
+    others = int(view.public["n_clients"]) - len(own_clients(view))
+    others = others if scored else most_others(view, round_)
     return RoundSums(
         items=items,
         counts=counts,
@@ -218,6 +223,6 @@ def _equations(
         resolution=view.codec.resolution,
         bound=float(algorithm.get("init_scale", np.inf)) if first else np.inf,
         counted=counted,
-        alone=int(view.public["n_clients"]) == len(own_clients(view)) + 1,
+        alone=others == 1,
         relative=_SINGLE if scored else _DOUBLE,
     )

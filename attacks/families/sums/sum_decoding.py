@@ -5,7 +5,7 @@ Reading order: ``round_sums`` (the equations), ``decoded`` (what is found, and w
 ``known_raters`` (the searches), ``participation`` and ``pseudonyms`` (who it is).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import comb, log2
 from typing import Any, TypeAlias
 
@@ -13,15 +13,20 @@ import numpy as np
 
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS, Decoded
-from attacks.families.sums.known_raters import look_up, merge, reduce, refine
-from attacks.families.sums.participation import deduce, left_out
+from attacks.families.sums.known_raters import look_up, merge, reduce, refine, solve
+from attacks.families.sums.participation import (
+    came,
+    deduce,
+    name_alone,
+    of_one,
+    unseen,
+)
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
 from attacks.families.sums.round_sums import (
     MOST_RATERS,
     RoundSums,
     TableStep,
-    factorization,
     of_aggregate,
     of_step,
 )
@@ -35,34 +40,24 @@ from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import Presence, others_cohort, others_counts, own_clients
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
 from secure_fedrec.errors import MissingExtraError
-from secure_fedrec.streams import Streams
-from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Step, View
 
 Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
 """Private vectors of clients, float64[d] by client, that the adversary knows at a round's start."""
 
 
-def vectors_of_seed(seed: int | None) -> Known:
-    """What follows from the seed of a run: the private vectors before the first round of PMF.
-
-    Args:
-        seed: of the run; None, of which nothing follows, for an adversary that does not know it.
-    """
-
-    def known(view: View, round_: int) -> Mapping[int, FloatArray]:
-        if seed is None or round_ != 1 or view.public["algorithm"]["name"] != "pmf":
-            return {}
-        clients = np.arange(int(view.public["n_clients"]))
-        nobody = np.zeros(len(clients) + 1, dtype=np.int64)
-        vault = Vault(indptr=nobody, items=np.zeros(0, dtype=np.int32), ratings=np.zeros(0))
-        factorization(view).initialise(vault, Streams.from_seed(seed))
-        vectors = vault.read("user_vectors", clients)
-        return dict(zip(clients.tolist(), vectors, strict=True))
-
-    return known
+def first_vectors(view: View, round_: int) -> Mapping[int, FloatArray]:
+    """The private vectors that clients begin with, of those who come for the first time."""
+    cohorts = [came(view, earlier) for earlier in range(1, round_ + 1)]
+    seen = [cohort for cohort in cohorts if cohort is not None]
+    if len(seen) < round_ and round_ > 1:
+        return {}
+    there = seen.pop() if seen else np.arange(int(view.public["n_clients"]))
+    new = np.setdiff1d(there, np.concatenate([nobody(), *seen])).tolist()
+    vectors = view.first_vectors(view.table(round_).shape[1]) if new else None
+    return {} if vectors is None else {client: vectors[client] for client in new}
 
 
 class SumDecoding(SuiteAttack):
@@ -95,7 +90,8 @@ class SumDecoding(SuiteAttack):
         where neither noise nor a virtual row is in them. Searches end at the budget.
 
     Args:
-        known: private vectors known beforehand; those of the seed for an adversary that knows it.
+        known: private vectors known beforehand; where clients come first, those of the seed, for an
+            adversary that knows it.
         budget: sums that may be formed or looked up, over all rounds.
     """
 
@@ -151,10 +147,10 @@ class SumDecoding(SuiteAttack):
         )
         others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
         why, alone = _unsolvable(view, knowledge), len(others) == 1
-        sums = [] if why else [(step.round, of_step(view, step, len(others))) for step in known]
+        sums = [] if why else [(each.round, of_step(view, each)) for each in known]
         parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
         presence = Presence.read(view, knowledge, counted) if counted else None
-        if presence is not None and not _unseen(view, knowledge, presence.clients):
+        if presence is not None and not unseen(view, presence.clients):
             return _with_counts(view, knowledge, presence, parts, why)
         moved = np.mean([step.moved for step in known], axis=0)
         nothing = ItemSets.empty(len(others), len(moved))
@@ -166,18 +162,20 @@ class SumDecoding(SuiteAttack):
             predicted=seen if alone else None,
         )
         people = people_of(parts, rounds)
-        names = dict.fromkeys(np.concatenate([[], *people]).tolist(), int(others[0]))
-        items = np.flatnonzero(moved) if alone else np.zeros(0, dtype=np.int64)
-        named = Disclosures.named(rounds[0], np.resize(others, len(items)), items)
-        sure = knowledge.constant and not _unseen(view, knowledge)
-        absent = left_out(view, rounds) if sure else ()
-        told = _disclosed(parts, people, names if alone else {}, named, *absent)
+        names = {
+            int(who): name_alone(view, part.round)
+            for part, whose in zip(parts, people, strict=True)
+            for who in whose
+        }
+        every = knowledge.constant and not unseen(view)
+        one = of_one(view, {step.round: step.moved for step in known}, all_rated=every)
+        told = _disclosed(parts, people, names, *one)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
         return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
 
     def _solved(self, view: View, sums: Sequence[tuple[int, RoundSums]]) -> list[Part]:
         parts: list[Part] = []
-        own, known_of = own_clients(view), self._known or vectors_of_seed(view.seed)
+        own, known_of = own_clients(view), self._known or first_vectors
         for round_, each in sums:
             # Without a rating scale a slope that is not known stands beside each vector.
             beforehand = known_of(view, round_) if len(each.levels) else {}
@@ -216,12 +214,6 @@ def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
     return tuple(round_ for round_ in seen if others_counts(view, round_) is not None)
 
 
-def _unseen(view: View, knowledge: Knowledge, seen: Iterable[int] = ()) -> set[int]:
-    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
-    holders = knowledge.stack.get("denoising") == "shares"
-    return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
-
-
 def _with_counts(
     view: View, knowledge: Knowledge, presence: Presence, parts: Sequence[Part], why: str
 ) -> Claims:
@@ -230,7 +222,7 @@ def _with_counts(
     cohorts = came if knowledge.constant else dict[int, bytes]()
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
-    certain = knowledge.exact and not _unseen(view, knowledge, presence.clients)
+    certain = knowledge.exact and not unseen(view, presence.clients)
     # A name settles the items of its pseudonym, which may settle other counts, and so on.
     while certain and presence.copies == 1 and verdicts.consistent:
         names, rated = names_of(parts, people, presence, verdicts.possible)
@@ -261,6 +253,7 @@ def _with_counts(
         "cohorts": len(np.unique(presence.present, axis=0)),
         "counts_exact": knowledge.exact,
         "counts_consistent": verdicts.consistent,
+        "counts_beyond_budget": verdicts.undecided,
     }
     return _claims(presence.rounds, made, parts, details | {"unsolved": why})
 
@@ -347,6 +340,7 @@ def decode(
     if len(sums.items) < 2:
         return found
     state = State(sums, found)
+    solve(state)
     lone_rows(state)
     if not len(sums.levels):
         return found
