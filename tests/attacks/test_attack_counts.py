@@ -154,7 +154,9 @@ def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
 
 
 @pytest.mark.parametrize("tap", [False, True])
-@pytest.mark.parametrize("algorithm", [COUNTED, {"rank": 0, **COUNTED}, {"rank": 1}, {}])
+@pytest.mark.parametrize(
+    "algorithm", [COUNTED, {"rank": 0, **COUNTED}, {"rank": 1}, {}, {"temperature": 1e-9}]
+)
 def test_rows_of_a_round_of_one_are_one_clients(
     algorithm: dict[str, Any], tap: bool, tmp_path: Path
 ) -> None:

@@ -5,7 +5,9 @@ With exact counts every round gives, per item, one equation in the bits "client 
     sum over u in cohort_t of b_ui = count_t(i).
 
 A count of 0 clears the whole cohort; a count equal to the number of clients still in question
-convicts them all; each verdict tightens the other equations. So do the differences of two rounds,
+convicts them all; each verdict tightens the other equations. Bits are 0 or 1, which is more than
+linear algebra knows: what all of them agree on that satisfy an item's equations is proven. So do
+the differences of two rounds,
 
     sum over who left of b_ui - sum over who came of b_ui = count_s(i) - count_t(i),
 

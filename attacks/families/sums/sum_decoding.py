@@ -71,15 +71,17 @@ class SumDecoding(SuiteAttack):
         public biases, and who uploaded.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
         rating scale gives the length. Two items of the same two raters give both vectors, a known
-        vector taken off a row of two gives the other's row, and subsets of known vectors are looked
-        up and matched by halves, up to a budget, or reduced as lattices. Of changes along score
+        vector taken off a row of two gives the other's row. Known vectors, no more than a row has
+        values, are solved for; subsets of more are looked up and matched by halves, up to a
+        budget, or reduced as lattices. Of changes along score
         vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
         fit is certain if it holds 20 bits more than the search had to choose among. A readable
         upload that equals the row of an item with count 1 is real, every other of it virtual.
         Counts are equations in the bits of each client: 0 clears everybody who took part, and
-        differences of two cohorts tell those who came or went; without a name if who took part is
-        not seen, and one alone was left out. A pseudonym has the name of the one
-        client that can have rated all its items. What own clients sent is taken out first.
+        differences of two cohorts tell those who came or went; what all bits of an item agree on
+        that satisfy its equations is told, up to a budget. Where one alone came, or was left out,
+        it is told without a name if who took part is not seen. A pseudonym has the name of the
+        one client that can have rated all its items. What own clients sent is taken out first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
     Limits: Others stay pseudonyms, joined over rounds of one cohort. Pairs are told where each of
@@ -161,7 +163,7 @@ class SumDecoding(SuiteAttack):
             visible=seen,
             predicted=seen if alone else None,
         )
-        people = people_of(parts, rounds)
+        people = people_of(parts, [part.round for part in parts])
         names = {
             int(who): name_alone(view, part.round)
             for part, whose in zip(parts, people, strict=True)
