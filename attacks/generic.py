@@ -12,7 +12,7 @@ which rounds average out. So nothing needs to be known to be hidden; it weighs n
 Whoever plays it on a stack of their own: ``attacks.planted.worlds.play``.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +24,12 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Worlds:
+class Worlds(NamedTuple):
     """Two candidates for what all clients hold.
 
     A client's row of an item is its rating; its vector for a bag, all its ratings.
 
-    Args:
+    Attributes:
         first, second: float64[n, m] ratings; 0 where there is none.
     """
 

@@ -24,7 +24,6 @@ from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.organisations import MembersClaim, SalesClaim
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.sets import SetClaim
-from attacks.scoring.truth import SecretClaim
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
@@ -47,9 +46,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "partners": (ItemSales(), PartnerMembers()),
 }
 
-_TOLD: tuple[type[SecretClaim], ...] = (
-    *(LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim),
-)
+_TOLD = (LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim)
 KINDS = (*(claim.kind for claim in _TOLD), attributes.KIND)
 """Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
 

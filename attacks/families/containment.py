@@ -4,7 +4,7 @@ A message starts from the uploads with its rarest item; each further item leaves
 """
 
 from dataclasses import dataclass
-from math import floor, nan
+from math import floor
 from typing import Final
 
 import numpy as np
@@ -108,13 +108,13 @@ class Containment:
         sent: B uploads under names.
         heard: K messages without.
         n_items: of the catalogue.
-        ratio: virtual rows per rated one, or None if sizes follow no rule.
+        ratio: virtual rows per rated one, or NaN if sizes follow no rule.
     """
 
     sent: RowBlock
     heard: RowBlock
     n_items: int
-    ratio: float | None
+    ratio: float
 
     def fits(self) -> tuple[Fits, Fits]:
         """By the set, and by set and size.
@@ -125,19 +125,10 @@ class Containment:
         counts, firsts = self._counted()
         kind = np.where(counts[:, _EXACT] > 0, _EXACT, _CAPPED)
         every = np.arange(len(kind))
-        by_set = Fits(
-            candidates=counts[:, 0], first=firsts[:, 0], relation=Contained(within=self, kinds=None)
-        )
-        by_size = Fits(
-            candidates=counts[every, kind],
-            first=firsts[every, kind],
-            relation=Contained(within=self, kinds=kind),
-        )
-        return by_set, by_size
-
-    @property
-    def _rule(self) -> float:
-        return nan if self.ratio is None else float(self.ratio)
+        whole, sized = Contained(within=self, kinds=None), Contained(within=self, kinds=kind)
+        by_set = Fits(candidates=counts[:, 0], first=firsts[:, 0], relation=whole)
+        counts, firsts = counts[every, kind], firsts[every, kind]
+        return by_set, Fits(candidates=counts, first=firsts, relation=sized)
 
     def _counted(self) -> tuple[IntArray, IntArray]:
         sent, heard, messages = self.sent, self.heard, len(self.heard)
@@ -153,7 +144,7 @@ class Containment:
             bounds_of(popularity),
             uploads[by_item],
             sent.lengths,
-            self._rule,
+            self.ratio,
             self.n_items,
             np.empty(int(popularity.max(initial=0)), dtype=np.int32),
             counts,
@@ -165,7 +156,7 @@ class Containment:
         """Class of size of one upload per message, -1 outside: int64[K] -> int64[K]."""
         kinds = np.empty(len(uploads), dtype=np.int64)
         heard, sent = (Ragged(each.indptr, each.rows) for each in (self.heard, self.sent))
-        class_of_pairs(heard, sent, uploads, self._rule, self.n_items, kinds)
+        class_of_pairs(heard, sent, uploads, self.ratio, self.n_items, kinds)
         return kinds
 
 

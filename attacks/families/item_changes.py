@@ -5,7 +5,7 @@ A recommender that scores items by a vector of the client, p = sigmoid(w . V_i),
 rows of one client share a main direction, and more of them are sampled than rated.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +30,10 @@ _FEWEST = 16
 """Rows moved alike make a decay; fewer may be alike by chance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ItemChanges:
+class ItemChanges(NamedTuple):
     """What the uploads of one round do to the rows of the item table.
 
-    Args:
+    Attributes:
         round: which round.
         clients: int64[B], ascending.
         sizes: float64[B, m], lengths of the changes, beside a decay of all rows.
@@ -68,9 +67,15 @@ class ItemChanges:
         if items.sees(Step.MODEL) and rounds[0] in items.payload_rounds(Step.MODEL):
             table = items.table(rounds[0])
         size = (len(block), int(items.public["n_items"]))
-        sizes, signed = np.zeros(size), np.zeros(size)
-        visible, main = np.zeros(size, dtype=bool), np.zeros((size[0], changes.shape[1]))
-        visible[~plain] = True
+        found = cls(
+            round=rounds[0],
+            clients=uploads.senders.ids,
+            sizes=np.zeros(size),
+            signed=np.zeros(size),
+            main=np.zeros((size[0], changes.shape[1])),
+            visible=np.repeat(~plain[:, None], size[1], axis=1),
+            plain=plain,
+        )
         for place in np.flatnonzero(plain).tolist():
             own = slice(ends[place], ends[place + 1])
             rows, moved = block.rows[own], changes[own]
@@ -80,17 +85,9 @@ class ItemChanges:
             lengths = np.sqrt((moved**2).sum(axis=1))
             # Who sends its examples' rows alone says which they are.
             by_examples = touched(lengths[None])[0] if whole else lengths > 0
-            visible[place, rows], sizes[place, rows] = True, lengths
-            signed[place, rows], main[place] = along_main(moved, by_examples)
-        return cls(
-            round=rounds[0],
-            clients=uploads.senders.ids,
-            sizes=sizes,
-            signed=signed,
-            main=main,
-            visible=visible,
-            plain=plain,
-        )
+            found.visible[place, rows], found.sizes[place, rows] = True, lengths
+            found.signed[place, rows], found.main[place] = along_main(moved, by_examples)
+        return found
 
 
 def need_outnumbered(view: View) -> None:

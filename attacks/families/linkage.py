@@ -53,12 +53,9 @@ class CollusionLinkage(SuiteAttack):
         require_seen(view, {Step.UPLOAD: "uploads", Step.NOISE: "noise messages"})
         none = "no round has both uploads and noise messages"
         rounds = common_rounds(view, Step.UPLOAD, Step.NOISE, otherwise=none)
-        values = set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.NOISE))
-        with_values = sorted(values & set(rounds))
-        round_ = with_values[0] if with_values else rounds[0]
-        return self._link(view, round_, values=bool(with_values))
-
-    def _link(self, view: View, round_: int, *, values: bool) -> Claims:
+        kept = (view.payload_rounds(step) for step in (Step.UPLOAD, Step.NOISE))
+        with_values = sorted(set(rounds).intersection(*kept))
+        round_, values = (with_values or rounds)[0], bool(with_values)
         uploads, sent = rows_of(view.messages(Step.UPLOAD, round_, payload=values))
         noise, heard = rows_of(view.messages(Step.NOISE, round_, payload=values))
         need(len(noise), "the view holds no noise messages")
@@ -68,7 +65,8 @@ class CollusionLinkage(SuiteAttack):
         if noise.tags is None:
             raise TypeError("noise carries tags")
         n_items, ratio = int(view.public["n_items"]), Knowledge.of(view).ratio
-        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=ratio).fits()
+        rule = np.nan if ratio is None else ratio
+        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=rule).fits()
         evidence = dict(zip(("set", "set_and_size"), both, strict=True))
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
@@ -133,10 +131,8 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
     Returns:
         uint64[N]; unequal rows of one run collide with probability about 2^-64 each.
     """
-    weights = np.random.Generator(np.random.Philox(key=20210202)).integers(
-        0, 2**64, size=values.shape[1], dtype=np.uint64
-    )
-    weights |= np.uint64(1)
+    draws = np.random.Generator(np.random.Philox(key=20210202))
+    weights = draws.integers(0, 2**64, size=values.shape[1], dtype=np.uint64) | np.uint64(1)
     prints = np.empty(len(values), dtype=np.uint64)
     for start in range(0, len(values), _AT_ONCE):
         words = codec.to_integers(values[start : start + _AT_ONCE]).view(np.uint64)
@@ -208,20 +204,13 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
         own = [place for place, each in enumerate(found) if each is not None and each[1] is whole]
         vectors = [each[0] for each in found if each is not None and each[1] is whole]
         grid = np.reshape(vectors, (len(own), width)).astype(np.float64)
-        part = Disclosures.of_vectors(
-            round_, names[own].astype(np.int64), grid, directions=not whole
-        )
-        kinds.append(part)
+        whose = names[own].astype(np.int64)
+        kinds.append(Disclosures.of_vectors(round_, whose, grid, directions=not whole))
     return kinds[0], kinds[1]
 
 
 def vector_along(
-    rows: FloatArray,
-    public: FloatArray,
-    width: int,
-    levels: FloatArray,
-    unit: float,
-    needed: float,
+    rows: FloatArray, public: FloatArray, width: int, levels: FloatArray, unit: float, needed: float
 ) -> tuple[FloatArray, bool] | None:
     """The vector U of rows ``(r - U.V) U``, and whether its length and side are known as well.
 

@@ -10,7 +10,8 @@ reads the units, and a says which of these are on. So the vector moves along one
 there are sets of units, up for a rated item and down for a sampled one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,9 +66,7 @@ class MovedRows(SuiteAttack):
         told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
         need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
         kept = view.payload_rounds(step)
-        rounds = tuple(
-            round_ for round_ in kept if not server or round_ in view.rounds(Step.UPLOAD)
-        )
+        rounds = tuple(r for r in kept if not server or r in view.rounds(Step.UPLOAD))
         need(rounds, "no round has the payload of its sum or table, and named uploads")
         present = np.array([_present(view, round_) for round_ in rounds])
         clients = np.flatnonzero(present.any(axis=0))
@@ -85,9 +84,8 @@ class MovedRows(SuiteAttack):
         who, items = np.nonzero(tests.alone)
         certain = bits[who, items] >= SURE_BITS + np.log2(bits.size)
         named = Disclosures.named(rounds[0], clients[who], items)
-        claim = RatedSetClaim(
-            clients=clients, scores=tests.scores, visible=np.ones(bits.shape, dtype=bool)
-        )
+        visible = np.ones(bits.shape, dtype=bool)
+        claim = RatedSetClaim(clients=clients, scores=tests.scores, visible=visible)
         details = {"pairs_cleared": int((~tests.left).sum()), "pairs_alone": len(items)}
         part = replace(named, certain=certain)
         return Claims(rounds=rounds, made=(claim, DisclosureClaim(parts=(part,))), details=details)
@@ -147,11 +145,10 @@ def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _T
     return up & ~down
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Round:
+class _Round(NamedTuple):
     """A round.
 
-    Args:
+    Attributes:
         moved: bool[m], which items' rows moved.
         counted: whether counts say so, of whatever change.
         examples: float64[m, d], the change that the examples of an item made, where it is known
@@ -211,9 +208,7 @@ def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArr
     if flat is None or len(layers) != _LAYERS or width == 1:
         return found
     values = flat.table(round_).reshape(-1)
-    first, output = (
-        values[each.weight.start : each.weight.stop].reshape(each.weight.shape) for each in layers
-    )
+    first, output = (each.weight.of(values) for each in layers)
     inputs = np.delete(first, place["first"] + np.arange(told.private), axis=1)
     if len(first) > _MOST_UNITS or inputs.shape[1] != width or len(output) != 1:
         return found

@@ -41,7 +41,8 @@ class ItemSales(OneRound, SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim the sales of every organisation whose vectors are in view."""
         round_, clients, items, vectors = _seen(view)
-        features = tuple(map(_features, vectors))
+        lengths = (np.linalg.norm(each, axis=1, keepdims=True) for each in vectors)
+        features = tuple(map(np.hstack, zip(vectors, lengths, strict=True)))
         claim = SalesClaim(name="items", clients=clients, items=items, vectors=features)
         return Claims(rounds=(round_,), made=(claim,))
 
@@ -81,11 +82,6 @@ def _seen(view: View) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatA
     items = tuple(found[client][0] for client in others)
     vectors = tuple(found[client][1] for client in others)
     return round_, np.array(others, dtype=np.int64), items, vectors
-
-
-def _features(vectors: FloatArray) -> FloatArray:
-    """The vectors, and how long they are."""
-    return np.hstack([vectors, np.linalg.norm(vectors, axis=1, keepdims=True)])
 
 
 def _given(view: View) -> tuple[int, _Vectors] | None:

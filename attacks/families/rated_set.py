@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attacks.base import Claim, Claims, Control, Secrets, SuiteAttack, need
+from attacks.base import Claims, Control, Secrets, SuiteAttack, need
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.item_sets import ItemSets, listed_rows
@@ -57,13 +57,12 @@ class Direct(SuiteAttack):
             predicted=seen,
             sure=told if known.says_rated_rows else None,
         )
-        made: tuple[Claim, ...] = (claim,)
-        if known.says_dense and known.says_rated_rows:  # elsewhere nothing was to be hidden
-            mine = np.repeat(told, touched.listed.lengths)
-            owners, items = clients[touched.listed.owners[mine]], touched.listed.items[mine]
-            named = Disclosures.named(rounds[0], owners, items.astype(np.int64))
-            made = (claim, DisclosureClaim(parts=(named,)))
-        return Claims(rounds=rounds[:1], made=made)
+        if not (known.says_dense and known.says_rated_rows):  # then nothing was to be hidden
+            return Claims(rounds=rounds[:1], made=(claim,))
+        mine = np.repeat(told, touched.listed.lengths)
+        owners, items = clients[touched.listed.owners[mine]], touched.listed.items[mine]
+        named = Disclosures.named(rounds[0], owners, items.astype(np.int64))
+        return Claims(rounds=rounds[:1], made=(claim, DisclosureClaim(parts=(named,))))
 
 
 class Intersection(SuiteAttack):
@@ -79,23 +78,16 @@ class Intersection(SuiteAttack):
         items and to training negatives of PFedRec and its like.
     Limits: Sticky virtual items repeat as well and defeat it; a client that uploads the whole
         catalogue every round is safe from it.
-
-    Args:
-        max_rounds: how many recorded rounds to read; None reads all.
     """
 
     name = "intersection"
     control = Control(measure="auc", on="ratings", breaks="owners")
-
-    def __init__(self, max_rounds: int | None = None) -> None:
-        self._max_rounds = max_rounds
 
     def claim(self, view: View) -> Claims:
         """Claim that what appears in every upload is rated."""
         rounds = upload_rounds(view)
         # Where an algorithm sends a part of its rows, an item that is missing once says little.
         every_time = Knowledge.of(view).rated_always
-        rounds = rounds[: self._max_rounds]
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = counts.highest()
         kind = counts.values.dtype  # that of counts up to all rounds: small, as there are many

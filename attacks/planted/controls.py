@@ -86,11 +86,8 @@ def control_result(attack: Controlled) -> ControlResult:
     """What an attack reaches in the federation of its control, and what it must."""
     control = attack.control
     own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
-    return ControlResult(
-        metric=control.measure,
-        value=planted_finding(attack).figures.get(control.measure),
-        floor=float(own),
-    )
+    value = planted_finding(attack).figures.get(control.measure)
+    return ControlResult(metric=control.measure, value=value, floor=float(own))
 
 
 def planted_finding(attack: Controlled) -> Finding:

@@ -72,9 +72,8 @@ class PlantedOrganisations(PlantedSum):
         }
         rows, values = [], []
         for client in clients.tolist():
-            counts = np.bincount(
-                vault.examples(client)["attributes"], minlength=self.table.attributes
-            )
+            records = vault.examples(client)["attributes"]
+            counts = np.bincount(records, minlength=self.table.attributes)
             draws = streams.stream("planted-accuracies").generator(lane=client)
             weights = counts * draws.uniform(0.4, 0.6, len(counts)) / 64.0
             vectors = draws.normal(size=(self.table.attributes, self.table.vector))
@@ -153,9 +152,8 @@ def plant_organisations(
     counts = np.stack([rng.multinomial(n, p) for n, p in zip(records, profiles, strict=True)])
     of_records = np.concatenate([np.repeat(np.arange(attributes), each) for each in counts])
     indptr = np.concatenate([[0], np.cumsum(records)])
-    problem = Problem(
-        vault=Vault.of_examples(indptr, {"attributes": of_records}), n_rows=algorithm.rows
-    )
+    vault = Vault.of_examples(indptr, {"attributes": of_records})
+    problem = Problem(vault=vault, n_rows=algorithm.rows)
     shape = BagShape(width=attributes, most=int(algorithm.groups.max()) + 1)
     bags, streams = dict.fromkeys(MEMBERS, shape), Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)

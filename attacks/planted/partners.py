@@ -45,11 +45,8 @@ class PlantedPartners(PlantedSum):
         """All vectors, to the other one."""
         rows = [np.flatnonzero(self.listed[client]).astype(np.int32) for client in clients.tolist()]
         values = [self.vectors[client, own] for client, own in zip(clients, rows, strict=True)]
-        block = RowBlock(
-            indptr=np.cumsum([0, *map(len, rows)]),
-            rows=np.concatenate(rows),
-            values=np.concatenate(values),
-        )
+        ends = np.cumsum([0, *map(len, rows)])
+        block = RowBlock(indptr=ends, rows=np.concatenate(rows), values=np.concatenate(values))
         return PeerBlock(senders=clients, receivers=1 - clients, block=block)
 
     def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
@@ -63,11 +60,8 @@ class PlantedPartners(PlantedSum):
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
         """One number that says that it is there."""
-        block = RowBlock(
-            indptr=np.arange(len(clients) + 1),
-            rows=np.zeros(len(clients), dtype=np.int32),
-            values=np.ones((len(clients), 1)),
-        )
+        ends, rows = np.arange(len(clients) + 1), np.zeros(len(clients), dtype=np.int32)
+        block = RowBlock(indptr=ends, rows=rows, values=np.ones((len(clients), 1)))
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
 
@@ -132,8 +126,7 @@ def plant_partner_users(
 
 
 def _run(algorithm: PlantedPartners, seed: int) -> RecordedRun:
-    problem = Problem(
-        vault=Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)}), n_rows=1
-    )
+    vault = Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)})
+    problem = Problem(vault=vault, n_rows=1)
     streams = Streams.from_seed(seed)
     return recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))

@@ -52,10 +52,8 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     rounds = tuple(planted["payload_rounds"])
     run = recorded(algorithm, problem, stack, streams, rounds, cohort=cohort)
     columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
-    secrets, denoisers = planted_secrets(columns, name), stack.denoisers
-    return run, GroundTruth(
-        train=train, recorded=run.truth, denoiser_clients=denoisers, secrets=secrets
-    )
+    secrets, them = planted_secrets(columns, name), stack.denoisers
+    return run, GroundTruth(recorded=run.truth, train=train, denoiser_clients=them, secrets=secrets)
 
 
 _CLEAR = 12

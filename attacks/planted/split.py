@@ -185,10 +185,9 @@ def plant_split(
     indptr, items, classes = _examples(rated, rng, implicit=implicit)
     kinds = 2 if implicit else _CLASSES
     algorithm = PlantedSplit(items=_ITEMS, classes=kinds, rounds=rounds)
-    problem = Problem(
-        vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
-        knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
-    )
+    vault = Vault.of_examples(indptr, {"items": items, "classes": classes})
+    known = {"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0}
+    problem = Problem(vault=vault, knowledge=known)
     streams = Streams.from_seed(seed)
     stack = protected(algorithm, problem, streams, layers or {})
     run = recorded(algorithm, problem, stack, streams, payload_rounds)

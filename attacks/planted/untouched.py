@@ -72,11 +72,9 @@ class PlantedUntouched(PlantedSum):
         grid[owners, drawn.items] = 2 * drawn.labels - 1
         rows, items = np.nonzero(grid)
         sizes = grid[rows, items] * draws.uniform(0.2, 0.8, len(rows))
-        block = RowBlock(
-            indptr=np.searchsorted(rows, np.arange(len(clients) + 1)),
-            rows=items.astype(np.int32),
-            values=sizes[:, None] * vault.read(SCORE_TABLE, clients)[rows],
-        )
+        ends = np.searchsorted(rows, np.arange(len(clients) + 1))
+        values = sizes[:, None] * vault.read(SCORE_TABLE, clients)[rows]
+        block = RowBlock(indptr=ends, rows=items.astype(np.int32), values=values)
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
 
@@ -104,11 +102,8 @@ def plant_untouched(
     case = ranking_case(generate(data), protocol=protocol, seed=seed, negatives=1)
     algorithm = PlantedUntouched(case.n_items, case.kept_out, rounds)
     vault = Vault(indptr=case.rated.indptr, items=case.train.items, ratings=case.train.ratings)
-    problem = Problem(
-        vault=vault,
-        n_rows=case.n_items,
-        knowledge={"n_items": case.n_items, "negatives": _NEGATIVES},
-    )
+    known = {"n_items": case.n_items, "negatives": _NEGATIVES}
+    problem = Problem(vault=vault, n_rows=case.n_items, knowledge=known)
     streams = Streams.from_seed(seed)
     run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (2,))
     secrets = planted_secrets({"held_out": held_out_grid(case)}, "untouched")

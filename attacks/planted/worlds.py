@@ -8,7 +8,7 @@ asks the coalition which. Where a claim holds it is right every other time.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +38,10 @@ Build = Callable[[Sizes, FixedPoint, Streams], Stack]
 """Makes a stack for a federation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How often a coalition was right.
 
-    Args:
+    Attributes:
         wins: trials in which it named the world.
         trials: of how many.
     """
@@ -193,12 +192,6 @@ class PlantedRatings(PlantedSum):
         rated = vault.rated(clients)
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
         return PlantedRatingStep(clients, grid, self.in_bag)
-
-    def predict(
-        self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
-    ) -> FloatArray:
-        """Nothing is predicted."""
-        return np.zeros(len(items))
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """One vector."""

@@ -84,15 +84,12 @@ class FeatureClaim:
         ceiling = None
         if truth.train is not None:
             ceiling = ItemSets.rated(truth.train).grid()[clients].astype(np.float64)
-        people = People(
-            features=self.features[honest],
-            attributes={name: classes[clients] for name, classes in attributes.items()},
-            ceiling=ceiling,
-        )
-        yield score_attributes(people, known=truth.auxiliary, seed=case.seed)
+        own = {name: classes[clients] for name, classes in attributes.items()}
+        people = People(self.features[honest], own, ceiling)
+        yield score_attributes(people, seed=case.seed)
 
 
-def score_attributes(people: People, *, known: int | None, seed: int) -> Scored | NotApplicable:
+def score_attributes(people: People, *, seed: int) -> Scored | NotApplicable:
     """Judge every attribute; figures are those of the first, the others stand in the details.
 
     - ``attribute_auc``: macro AUC, one class against the rest, of cross-validated scores;
@@ -101,7 +98,6 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
 
     Args:
         people: features, truth and ceiling.
-        known: how many people's attributes the adversary knows; None for all but those scored.
         seed: of folds, bootstrap and null control.
 
     Raises:
@@ -113,7 +109,7 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
         kept = _frequent(classes)
         if len(np.unique(classes[kept])) < 2:
             continue
-        told[name] = _score_one(people, classes[kept], kept, known=known, seed=seed)
+        told[name] = _score_one(people, classes[kept], kept, seed=seed)
     if not told:
         return NotApplicable(reason="no attribute has two classes of at least ten people")
     first = next(iter(told.values()))
@@ -134,7 +130,7 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
         gains={"attribute_lift": first.lift},
         units={"clients": first.auc.n_clients, "pairs": first.auc.n_clients, "positives": 0},
         details={"attributes": details},
-        null_control=_null(people, first, known=known, seed=seed),
+        null_control=_null(people, first, seed=seed),
     )
 
 
@@ -161,11 +157,9 @@ class _Told(NamedTuple):
         return Estimate(self.auc.value - _CHANCE, deviation, self.auc.n_clients)
 
 
-def _score_one(
-    people: People, classes: IntArray, kept: IntArray, *, known: int | None, seed: int
-) -> _Told:
+def _score_one(people: People, classes: IntArray, kept: IntArray, *, seed: int) -> _Told:
     labels = np.unique(classes, return_inverse=True)[1]
-    scores = cross_validated_scores(people.features[kept], labels, seed=seed, known=known)
+    scores = cross_validated_scores(people.features[kept], labels, seed=seed)
     value = float(one_against_rest_auc(scores, labels, np.ones((1, len(kept))))[0])
     drawn = [
         one_against_rest_auc(scores, labels, weights.astype(np.float64))
@@ -173,24 +167,20 @@ def _score_one(
     ]
     ceiling = None
     if people.ceiling is not None:
-        ceiling = _auc(people.ceiling[kept], labels, known=known, seed=seed)
-    return _Told(
-        kept=kept,
-        labels=labels,
-        auc=percentile_interval(value, np.concatenate(drawn), len(kept), 0.95),
-        ceiling=ceiling,
-    )
+        ceiling = _auc(people.ceiling[kept], labels, seed=seed)
+    auc = percentile_interval(value, np.concatenate(drawn), len(kept), 0.95)
+    return _Told(kept, labels, auc, ceiling)
 
 
-def _null(people: People, told: _Told, *, known: int | None, seed: int) -> dict[str, Any]:
+def _null(people: People, told: _Told, *, seed: int) -> dict[str, Any]:
     """The same features against attributes dealt to the people at random."""
     dealt = np.random.default_rng(seed).permutation(told.labels)
-    value = _auc(people.features[told.kept], dealt, known=known, seed=seed)
+    value = _auc(people.features[told.kept], dealt, seed=seed)
     return normal_null("attribute_auc", value, _CHANCE, _null_deviation(dealt))
 
 
-def _auc(features: FloatArray, labels: IntArray, *, known: int | None, seed: int) -> float:
-    scores = cross_validated_scores(features, labels, seed=seed, known=known)
+def _auc(features: FloatArray, labels: IntArray, *, seed: int) -> float:
+    scores = cross_validated_scores(features, labels, seed=seed)
     return float(one_against_rest_auc(scores, labels, np.ones((1, len(labels))))[0])
 
 
@@ -216,9 +206,7 @@ _PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
 """Times the mean eigenvalue of the Gram matrix."""
 
 
-def cross_validated_scores(
-    features: FloatArray, classes: IntArray, *, seed: int, known: int | None = None
-) -> FloatArray:
+def cross_validated_scores(features: FloatArray, classes: IntArray, *, seed: int) -> FloatArray:
     """Scores of every example for every class, by classifiers that never saw the example.
 
     Scores are centred and scaled within each fold, so that folds can be pooled: classifiers of
@@ -227,20 +215,17 @@ def cross_validated_scores(
     Args:
         features: float64[N, F].
         classes: int64[N], 0 to C - 1.
-        seed: of the folds, and of the choice of the known examples.
-        known: most training examples of a fold; None takes all of the other folds.
+        seed: of the folds.
 
     Returns:
         float64[N, C].
     """
-    rng = np.random.default_rng(seed)
     n_classes = int(classes.max()) + 1
     scores = np.zeros((len(classes), n_classes))
-    for train, test in _folds(classes, rng):
-        chosen = train if known is None else rng.permutation(train)[:known]
-        targets = np.eye(n_classes)[classes[chosen]]
+    for train, test in _folds(classes, np.random.default_rng(seed)):
+        targets = np.eye(n_classes)[classes[train]]
         with one_thread():  # sums split among threads would round differently
-            found = _ridge(*_standardised(features[chosen], features[test]), targets)
+            found = _ridge(*_standardised(features[train], features[test]), targets)
         spread = found.std(axis=0)
         scores[test] = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return scores

@@ -103,10 +103,8 @@ def score_disclosures(
     """
     sizes = [len(part.names) for part in claim.parts]
     firsts = np.cumsum(sizes) - sizes
-    found = [
-        _judged(part, train, recorded, first)
-        for part, first in zip(claim.parts, firsts.tolist(), strict=True)
-    ]
+    placed = zip(claim.parts, firsts.tolist(), strict=True)
+    found = [_judged(part, train, recorded, first) for part, first in placed]
     own = np.array(sorted(corrupted), dtype=np.int64)
     pairs, true, certain, people = (
         np.concatenate([np.zeros(0, dtype=np.int64), *(each[name] for each in found)])

@@ -61,8 +61,7 @@ class DraftClaim:
         yield score_drafts(matches, prefix=self.prefix, seed=case.seed)
         attributes = case.truth.of_kind(KIND)
         if self.tells_people and attributes:
-            known = case.truth.auxiliary
-            yield score_disclosed(matches, attributes, known=known, seed=case.seed)
+            yield score_disclosed(matches, attributes, seed=case.seed)
 
 
 class Members(NamedTuple):
@@ -179,9 +178,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     )
 
 
-def score_disclosed(
-    matches: Matches, attributes: Mapping[str, IntArray], *, known: int | None, seed: int
-) -> Scored:
+def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, seed: int) -> Scored:
     """What the vectors of disclosed members tell of these members' attributes.
 
     The vectors of all others are not asked, neither to train nor to judge the classifier: nobody
@@ -191,19 +188,15 @@ def score_disclosed(
     Args:
         matches: members beside their closest drafts.
         attributes: name -> int64[M], class of every member of every client; -1 where unknown.
-        known: how many members' attributes the adversary knows; None for all but those scored.
         seed: of folds, bootstrap and null control.
 
     Returns:
         ``disclosed_attribute_auc`` and its interval, None where too few members are disclosed.
     """
     members = matches.members[matches.disclosed]
-    people = People(
-        features=matches.vectors[matches.disclosed],
-        attributes={name: classes[members] for name, classes in attributes.items()},
-        ceiling=None,
-    )
-    told = score_attributes(people, known=known, seed=seed)
+    own = {name: classes[members] for name, classes in attributes.items()}
+    people = People(matches.vectors[matches.disclosed], own, ceiling=None)
+    told = score_attributes(people, seed=seed)
     if isinstance(told, NotApplicable):
         return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")

@@ -23,7 +23,7 @@ References:
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -149,11 +149,10 @@ _LEAST_ROOM = 30.0
 """Units that the baseline must leave to be told apart, for a share of them to be measurable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(NamedTuple):
     """How sure a figure has to be.
 
-    Args:
+    Attributes:
         seed: of the bootstrap.
         tried: rounds of which the worst is reported.
         judged: pairs of attack and adversary in the audit.
@@ -196,9 +195,8 @@ class Gain:
         hits, base = self._hits
         if hits is not None:
             share = share_interval(hits, len(known), level.confidence)
-            return replace(
-                share, value=share.value + base, low=share.low + base, high=share.high + base
-            )
+            value, low, high = (base + each for each in (share.value, share.low, share.high))
+            return replace(share, value=value, low=low, high=high)
         return mean_interval(known, seed=level.seed, confidence=level.confidence, span=self.span)
 
     def certain(self, level: Level) -> float | None:
@@ -236,11 +234,10 @@ class Gain:
         return None, 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A gain that is no mean over units.
 
-    Args:
+    Attributes:
         value: the gain.
         deviation: its standard deviation.
         units: behind it.
@@ -253,9 +250,8 @@ class Estimate:
     def interval(self, level: Level) -> Interval:
         """Normal interval."""
         reach = -float(ndtri((1.0 - level.confidence) / 2)) * self.deviation
-        return Interval(
-            value=self.value, low=self.value - reach, high=self.value + reach, n_clients=self.units
-        )
+        low, high = self.value - reach, self.value + reach
+        return Interval(value=self.value, low=low, high=high, n_clients=self.units)
 
     def certain(self, level: Level) -> float:
         """Normal lower limit."""

@@ -21,7 +21,6 @@ from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 _BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
 
-_SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
 
@@ -96,24 +95,21 @@ def evaluate(
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
     first = truth.first_tables() if adversary.knows else None
     view = transcript.view(adversary, own=own, first=first)
-    server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
     view.asked.clear()  # by the harness, not by the attack
     if len(rounds) < 2:
-        return _score(attack, view, server, truth, Level(seed=seed, judged=judged))
+        return _score(attack, view, truth, Level(seed=seed, judged=judged))
     level = Level(seed=seed, tried=len(rounds), judged=judged)
-    tried = [_score(attack, view.at(round_), server, truth, level) for round_ in rounds]
+    tried = [_score(attack, view.at(round_), truth, level) for round_ in rounds]
     measured = [finding for finding in tried if finding.measured]
     if not measured:
         return tried[0]
     worst = max(measured, key=_strength)
     lacks = tuple(dict.fromkeys(name for finding in tried for name in finding.lacks))
     by_round = {
-        str(finding.rounds[0]): {
-            name: finding.figures[name] for name in _BY_ROUND if name in finding.figures
-        }
-        for finding in measured
+        str(each.rounds[0]): {key: each.figures[key] for key in _BY_ROUND if key in each.figures}
+        for each in measured
     }
     return replace(worst, lacks=lacks, details={**worst.details, "by_round": by_round})
 
@@ -130,7 +126,7 @@ def _strength(finding: Finding) -> float:
     return sum(finding.figures.get(key) or 0.0 for key in strengths)
 
 
-def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: Level) -> Finding:
+def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
@@ -142,7 +138,7 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
-    case = Case(truth=truth, corrupted=corrupted, server=server, seed=level.seed)
+    case = Case(truth=truth, corrupted=corrupted, seed=level.seed)
     judged = [each for claim in claims.made for each in claim.scored(case)]
     refused = [each for each in judged if isinstance(each, NotApplicable)]
     scored = [each for each in judged if isinstance(each, Scored)]

@@ -8,7 +8,7 @@ popularity where it ties; what counts is the gain of both over popularity alone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,26 +64,18 @@ class HeldOutClaim(SecretClaim):
         for block in _blocks(*truth.shape):
             popularity += np.count_nonzero(truth[block] < 0, axis=0)
         places, rng = np.flatnonzero(honest), np.random.default_rng(seed)
-        judged = [
-            _judged(self, truth, places[block], popularity, rng)
-            for block in _blocks(len(places), truth.shape[1])
-        ]
-        aucs, prior, combined, dealt, sizes, positives = (
-            np.concatenate(column)
-            for column in zip(*(each.columns for each in judged), strict=True)
-        )
+        blocks = _blocks(len(places), truth.shape[1])
+        judged = [_judged(self, truth, places[block], popularity, rng) for block in blocks]
+        columns = map(np.concatenate, zip(*judged, strict=True))
+        aucs, prior, combined, dealt, sizes, positives, *earlier = columns
         if not np.isfinite(aucs).any():
             return NotApplicable(reason=NO_CONTRAST)
         pairs, found = int(sizes.sum()), int(positives.sum())
-        figures: Figures = {
-            **interval_figures("held_out_auc", mean_auc(aucs, seed)),
-            **interval_figures("held_out_combined_auc", mean_auc(combined, seed)),
-            "held_out_prior_auc": nan_mean(prior),
-        }
-        history = {
-            str(rounds): nan_mean(np.concatenate([each.history[rounds] for each in judged]))
-            for rounds in self.history
-        }
+        figures: Figures = {"held_out_prior_auc": nan_mean(prior)}
+        for name, each in (("held_out_auc", aucs), ("held_out_combined_auc", combined)):
+            figures |= interval_figures(name, mean_auc(each, seed))
+        by_rounds = zip(self.history, earlier, strict=True)
+        history = {str(rounds): nan_mean(each) for rounds, each in by_rounds}
         return Scored(
             figures=figures,
             gains={"held_out_gain": Gain(combined - prior)},
@@ -93,26 +85,19 @@ class HeldOutClaim(SecretClaim):
         )
 
 
-class _Judged(NamedTuple):
-    """What is found of a block of clients.
-
-    Attributes:
-        columns: of each client, AUC of the claim, of popularity, of both, and of the claim against
-            dealt labels; pairs; positives.
-        history: AUC after so many rounds.
-    """
-
-    columns: tuple[npt.NDArray[Any], ...]
-    history: Mapping[int, FloatArray]
-
-
 def _judged(
     claim: HeldOutClaim,
     truth: npt.NDArray[Any],
     places: IntArray,
     popularity: FloatArray,
     rng: np.random.Generator,
-) -> _Judged:
+) -> list[npt.NDArray[Any]]:
+    """What is found of each client of a block.
+
+    Returns:
+        AUC of the claim, of popularity, of both, and of the claim against dealt labels; pairs;
+        positives; and AUC of the claim after each number of rounds of its history.
+    """
     own = truth[claim.clients[places]]
     scores, labels, keep = _grid(claim.scores, places), own == 1, own >= 0
     require_finite("scores of items", scores)
@@ -122,12 +107,10 @@ def _judged(
     ranks = np.unique(scores, return_inverse=True)[1].reshape(scores.shape)
     together = score_table(ranks + popularity / (len(truth) + 1.0), labels, keep)
     dealt = dealt_labels(table, rng)
-    aucs = (per_client_auc(each) for each in (table, prior, together, dealt))
-    history = {
-        rounds: per_client_auc(score_table(_grid(earlier, places), labels, keep))
-        for rounds, earlier in claim.history.items()
-    }
-    return _Judged((*aucs, table.sizes, table.positives()), history)
+    aucs = [per_client_auc(each) for each in (table, prior, together, dealt)]
+    grids = (_grid(earlier, places) for earlier in claim.history.values())
+    history = [per_client_auc(score_table(grid, labels, keep)) for grid in grids]
+    return [*aucs, table.sizes, table.positives(), *history]
 
 
 def _grid(scores: FloatArray | Rows, places: IntArray) -> npt.NDArray[Any]:

@@ -76,11 +76,6 @@ class LinkClaim:
     fits: Mapping[str, Fits]
 
     @property
-    def candidates(self) -> dict[str, IntArray]:
-        """Evidence -> int64[K], how many clients fit."""
-        return {kind: fit.candidates for kind, fit in self.fits.items()}
-
-    @property
     def guesses(self) -> dict[str, IntArray]:
         """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
         return {
@@ -119,8 +114,9 @@ def link_figures(
     best = np.zeros(np.count_nonzero(honest))
     place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
     known = claim.senders[place] == sender
-    for kind, candidates in claim.candidates.items():
-        fits = known & claim.fits[kind].relation.holds(place)
+    for kind, fit in claim.fits.items():
+        candidates = fit.candidates
+        fits = known & fit.relation.holds(place)
         odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
         figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
         figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))

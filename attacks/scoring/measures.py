@@ -245,10 +245,6 @@ class Measure:
         sense = "at most" if self.scale.lower_is_worse else "at least"
         return f"{sense} {floor:g} where a federation is planted to leak it, the positive control"
 
-    def told(self, figures: Figures) -> bool:
-        """Whether a finding has the figure."""
-        return figures.get(self.key) is not None
-
 
 def _grades(rule: Any) -> bool:
     """Whether a rule tells something: one of a kind, with all that the kind needs."""
@@ -309,11 +305,8 @@ def _measure(told: Mapping[str, Any]) -> Measure:
     scale, page = ({**usual.get(name, {}), **told.get(name, {})} for name in ("scale", "page"))
     if isinstance(scale["chance"], dict):
         scale["chance"] = Prior(**scale["chance"])
-    parts = {
-        "scale": Scale(**{**scale, "unit": UNITS[scale["unit"]]}),
-        "severity": rule,
-        "page": Page(**page),
-    }
+    scale["unit"] = UNITS[scale["unit"]]
+    parts = {"scale": Scale(**scale), "severity": rule, "page": Page(**page)}
     name = told["key"].replace("_", " ")
     return Measure(
         **{"name": name, **{key: _frozen(value) for key, value in told.items()}, **parts}
@@ -337,7 +330,7 @@ MEASURES = catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8")))
 
 def measures_of(figures: Figures) -> list[Measure]:
     """The measures that a finding has, in the order of reports."""
-    return [each for each in MEASURES.values() if each.told(figures)]
+    return [each for each in MEASURES.values() if figures.get(each.key) is not None]
 
 
 def leading(figures: Figures) -> Measure | None:

@@ -88,9 +88,7 @@ class OrganisationClaim(SecretClaim):
     vectors: tuple[FloatArray, ...]
 
     def told(
-        self,
-        corrupted: frozenset[int],
-        tell: Callable[[int, IntArray, FloatArray], _Told | None],
+        self, corrupted: frozenset[int], tell: Callable[[int, IntArray, FloatArray], _Told | None]
     ) -> list[_Told]:
         """What is told of each organisation that is another's, where there is enough.
 
@@ -136,13 +134,9 @@ class SalesClaim(OrganisationClaim):
         correlation, prior, null, deviation = _means(told)
         size = sum(each.size for each in told)
         aucs = [each.auc for each in told if each.auc is not None]
-        figures: Figures = {
-            "item_sales_correlation": correlation,
-            "item_sales_prior": prior,
-            "item_sales_auc": float(np.mean(aucs)) if aucs else None,
-        }
+        figures: Figures = {"item_sales_correlation": correlation, "item_sales_prior": prior}
         return Scored(
-            figures=figures,
+            figures={**figures, "item_sales_auc": float(np.mean(aucs)) if aucs else None},
             gains={"item_sales_gain": Estimate(correlation - prior, deviation, size)},
             units={"clients": size, "pairs": size, "positives": size},
             details={"sales": self.name, "of_items_it_sells": any(each.sold for each in told)},

@@ -12,6 +12,7 @@ is said of each alone (``kinds_of``), and have rules of their own: few of the fo
 ranked by the rule that suits the many.
 """
 
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple
@@ -125,7 +126,7 @@ class _Rules:
         self.few = len(self.values) <= _FEW_VALUES
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
-        self.place[np.unique(public.half)] = place.reshape(-1, game.n_items)
+        self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
         raters = float(self.counts.max()) + 1.0
         self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
         ranks = pooled_classes(public.table(game.labels))
@@ -171,9 +172,7 @@ class _Rules:
         others = None
         if part.table.rest is not None:
             others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
-        return ScoreTable(
-            indptr=part.pairs.indptr, scores=scores, labels=part.pairs.labels, rest=others
-        )
+        return replace(part.table, scores=scores, rest=others)
 
     def _rule(
         self, rule: int, part: Part, half: int, learned: int
@@ -224,7 +223,7 @@ class _Rules:
             rest = np.searchsorted(self.values, np.asarray(scores.rest, dtype=np.float64))
             return _Level(listed, np.minimum(rest, values - 1)[None] + values * unseen[None], row)
         stand = standing(scores, part)
-        size = self.game.n_items
+        size = self.game.labels.n_items
         listed = _octave(stand.left, stand.right, size) + _OCTAVES * seen
         octaves = _octave(stand.rest_left, stand.rest_right, size)
         if shared:
@@ -268,7 +267,7 @@ class _Rules:
             hits += np.bincount(flat[part.pairs.labels], minlength=size)
             if part.table.rest is None:
                 continue
-            wide = np.broadcast_to(level.rest, (len(level.rest), self.game.n_items))
+            wide = np.broadcast_to(level.rest, (len(level.rest), self.game.labels.n_items))
             for each in (0, 1):
                 for row, clients in enumerate(np.bincount(level.row[half == each])):
                     rest = (each * levels + wide[row]) * len(self.counts) + self.place[each]
@@ -307,9 +306,8 @@ def _logistic(
         a, b = weight.sum(1) + ridge, (weight * x).sum(1)
         c = (weight * x**2).sum(1) + ridge
         determinant = a * c - b**2
-        step = np.stack(
-            [c * slope[:, 0] - b * slope[:, 1], a * slope[:, 1] - b * slope[:, 0]], axis=1
-        )
+        one, other = slope.T
+        step = np.stack([c * one - b * other, a * other - b * one], axis=1)
         step = np.clip(step / determinant[:, None], -2.0, 2.0)
         found = found + step
         if np.abs(step).max() < _SETTLED:

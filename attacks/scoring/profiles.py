@@ -46,15 +46,11 @@ class LabelClaim(SecretClaim):
         odds = guesses[np.arange(len(classes)), classes]
         shares = np.bincount(classes, minlength=scores.shape[1]) / len(classes)
         chance, base = float(guesses.mean(axis=0) @ shares), float(shares.max())
-        figures: Figures = {
-            **interval_figures("label_accuracy", hit_interval(odds, seed=seed)),
-            "label_chance": chance,
-            "label_base_rate": base,
-        }
+        accuracy = interval_figures("label_accuracy", hit_interval(odds, seed=seed))
         dealt = np.random.default_rng(seed).permutation(classes)
         null = guesses[np.arange(len(classes)), dealt]
         return Scored(
-            figures=figures,
+            figures={**accuracy, "label_chance": chance, "label_base_rate": base},
             gains={"label_lift": Gain(odds - base, guesses=True)},
             units={"clients": len(classes), "pairs": scores.size, "positives": len(classes)},
             details={"label": self.name},

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,10 @@ from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.evaluation.ranking import midranks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """A block of clients.
 
-    Args:
+    Attributes:
         pairs: what is listed of them or in their sets.
         table: the game; all other pairs are its rest.
         visible: bool[T], pairs that were seen.
@@ -49,11 +49,6 @@ class CatalogueGame:
         self._dealt: dict[int, Table] = {}
         self.table: Table = BlockedTable([partial(self._table, span) for span in self.spans])
         self.support: Table = BlockedTable([partial(self._support, span) for span in self.spans])
-
-    @property
-    def n_items(self) -> int:
-        """Size of the catalogue."""
-        return self.labels.n_items
 
     def part(self, span: slice) -> Part:
         """One block; a single one is kept."""
@@ -118,11 +113,10 @@ def _shared_support(scores: Rows, seen: BoolArray, part: Part) -> ScoreTable:
     return part.table.where(keep, Rest.of_rows(row, everybody, pairs.owners[keep], items))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class Standing(NamedTuple):
     """How a client's scores compare with each other.
 
-    Args:
+    Attributes:
         left: int64[T], pairs of the client with smaller scores, of each that is listed.
         right: int64[T], with no larger ones.
         rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for everybody.
@@ -134,7 +128,7 @@ class Standing:
     right: IntArray
     rest_left: IntArray
     rest_right: IntArray
-    shared: bool = field(default=False)
+    shared: bool = False
 
 
 def standing(scores: Rows, part: Part) -> Standing:
@@ -151,12 +145,9 @@ def standing(scores: Rows, part: Part) -> Standing:
     of_pair = np.repeat(left_out, listed)
     rest_left = count_per_client(table.scores < value, indptr)
     rest_right = count_per_client(table.scores <= value, indptr) + left_out
-    return Standing(
-        left + of_pair * (value < table.scores),
-        right + of_pair * (value <= table.scores),
-        rest_left,
-        rest_right,
-    )
+    left = left + of_pair * (value < table.scores)
+    right = right + of_pair * (value <= table.scores)
+    return Standing(left, right, rest_left, rest_right)
 
 
 def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> ScoreTable:
@@ -168,13 +159,10 @@ def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> Sco
         labels: the sets.
         own: what a client's own items have less.
     """
-    owners = labels.owners
-    return ScoreTable(
-        indptr=labels.indptr,
-        scores=rows[row[owners], labels.items] - own,
-        labels=np.ones(len(labels.items), dtype=bool),
-        rest=Rest.of_rows(rows, row, owners, labels.items),
-    )
+    owners, all_of_them = labels.owners, np.ones(len(labels.items), dtype=bool)
+    scores = rows[row[owners], labels.items] - own
+    rest = Rest.of_rows(rows, row, owners, labels.items)
+    return ScoreTable(indptr=labels.indptr, scores=scores, labels=all_of_them, rest=rest)
 
 
 _CHANCE = 0.5
@@ -307,7 +295,7 @@ def _said_of_others(
 
 def _mean_ranks(game: CatalogueGame, half: IntArray) -> FloatArray:
     """float64[2, m], mean of the clients' midranks of each item, half by half."""
-    m = game.n_items
+    m = game.labels.n_items
     twice = np.zeros(2 * m)  # whole numbers below 2^53: exact in any order
     for span in game.spans:
         part = game.part(span)

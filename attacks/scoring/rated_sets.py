@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import (
@@ -103,7 +104,7 @@ class RatedSetClaim:
         cls,
         clients: IntArray,
         listed: ItemSets,
-        scores: FloatArray,
+        scores: npt.NDArray[Any],
         predicted: BoolArray,
         rest: float = 0.0,
     ) -> "RatedSetClaim":

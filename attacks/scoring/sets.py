@@ -56,10 +56,8 @@ class SetClaim(SecretClaim):
             return NotApplicable(reason=NO_CONTRAST)
         public = public_ranking(game, sets.popularity().astype(np.float64), seed)
         prior = per_client_auc(public.table(labels))
-        figures: Figures = {
-            **interval_figures("set_auc", mean_auc(aucs, seed)),
-            "set_prior_auc": nan_mean(prior),
-        }
+        figures = interval_figures("set_auc", mean_auc(aucs, seed))
+        figures["set_prior_auc"] = nan_mean(prior)
         if self.predicted is not None:
             guessed, _ = guessed_figures(Rows.of_grid(self.predicted[honest]), game, "exact_share")
             figures |= {f"set_{name}": value for name, value in guessed.items()}

@@ -22,8 +22,8 @@ References:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,7 @@ _DRAWN_ELEMENTS = 1 << 22
 """Weights of clients in the draws that are worked on at once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class RocCurve:
+class RocCurve(NamedTuple):
     """Operating points of "positive if score >= threshold", from (0, 0) to (1, 1).
 
     All float64[P]: the rates never decrease, the thresholds decrease strictly from +inf.
@@ -114,11 +113,9 @@ def pooled_roc(table: Table) -> RocCurve:
     positives, negatives = _both_classes(table)
     kept = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
     thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
-    return RocCurve(
-        fpr=(negatives.size - negatives.below(thresholds)) / negatives.size,
-        tpr=(positives.size - positives.below(thresholds)) / positives.size,
-        thresholds=thresholds,
-    )
+    both = (negatives, positives)
+    fpr, tpr = ((each.size - each.below(thresholds)) / each.size for each in both)
+    return RocCurve(fpr, tpr, thresholds)
 
 
 def tpr_at_fpr_interval(

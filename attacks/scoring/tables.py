@@ -108,12 +108,8 @@ class ScoreTable:
 
     def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":
         """The game of some of the listed pairs, bool[N]; of another rest, or none."""
-        return ScoreTable(
-            indptr=bounds_of(count_per_client(keep, self.indptr)),
-            scores=self.scores[keep],
-            labels=self.labels[keep],
-            rest=rest,
-        )
+        ends, scores = bounds_of(count_per_client(keep, self.indptr)), self.scores[keep]
+        return ScoreTable(indptr=ends, scores=scores, labels=self.labels[keep], rest=rest)
 
 
 def _by_class(table: ScoreTable) -> ByClass:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Adversary, Truth, View
+from secure_fedrec.wire import Adversary, Truth
 from secure_fedrec.wire.recording import OWN
 
 _PRIVATE = "private-"  # kinds of private tables in the truth
@@ -28,8 +28,6 @@ class GroundTruth:
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
             client. What an array holds is stated by the claim of that kind (``SecretClaim``).
-        auxiliary: how many persons' attributes the adversary knows; None for all but those it is
-            judged on.
         seeded: whether clients drew what they began with under the run's seed, which adversaries
             may know, and under no secrets of their own.
     """
@@ -38,7 +36,6 @@ class GroundTruth:
     train: RatingTable | None = None
     denoiser_clients: tuple[int, ...] = ()
     secrets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    auxiliary: int | None = None
     seeded: bool = False
 
     def first_tables(self) -> Mapping[str, FloatArray] | None:
@@ -94,20 +91,17 @@ class GroundTruth:
         return clients | frozenset(self.denoiser_clients[index] for index in indices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(NamedTuple):
     """What a claim is judged by, once it is made.
 
-    Args:
+    Attributes:
         truth: about the run.
         corrupted: the adversary's own clients; nobody attacks himself.
-        server: the server's view: who took part is a fact to judge by, whoever attacks.
         seed: of bootstraps and null controls.
     """
 
     truth: GroundTruth
     corrupted: frozenset[int]
-    server: View
     seed: int
 
 

@@ -158,9 +158,8 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
     size = np.linalg.norm(actual, axis=1)
     error = np.linalg.norm(claimed - actual, axis=1)
     product = size * np.linalg.norm(claimed, axis=1)
-    cosine = np.divide(
-        (claimed * actual).sum(axis=1), product, out=np.zeros(len(size)), where=product > 0
-    )
+    along, cosine = (claimed * actual).sum(axis=1), np.zeros(len(size))
+    np.divide(along, product, out=cosine, where=product > 0)
     return {
         "user_vector_share": float(np.mean(error < VECTOR_ERROR * size)),
         "user_vector_cosine": float(np.median(cosine)),

@@ -66,12 +66,9 @@ def unmasked_figures(
     labels = truth.take(claim.clients[honest])
     visible, proven = kept_rows(honest, claim.visible, claim.proven)
     popularity = truth.popularity().astype(np.float64)
-    found = [
-        _counts(pairs, visible, proven, popularity) for pairs in pieces(visible.listed, labels)
-    ]
-    virtual, rated, right, wrong, hidden, shown = (
-        np.concatenate(each) for each in zip(*found, strict=True)
-    )
+    blocks = pieces(visible.listed, labels)
+    found = zip(*(_counts(each, visible, proven, popularity) for each in blocks), strict=True)
+    virtual, rated, right, wrong, hidden, shown = map(np.concatenate, found)
     if not virtual.any():
         return {"unmasked_share": None, "clients_mostly_unmasked_share": None}, {}
     per_client = _share(right, virtual)

@@ -6,9 +6,8 @@ when (``Sightings``, ``Presence``) is what attacks on sums of changing cohorts s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -157,11 +156,10 @@ def _known(view: View, round_: int) -> Messages | None:
     return view.own.uploads(round_)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sightings:
+class Sightings(NamedTuple):
     """Clients, row numbers and counts of some rounds.
 
-    Args:
+    Attributes:
         rounds: the rounds, ascending.
         clients: int64[B], who uploaded in any of them, ascending.
         present: bool[T, B], who uploaded in which.
@@ -258,13 +256,12 @@ def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray
     return distinct.astype(np.float64), totals / np.where(sizes > 0, sizes, np.nan)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Presence:
+class Presence(NamedTuple):
     """The same as grids, for systems of equations over all clients and items.
 
     Clients of whom nothing differs, as where all send all rows every time, share one row of a grid.
 
-    Args:
+    Attributes:
         rounds: the rounds, ascending.
         clients: int64[B], who uploaded in any of them, ascending.
         present: bool[T, G], who uploaded in which.

@@ -48,10 +48,8 @@ class Knowledge:
     @classmethod
     def of(cls, view: View | Transcript) -> "Knowledge":
         """Read public knowledge."""
-        return cls(
-            stack=view.public.get("protection", {}).get("traits") or {},
-            rows=view.public.get("algorithm", {}).get("traits") or {},
-        )
+        stack, rows = (view.public.get(whose, {}) for whose in ("protection", "algorithm"))
+        return cls(stack=stack.get("traits") or {}, rows=rows.get("traits") or {})
 
     virtual_rows = _Stated("virtual_rows", "summed", "taken-out")
     """Clients send virtual rows among the real ones."""

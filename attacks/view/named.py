@@ -70,9 +70,8 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
 
 
 def _steps(view: View) -> tuple[Step, ...]:
-    return tuple(
-        step for step in (Step.UPLOAD, Step.SHARE) if view.sees(step) and view.rounds(step)
-    )
+    steps = (step for step in (Step.UPLOAD, Step.SHARE) if view.sees(step))
+    return tuple(step for step in steps if view.rounds(step))
 
 
 def _common(found: list[tuple[int, ...]]) -> tuple[int, ...]:

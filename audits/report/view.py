@@ -206,7 +206,7 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Lists a finding's measures as name, value and interval or remark."""
     rows = []
     for each in MEASURES.values():
-        if each.page.listed and each.told(finding):
+        if each.page.listed and finding.get(each.key) is not None:
             rows.append(_measure_row(finding, each))
         elif each.page.rate is not None and finding.get("auc") is not None:
             rows.append((each.name, NOT_MEASURED, _too_few(finding, each.page.rate)))

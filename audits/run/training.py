@@ -246,7 +246,7 @@ def _train_fold(
 
 @contextmanager
 def _bearing_hinted(federation: Federation[Task]) -> Iterator[None]:
-    """Add to the refusal of a value what lets training bear the noise of the layers.
+    """Add to the refusal of a value what lets training bear the noise of the layers, or any scale.
 
     Raises:
         EncodingError: as the code inside does.
@@ -260,6 +260,11 @@ def _bearing_hinted(federation: Federation[Task]) -> Iterator[None]:
             if any(getattr(algorithm, key, value) != value for key, value in bears.items()):
                 said = " and ".join(f"algorithm.{key} = {json.dumps(bears[key])}" for key in bears)
                 hints.append(f"; the noise of {name} is borne by few parameters: {said}")
+        tame = {name: getattr(type(algorithm), name) for name in getattr(algorithm, "trains", ())}
+        others = [name for name in tame if getattr(algorithm, name) != tame[name]]
+        if others and not hints:
+            said = ", ".join(f"algorithm.{name} = {json.dumps(tame[name])}" for name in others)
+            hints.append(f"; on ratings of any scale these train: {said}")
         raise EncodingError(str(refused) + "".join(hints)) from refused
 
 

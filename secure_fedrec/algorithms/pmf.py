@@ -27,7 +27,7 @@ N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it 
 
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 
@@ -51,7 +51,6 @@ from secure_fedrec.core.kernels import (
     segment_sum,
 )
 from secure_fedrec.core.special import ndtri
-from secure_fedrec.errors import DivergedError
 from secure_fedrec.settings import (
     Natural,
     NonNegative,
@@ -79,8 +78,6 @@ _PRINTED: Final = MappingProxyType(
         "init_scale": 0.005,
     }
 )
-_WILD: Final = 50.0
-"""Times the largest rating: a prediction so far off comes of steps that are too large."""
 
 
 class PMFConfig(Settings, section="algorithm"):
@@ -106,6 +103,9 @@ class PMFConfig(Settings, section="algorithm"):
     Raises:
         ConfigError: a field is out of range.
     """
+
+    trains: ClassVar[tuple[str, ...]] = tuple(_PRINTED)
+    """Settings whose defaults train on ratings of any scale."""
 
     rank: Natural = 20
     rounds: Rounds = 100
@@ -182,11 +182,7 @@ class PMF:
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PMFStep":
-        """Rows and new user vectors of some clients.
-
-        Raises:
-            DivergedError: predictions are far beyond all ratings.
-        """
+        """Rows and new user vectors of some clients."""
         return PMFStep(self.config, clients, public, vault, streams)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
@@ -247,7 +243,6 @@ class PMFStep:
         self._means = None if lines is None else lines.means
         dots = segment_dots(self._users, rated.indptr, self._table, rated.items)
         self._residuals = self._centred(rated.ratings, rated.indptr) - dots
-        self._require_tame()
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
         self._terms = rated.counts
@@ -320,24 +315,6 @@ class PMFStep:
             gradient -= self._noise("langevin-users", self.clients, np.zeros_like(self.clients))
         moved = users - self._step_size * gradient
         vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, users))
-
-    def _require_tame(self) -> None:
-        """Refuse to go on once training has diverged; from here on it takes a round or two.
-
-        Raises:
-            DivergedError: it has.
-        """
-        bound = _WILD * np.abs(self._rated.ratings).max(initial=0.0)
-        if np.abs(self._residuals).max(initial=0.0) <= bound:
-            return
-        names = [name for name in _PRINTED if name != "normalise_ratings"]
-        advice = ", ".join(f"{name} = {getattr(PMFConfig, name)!r}" for name in names)
-        raise DivergedError(
-            "algorithm.learning_rate",
-            self._config.learning_rate,
-            f"training diverged in round {self._round}: on any scale algorithm.normalise_ratings = "
-            f"true trains with the defaults, {advice}",
-        )
 
     def _compute(
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray

@@ -78,7 +78,7 @@ def test_every_message_is_linked_by_value(
     assert len(link.tags) == truth.ratings.n_clients - eta
     expected = senders_of(truth.recorded, 1, link.tags)
     np.testing.assert_array_equal(link.guesses["value"], expected)
-    np.testing.assert_array_equal(link.candidates["value"], 1)
+    np.testing.assert_array_equal(link.fits["value"].candidates, 1)
     finding = evaluate(CollusionLinkage(), coalition, run.transcript, truth, seed=0)
     assert finding.figures["linked_by_value_share"] == 1.0
     assert finding.figures["linked_share"] == 1.0
@@ -144,13 +144,13 @@ def test_candidates_by_set_are_the_uploads_that_contain_the_message(
     for k, tag in enumerate(link.tags.tolist()):
         fits = [client for client, rows in uploads.items() if bundles[tag] <= rows]
         assert expected[k] in fits
-        assert link.candidates["set"][k] == len(fits)
+        assert link.fits["set"].candidates[k] == len(fits)
         assert link.guesses["set"][k] == (fits[0] if len(fits) == 1 else -1)
         several += len(fits) > 1
     assert several  # at rho = 3 the whole-catalogue uploads contain everybody's messages
     sized = link.guesses["set_and_size"]
     assert np.mean(sized == expected) > np.mean(link.guesses["set"] == expected)
-    assert np.all((sized == expected) | (sized == -1) | (link.candidates["set"] > 1))
+    assert np.all((sized == expected) | (sized == -1) | (link.fits["set"].candidates > 1))
 
 
 def test_the_size_rule_follows_rho(federate: Federate, coalition: Adversary) -> None:
@@ -175,7 +175,7 @@ def test_fresh_values_on_the_anonymous_channel_leave_the_link_by_set(
     changed = rewritten(run.transcript, rerandomised)
     link = link_of(claims_of(changed, coalition))
     np.testing.assert_array_equal(link.guesses["value"], -1)
-    np.testing.assert_array_equal(link.candidates["value"], 0)
+    np.testing.assert_array_equal(link.fits["value"].candidates, 0)
     before = link_of(claims_of(run.transcript, coalition))
     for kind in ("set", "set_and_size"):
         np.testing.assert_array_equal(link.guesses[kind], before.guesses[kind])

@@ -43,9 +43,7 @@ def test_rows_that_are_not_what_was_sent_count_for_nobody() -> None:
     run, truth = planted("lone organisations")
     made = LoneRows().claim(run.transcript.view(WHO["server"])).of(LoneRowsClaim)[0]
     altered = {round_: (numbers, words + 1) for round_, (numbers, words) in made.rows.items()}
-    case = Case(
-        truth=truth, corrupted=frozenset(), server=run.transcript.view(WHO["server"]), seed=0
-    )
+    case = Case(truth=truth, corrupted=frozenset(), seed=0)
     figures = [
         next(LoneRowsClaim(rows=rows).scored(case)).at(Level(seed=0))["lone_clients"]
         for rows in (made.rows, altered)

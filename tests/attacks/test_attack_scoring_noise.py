@@ -43,7 +43,7 @@ def test_a_claim_that_is_no_number_is_refused_and_not_left_out(strange: float) -
         HistogramClaim.judged(read, records, NOBODY, 0)
     features = FeatureClaim(clients=CLIENTS, features=mostly(strange, vectors)).features
     with pytest.raises(ValueError, match="features must be finite"):
-        score_attributes(People(features, {"a": CLIENTS % 2}, None), known=None, seed=0)
+        score_attributes(People(features, {"a": CLIENTS % 2}, None), seed=0)
     drafts = DraftClaim(
         round=1, table="users", vectors=mostly(strange, vectors), owners=CLIENTS.copy()
     )

@@ -107,9 +107,9 @@ def test_attributes_are_told_of_disclosed_members_only(telling: bool) -> None:
     members, classes = crowd()
     sent = np.flatnonzero((members.vectors[:, 0] == 0) == telling)
     claim = draft_claim(members.vectors[sent], members.clients[sent].tolist())
-    found = score_disclosed(matched(claim, members), {"group": classes}, known=None, seed=0)
+    found = score_disclosed(matched(claim, members), {"group": classes}, seed=0)
     alone = Members(members.vectors[sent], members.clients[sent])
-    expected = score_disclosed(matched(claim, alone), {"group": classes[sent]}, known=None, seed=0)
+    expected = score_disclosed(matched(claim, alone), {"group": classes[sent]}, seed=0)
     assert found.figures == expected.figures
     assert found.units["clients"] == 60
     auc = found.figures["disclosed_attribute_auc"]
@@ -121,12 +121,10 @@ def test_own_members_tell_no_attribute() -> None:
     members, classes = crowd()
     claim = draft_claim(members.vectors, members.clients.tolist())
     matches = matched(claim, members, frozenset({1}))
-    assert score_disclosed(matches, {"group": classes}, known=None, seed=0).units["clients"] == 80
+    assert score_disclosed(matches, {"group": classes}, seed=0).units["clients"] == 80
     # Their classes are not looked at: those of the others are found at their own places.
     unknown = np.where(members.clients == 1, -1, classes)
-    one, other = (
-        score_disclosed(matches, {"group": each}, known=None, seed=0) for each in (classes, unknown)
-    )
+    one, other = (score_disclosed(matches, {"group": each}, seed=0) for each in (classes, unknown))
     assert one.figures == other.figures
 
 
@@ -139,7 +137,7 @@ def test_too_few_disclosed_members_tell_nothing(disclosed: int) -> None:
     claim = draft_claim(drafts, members.clients.tolist())
     matches = matched(claim, members)
     assert np.count_nonzero(matches.disclosed) == disclosed
-    found = score_disclosed(matches, {"group": classes}, known=None, seed=0)
+    found = score_disclosed(matches, {"group": classes}, seed=0)
     assert found.figures == {
         "disclosed_attribute_auc": None,
         "disclosed_attribute_auc_low": None,
@@ -217,23 +215,11 @@ def test_with_nothing_to_go_by_folds_do_not_tell() -> None:
     assert one_against_rest_auc(scores, classes, np.ones((1, 63))).tolist() == [0.5]
 
 
-def test_knowing_fewer_people_teaches_less() -> None:
-    features, classes = cluster_game(2, 400, 1.5)
-    once = np.ones((1, 400))
-    few, many = (
-        one_against_rest_auc(
-            cross_validated_scores(features, classes, seed=0, known=known), classes, once
-        )[0]
-        for known in (8, None)
-    )
-    assert few < many - 0.03
-
-
 def test_attributes_beside_chance_and_ceiling() -> None:
     features, classes = cluster_game(3, 200, 1.0)
     truth = np.eye(3)[classes]
     people = People(features, {"group": classes, "other": np.full(200, -1)}, truth)
-    found = scored(score_attributes(people, known=None, seed=0))
+    found = scored(score_attributes(people, seed=0))
     value, low, high = (found.figures[f"attribute_auc{end}"] for end in ("", "_low", "_high"))
     assert value is not None and low is not None and high is not None
     assert 0.6 < low < value < high < 0.95
@@ -246,11 +232,11 @@ def test_attributes_beside_chance_and_ceiling() -> None:
 def test_rare_and_unknown_classes_are_left_out() -> None:
     classes = np.repeat([0, 1, 2, -1], [40, 40, 9, 11])
     people = People(np.random.default_rng(0).normal(size=(100, 2)), {"group": classes}, None)
-    found = scored(score_attributes(people, known=None, seed=0))
+    found = scored(score_attributes(people, seed=0))
     assert found.units["clients"] == 80
     assert found.figures["attribute_ceiling_auc"] is None
     alone = People(people.features, {"group": np.where(classes == 1, -1, classes)}, None)
-    assert isinstance(score_attributes(alone, known=None, seed=0), NotApplicable)
+    assert isinstance(score_attributes(alone, seed=0), NotApplicable)
 
 
 @pytest.mark.parametrize("features", [3, 300], ids=["few", "many"])
@@ -259,7 +245,7 @@ def test_attributes_by_chance_are_found_to_be_by_chance(features: int) -> None:
     games, covered, passed = 30, 0, 0
     for seed in range(games):
         people = People(rng.normal(size=(120, features)), {"group": rng.integers(0, 2, 120)}, None)
-        found = scored(score_attributes(people, known=None, seed=seed))
+        found = scored(score_attributes(people, seed=seed))
         low, high = (found.figures[f"attribute_auc_{end}"] for end in ("low", "high"))
         assert low is not None
         assert high is not None
@@ -278,7 +264,7 @@ def test_chance_alone_stays_within_the_null_control(people: int, features: int) 
         rng = np.random.default_rng(seed)
         classes = rng.permutation(people) % 3 // 2  # a third has it
         who = People(rng.normal(size=(people, features)), {"group": classes}, None)
-        null = scored(score_attributes(who, known=None, seed=seed)).null_control
+        null = scored(score_attributes(who, seed=seed)).null_control
         assert null is not None
         values.append(null["value"])
         deviations.append((null["high"] - null["low"]) / 8)

@@ -1,7 +1,6 @@
 """Sums over few clients: what is planted is found, and nothing that is called certain is false."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -283,7 +282,7 @@ def test_a_row_of_a_few_ring_units_names_nobody() -> None:
 def test_what_may_be_the_mean_of_two_is_no_lone_row() -> None:
     """Where counts are not told, half a sum of even words looks like a row of one rater."""
     federation = opposed(6, rows=[*6 * [[0]], [0, 1], [0, 1]], levels=STARS)
-    users, sums = federation.users, replace(federation.sums, counted=False)
+    users, sums = federation.users, federation.sums._replace(counted=False)
     sums.vectors[6:8] = 0.0
     sums.counts[6] = 1
     sums.rows[6], sums.rows[7] = 0.5 * users[0] + users[1], 4 * users[0] + 2 * users[1]
@@ -296,7 +295,7 @@ def test_rows_that_repeat_each_other_are_whole_together() -> None:
     """Where counts are not told: sums of the same two, rated alike, in a coarse ring."""
     codec = FixedPoint(bits=32, fraction_bits=16, clip=16.0)
     federation = opposed(7, rows=12 * [[0, 1]], levels=ONE, codec=codec)
-    sums = replace(federation.sums, counted=False)
+    sums = federation.sums._replace(counted=False)
     sums.counts[:12] = 1
     sums.rows[:12] = np.rint(sums.rows[:12] / codec.resolution / 2) * codec.resolution
     assert not any(sure for _, sure in decode(sums).ties.values())

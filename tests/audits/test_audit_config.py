@@ -123,7 +123,7 @@ def test_the_digest_of_a_training_changes_with_its_layers(
 
 def test_spelling_out_a_default_changes_no_digest(small: dict[str, Any]) -> None:
     before = parse_config(small).digest()
-    small["algorithm"]["decay"] = 0.9
+    small["algorithm"]["decay"] = 0.99
     small["protection"][0]["rho"] = 1.0
     assert parse_config(small).digest() == before
 

@@ -1,10 +1,10 @@
 """Affine images of a file end alike, and what ``describe`` writes trains on any scale."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from audits.run.build import load_federation
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import rating_problem
-from secure_fedrec.errors import DataError, DivergedError
+from secure_fedrec.errors import DataError
 from tests.attacks.configured import SERVER, recorded_as
 from tests.audits.affine_images import IMAGES, Image, trained
 from tests.audits.test_audit_file_cases import ASKED, READ, ROWS, answers, options_of, saved
@@ -104,24 +104,26 @@ def test_ratings_are_mapped_level_by_level() -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0, 3.0, 25.0])
-def test_divergence_is_caught_and_names_settings_that_train(factor: float) -> None:
-    doubled = Image(factor).of(table(3, 6, "liked"))
-    engine = trained(doubled, rounds=30, settings=PMFConfig.printed(rank=4, rounds=30))
-    with pytest.raises(DivergedError) as told:
-        for _ in range(30):
-            engine.run_round()
-    assert engine.public.round < 15
-    named = dict(re.findall(r"(\w+) = ([\w.]+?)(?:,|$| )", told.value.problem))
-    assert named.pop("normalise_ratings") == "true"
-    assert set(named) == {"learning_rate", "decay", "regularization", "init_scale"}
-    settings: dict[str, Any] = {key: float(value) for key, value in named.items()}
-    advised = PMFConfig(rank=4, rounds=30, **settings)
-    assert advised == PMFConfig(rank=4, rounds=30)
-    engine = trained(doubled, rounds=30, settings=advised)
-    first, *_, last = (engine.run_round().metrics for _ in range(30))
-    assert first is not None
-    assert last is not None
-    assert last["rmse"] < 1.1 * first["rmse"]
+def test_divergence_is_caught_and_names_settings_that_train(
+    command: Command, tmp_path: Path, factor: float
+) -> None:
+    path, config = tmp_path / "ratings.csv", tmp_path / "audit.toml"
+    lines = [f"{user},{item},{factor * rating}" for user, item, rating, _ in ROWS]
+    path.write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    assert command("data", "describe", path, "--write", config)[0] == 0
+    printed = {name: getattr(PMFConfig.printed(), name) for name in PMFConfig.trains}
+    told = [f"algorithm.{name}={json.dumps(value)}" for name, value in printed.items()]
+    words = [word for each in told for word in ("--set", each)]
+    code, _, said = command("train", config, *words, "--out", tmp_path / "run", "--quiet")
+    assert code == 2
+    assert "these train: " in said
+    advised = re.findall(
+        r"(algorithm\.\w+) = ([\w.]+?)(?:,|$)", said.rstrip().split("these train: ")[1]
+    )
+    assert len(advised) == len(printed)
+    words = [word for key, value in advised for word in ("--set", f"{key}={value}")]
+    code, _, said = command("train", config, *words, "--out", tmp_path / "run", "--quiet")
+    assert code == 0, said
 
 
 def train_as_written(config_path: Path) -> dict[str, float]:

@@ -11,8 +11,8 @@ ones (a mean, a prediction) do not. Each guess "row n has rating v" gives a quad
 that puts most rows on the scale wins.
 """
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,11 +36,10 @@ _WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a r
 _HIDDEN = -1e7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decoded:
+class _Decoded(NamedTuple):
     """One upload after the decode.
 
-    Args:
+    Attributes:
         ratings: float64[N], r(s) of every row.
         distance: float64[N], to the nearest rating, in multiples of the tolerance.
         vector: float64[d], U.
@@ -80,9 +79,7 @@ class Lattice(SuiteAttack):
         need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
         need(rounds, "no round was recorded with payloads of uploads and the public table")
-        return self._decode(view, rounds[0])
-
-    def _decode(self, view: View, round_: int) -> Claims:
+        round_ = rounds[0]
         messages, block, plain = read_rows(view, round_)
         clients = messages.senders.ids
         need(len(clients), f"the view holds no uploads of round {round_}")

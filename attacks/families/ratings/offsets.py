@@ -8,6 +8,8 @@ number of levels: the one that puts most rows on the scale, of several the highe
 everybody gives the best rating once.
 """
 
+from functools import partial
+
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray
@@ -55,27 +57,19 @@ def fit_offset(
     grid = np.rint(np.stack([a, b], axis=1) / tolerance)
     once = np.sort(np.unique(grid, axis=0, return_index=True)[1])
     chosen = np.linspace(0, len(once) - 1, min(len(once), _REFERENCES)).astype(np.int64)
-    fits = [
-        _fit(a[once], b[once], int(one), levels, slope_share, tolerance)
-        for one in np.unique(chosen)
-    ]
-    _, scale, reference = max(fits, key=lambda fit: fit[0])
+    like = partial(_fit, a[once], b[once], levels, slope_share, tolerance)
+    _, scale, reference = max(map(like, np.unique(chosen).tolist()), key=lambda fit: fit[0])
     values = -a / scale + scale * b
     near = tolerance / abs(scale)
     return _shifted(values, int(once[reference]), levels, near), scale
 
 
 def _fit(
-    a: FloatArray,
-    b: FloatArray,
-    reference: int,
-    levels: FloatArray,
-    slope_share: float,
-    tolerance: float,
+    a: FloatArray, b: FloatArray, levels: FloatArray, share: float, tolerance: float, reference: int
 ) -> tuple[float, float, int]:
     """Rows that hit beyond chance, the scale, and the row that all others are compared with."""
     spacing = float(levels[1] - levels[0])
-    scales = _candidates(a - a[reference], b - b[reference], levels, slope_share)
+    scales = _candidates(a - a[reference], b - b[reference], levels, share)
     values = -a / scales[:, None] + scales[:, None] * b
     steps = (values - values[:, [reference]]) / spacing
     gaps = np.abs(steps - np.rint(steps)) * spacing

@@ -67,9 +67,8 @@ class DenseLayerInputs(OneRound, SuiteAttack):
         uploads = FlatUploads.read(view)
         size = need(uploads.architecture.private, "no parameter is private")
         algorithm: Mapping[str, Any] = view.public["algorithm"]
-        known: Mapping[str, Any] | None = view.public.get(
-            "private_input", algorithm.get("private_input")
-        )
+        told = algorithm.get("private_input")
+        known: Mapping[str, Any] | None = view.public.get("private_input", told)
         first = None if known is None else int(known["first"])
         layers = [
             layer
@@ -145,9 +144,5 @@ def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None)
     means = (ends[size:] - ends[:-size]) / size
     if first is None:
         first = int(np.argmax(means))
-    return _Block(
-        layer=layer.weight.name,
-        first=first,
-        fit=float(means[first]),
-        vectors=found.values[:, first : first + size],
-    )
+    vectors = found.values[:, first : first + size]
+    return _Block(layer.weight.name, first, float(means[first]), vectors)

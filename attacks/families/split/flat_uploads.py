@@ -6,8 +6,7 @@ Names follow the modules they belong to: a dense layer has ``NAME.weight`` (outp
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +19,10 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One federated parameter.
 
-    Args:
+    Attributes:
         name: as the model calls it.
         shape: of its values.
         start: first position in the uploaded vector.
@@ -38,25 +36,22 @@ class Parameter:
     stop: int
     by_input: bool = False
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it has rows and columns."""
-        return len(self.shape) == 2
+    def of(self, flat: FloatArray) -> FloatArray:
+        """Its values in those of the public model."""
+        return flat[self.start : self.stop].reshape(self.shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DenseLayer:
+class DenseLayer(NamedTuple):
     """Weight and bias of a dense layer."""
 
     weight: Parameter
     bias: Parameter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
+class Architecture(NamedTuple):
     """The public side of a model.
 
-    Args:
+    Attributes:
         parameters: the federated ones, in the order of the model.
         private: number of private values of a client.
         weight_position: where the client's weight stands in the uploaded vector; None where all
@@ -96,17 +91,16 @@ class Architecture:
 
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         """All dense layers, from the input to the output."""
-        pairs = ((each, self._bias_of(each)) for each in self.parameters if each.is_matrix)
-        return tuple(
-            DenseLayer(weight=weight, bias=bias)
-            for weight, bias in pairs
-            if bias is not None and bias.shape == weight.shape[:1]
-        )
+        pairs = ((each, self._bias_of(each)) for each in self.parameters if len(each.shape) == 2)
+        both = ((w, b) for w, b in pairs if b is not None and b.shape == w.shape[:1])
+        return tuple(DenseLayer(weight=weight, bias=bias) for weight, bias in both)
 
     def tables(self) -> tuple[Parameter, ...]:
         """Tables of vectors, one row per item, character or the like."""
         weights = (each for each in self.parameters if each.name.endswith(".weight"))
-        return tuple(each for each in weights if each.is_matrix and self._bias_of(each) is None)
+        return tuple(
+            each for each in weights if len(each.shape) == 2 and self._bias_of(each) is None
+        )
 
     def item_table(self, view: View) -> Parameter:
         """The table that is said to have the items as its rows; needs it."""
@@ -123,11 +117,10 @@ _AT_ONCE = 1 << 19
 """Values that are decoded at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FlatUploads:
+class FlatUploads(NamedTuple):
     """The uploads of one round, as the adversary holds them: 0 where they cannot be read.
 
-    Args:
+    Attributes:
         round: which round.
         clients: int64[B], ascending.
         words: ring words [B, values].
@@ -160,14 +153,7 @@ class FlatUploads:
         plain = readable(flat, block)
         if not plain.all():
             words = np.where(plain[:, None], words, words.dtype.type(0))
-        return cls(
-            round=rounds[0],
-            clients=uploads.senders.ids,
-            words=words,
-            plain=plain,
-            codec=flat.codec,
-            architecture=architecture,
-        )
+        return cls(rounds[0], uploads.senders.ids, words, plain, flat.codec, architecture)
 
     def change(self, parameter: Parameter, clients: slice = slice(None)) -> FloatArray:
         """Weighted change of one parameter, of all clients or some: float64[B, *shape]."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from attacks.base import Claims, Control, OneRound, Secrets, SuiteAttack, need
 from attacks.families.split.dense_layer import recover_inputs
-from attacks.families.split.flat_uploads import Architecture, DenseLayer, FlatUploads, Parameter
+from attacks.families.split.flat_uploads import Architecture, DenseLayer, FlatUploads
 from attacks.scoring.profiles import LabelClaim
 from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import FloatArray
@@ -105,15 +105,12 @@ def expected_shares(uploads: FlatUploads, table: FloatArray) -> FloatArray:
     """
     flat = table.reshape(-1)
 
-    def value(parameter: Parameter) -> FloatArray:
-        return flat[parameter.start : parameter.stop].reshape(parameter.shape)
-
     chain = _chain(uploads.architecture)
     first = chain[0]
     found = recover_inputs(uploads.change(first.weight), uploads.change(first.bias)).values
     for layer in chain[:-1]:
-        found = np.maximum(found @ value(layer.weight).T + value(layer.bias), 0.0)
-    scores = found @ value(chain[-1].weight).T + value(chain[-1].bias)
+        found = np.maximum(found @ layer.weight.of(flat).T + layer.bias.of(flat), 0.0)
+    scores = found @ chain[-1].weight.of(flat).T + chain[-1].bias.of(flat)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 

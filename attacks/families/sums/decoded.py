@@ -10,7 +10,7 @@ member by member, since one may be right and the next a stranger's.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,11 +29,10 @@ UNTOLD = float("nan")
 """A rating of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class Entry(NamedTuple):
     """A possible vector of somebody.
 
-    Args:
+    Attributes:
         who: number of the pseudonym.
         vector: float64[d].
         error: bound of its error, Euclidean.
@@ -48,11 +47,10 @@ class Entry:
     mate: int = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class Columns(NamedTuple):
     """What each possible vector would add to an item's row, for each rating.
 
-    Args:
+    Attributes:
         values: float64[M, d].
         errors: float64[M].
         sizes: float64[M], magnitude of the rating's error e, less for vectors shorter than usual.
@@ -171,12 +169,9 @@ class Decoded:
 
     def possible(self, *, alone: bool = False) -> list[Entry]:
         """Possible vectors; ``alone`` leaves out pseudonyms that are unsure and have several."""
-        kept = (
-            entries
-            for who, entries in self.entries.items()
-            if not alone or len(entries) == 1 or who in self.sure
-        )
-        return [each for entries in kept for each in entries]
+        sure = self.sure if alone else self.entries.keys()
+        kept = (own for who, own in self.entries.items() if len(own) == 1 or who in sure)
+        return [each for own in kept for each in own]
 
     def evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
         """Of which possible vectors a row is evidence: bool[E]."""

@@ -100,10 +100,6 @@ class DenoiserSums(SuiteAttack):
         else:
             puzzle.find_groups()
         puzzle.explain_sums(view.codec, whole=whole)
-        return self._claims(view, rounds[0], puzzle)
-
-    @staticmethod
-    def _claims(view: View, round_: int, puzzle: Puzzle) -> Claims:
         block, senders = puzzle.sent, puzzle.senders
         listed, place = listed_rows(senders, senders, block, int(view.public["n_items"]))
         verdict = np.empty(len(listed.items), dtype=np.int64)
@@ -116,7 +112,7 @@ class DenoiserSums(SuiteAttack):
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        return Claims(rounds=(round_,), made=made, details=details)
+        return Claims(rounds=rounds[:1], made=made, details=details)
 
 
 _EVERYBODY = 0
@@ -152,9 +148,5 @@ def _added_up(shares: RowBlock, codec: FixedPoint) -> RowBlock:
     rows, first, place = np.unique(shares.rows, return_index=True, return_inverse=True)
     totals = np.zeros((len(rows), shares.values.shape[1]), dtype=codec.dtype)
     np.add.at(totals, place, shares.values)
-    return RowBlock(
-        indptr=np.array([0, len(rows)]),
-        rows=rows,
-        values=codec.from_integers(codec.to_integers(totals)),
-        counts=shares.counts[first],
-    )
+    ends, values = np.array([0, len(rows)]), codec.from_integers(codec.to_integers(totals))
+    return RowBlock(indptr=ends, rows=rows, values=values, counts=shares.counts[first])

@@ -48,12 +48,11 @@ def look_up(state: State, raters: int) -> None:
     who = np.repeat([each.who for each in entries], len(levels))
     halves = tuples(who, raters // 2), tuples(who, raters - raters // 2)
     line = aligned(np.random.default_rng(0).standard_normal((1, state.sums.rows.shape[1])))[0]
+    line /= np.linalg.norm(line)
     for place in places.tolist():
         columns = state.columns(place, entries, levels)
         error = float(state.errors[place])
-        fits = fitting_subsets(
-            columns, state.sums.rows[place], error, halves, line / np.linalg.norm(line)
-        )
+        fits = fitting_subsets(columns, state.sums.rows[place], error, halves, line)
         evident = found.evident(entries, place)[columns.entries]
         _explain(state, place, columns, fits[evident[fits].all(axis=1)], entries)
 
@@ -113,11 +112,7 @@ def reduce(state: State) -> None:
 
 
 def _reduced(
-    state: State,
-    place: int,
-    columns: Columns,
-    among: tuple[IntArray, FloatArray],
-    levels: int,
+    state: State, place: int, columns: Columns, among: tuple[IntArray, FloatArray], levels: int
 ) -> IntArray | None:
     """Columns that add up to a row, by the lattice of some vectors: int64[F]; None for none."""
     (clear, steps), row = among, state.sums.rows[place]

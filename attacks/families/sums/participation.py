@@ -17,7 +17,7 @@ rounds with and without it, put right for who else came and went.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,11 +42,10 @@ _MOST_DIFFERENCES = 256  # of cohorts, those in the fewest clients
 _MOST_SUMS = 2**20  # of bits of an item, over all items
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Verdicts:
+class Verdicts(NamedTuple):
     """What the counts say; grids over clients and items of a ``Presence``.
 
-    Args:
+    Attributes:
         rated: bool[G, m], proven to be rated.
         possible: bool[G, m], not proven to be unrated; holds ``rated``.
         consistent: whether the counts can all be true; if not, nothing is proven.
@@ -76,9 +75,8 @@ class Verdicts:
 
     def settles_as(self, other: "Verdicts") -> bool:
         """Whether both prove the same pairs."""
-        return np.array_equal(self.rated, other.rated) and np.array_equal(
-            self.possible, other.possible
-        )
+        rated, possible = self.rated == other.rated, self.possible == other.possible
+        return bool(rated.all() and possible.all())
 
 
 def unseen(view: View, seen: Iterable[int] = ()) -> set[int]:
@@ -172,17 +170,13 @@ def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = N
 
 
 def _prove(
-    presence: Presence,
-    cohorts: FloatArray,
-    counts: FloatArray,
-    known: BoolArray,
-    possible: BoolArray,
+    came: Presence, cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
 ) -> bool:
     """Settle what follows for certain, in place; False if the counts contradict each other."""
-    if np.nan_to_num(presence.counts - counts[_cohort_of(presence, cohorts)]).any():
+    if np.nan_to_num(came.counts - counts[_cohort_of(came, cohorts)]).any():
         return False
     told = ~np.isnan(counts).any(axis=0)
-    solved, bits = _solve_clients(cohorts, counts[:, told], presence.copies)
+    solved, bits = _solve_clients(cohorts, counts[:, told], came.copies)
     whole = np.round(bits)
     if (np.abs(bits - whole) > _WHOLE).any() or not np.isin(whole, (0.0, 1.0)).all():
         return False
@@ -191,7 +185,7 @@ def _prove(
     if (known & ~possible).any():
         return False
     signs, sums = _with_differences(cohorts, counts)
-    return _propagate(signs, sums, known, possible, presence.copies)
+    return _propagate(signs, sums, known, possible, came.copies)
 
 
 def _with_differences(cohorts: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,7 @@
 """Who stands behind pseudonyms: which of several rounds are one person, and whose name is left."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from attacks.view.coalition import Presence
 from secure_fedrec.core.arrays import BoolArray, IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """A round, solved as far as it can be; its first pseudonyms have names."""
 
     round: int
@@ -86,10 +85,7 @@ def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArr
 
 
 def names_of(
-    parts: Sequence[Part],
-    people: Sequence[IntArray],
-    presence: Presence,
-    possible: BoolArray,
+    parts: Sequence[Part], people: Sequence[IntArray], presence: Presence, possible: BoolArray
 ) -> tuple[dict[int, int], BoolArray]:
     """The one client that a person can be, of people of whom one is left; and what these rated.
 
@@ -112,10 +108,8 @@ def names_of(
                 person, item = int(numbers[who]), int(part.sums.items[row])
                 can[person] = can.get(person, there) & there & possible[:, item]
                 items.setdefault(person, []).append(item)
-    left = {person: np.flatnonzero(marks) for person, marks in can.items()}
-    places = {
-        person: int(who[0]) for person, who in left.items() if len(who) == 1 and person not in names
-    }
+    unnamed = {p: np.flatnonzero(marks) for p, marks in can.items() if p not in names}
+    places = {person: int(who[0]) for person, who in unnamed.items() if len(who) == 1}
     came = {name: place for place, name in enumerate(presence.clients.tolist())}
     places |= {p: came[names[p]] for p in items if names.get(p) in came}
     rated = np.zeros_like(possible)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from attacks.families.sums.subsets import (
 )
 from attacks.view.coalition import words_of
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
+from secure_fedrec.core.kernels import segments
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 
@@ -119,9 +121,7 @@ class Puzzle:
 
     def _group(self, senders: Sequence[int], cells: range) -> "_Group":
         """What may stand behind some sums; whose item is in none of them is real."""
-        places = np.asarray(senders, dtype=np.int64)
-        starts, lengths = self.sent.indptr[places], self.sent.lengths[places]
-        rows = np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+        rows, _ = segments(self.sent.indptr, np.asarray(senders, dtype=np.int64))
         rows = rows[np.argsort(self.sent.rows[rows], kind="stable")]
         items, summed = self.sent.rows[rows], self.sums.rows[cells.start : cells.stop]
         self.verdict[rows[~np.isin(items, summed)]] = REAL  # a virtual row would be in the sums
@@ -194,11 +194,8 @@ class Puzzle:
         for place in left.tolist():
             own = members[place]
             subsets = combinations(own, terms) if table is None else own[table]
-            found = [
-                subset
-                for subset in subsets
-                if self._is_own_row(group.start + int(cells[place]), list(subset), direction)
-            ]
+            cell = group.start + int(cells[place])
+            found = [each for each in subsets if self._is_own_row(cell, list(each), direction)]
             if len(found) == 1:
                 self._settle(own[None], np.array(found, dtype=np.int64))
 
@@ -236,11 +233,10 @@ class Puzzle:
         return size > 0.0 and float(np.linalg.norm(off)) <= _COLLINEAR * size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Group:
+class _Group(NamedTuple):
     """The sums of a denoiser, and the rows that may stand behind them.
 
-    Args:
+    Attributes:
         start: place of the first sum.
         rows: int64[R], places of all rows of the group, by item and place.
         first: int64[N], per sum, where the rows of its item begin among them.

@@ -10,8 +10,8 @@ uploads of an item. Every item is a system of its own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,35 +68,27 @@ class SubsetRegression(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Solve after every stop; claim what the last one gives."""
-        rounds = self._rounds(view)
+        require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
+        _need_equations(Knowledge.of(view))
+        none = "no round has payloads of the aggregate and of every one of its uploads"
+        both = common_rounds(view, Step.UPLOAD, Step.AGGREGATE, payload=True, otherwise=none)
+        rounds = need(tuple(round_ for round_ in both if _all_kept(view, round_)), none)
         stops = [stop for stop in _STOPS if stop < len(rounds)]
         fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
         last = fits[len(rounds)]
         clients, listed = last.presence.clients, last.presence.listed
-        claim = RatedSetClaim(
-            clients=clients,
-            scores=last.rows(last.scores),
-            visible=Rows.marked(listed),
-            predicted=last.rows(last.real),
-            history={stop: fit.scores_among(clients, listed) for stop, fit in fits.items()},
-        )
+        claim = RatedSetClaim.of_listed(clients, listed, last.scores, last.real)
+        history = {stop: fit.scores_among(clients, listed) for stop, fit in fits.items()}
         details = {
             "items": len(np.unique(listed.items)),
             "items_proven": last.proven,
             "pairs_proven_real": int(last.real.sum()),
             "pairs_proven_virtual": int(last.virtual.sum()),
         }
-        virtual = last.rows(last.virtual)
-        proven = UnmaskedClaim(clients=clients, visible=Rows.marked(listed), proven=virtual)
-        return Claims(rounds=rounds, made=(claim, proven), details=details)
-
-    @staticmethod
-    def _rounds(view: View) -> tuple[int, ...]:
-        require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
-        _need_equations(Knowledge.of(view))
-        none = "no round has payloads of the aggregate and of every one of its uploads"
-        both = common_rounds(view, Step.UPLOAD, Step.AGGREGATE, payload=True, otherwise=none)
-        return need(tuple(round_ for round_ in both if _all_kept(view, round_)), none)
+        virtual = Rows.marked(listed, last.virtual)
+        proven = UnmaskedClaim(clients=clients, visible=claim.visible, proven=virtual)
+        made = (replace(claim, history=history), proven)
+        return Claims(rounds=rounds, made=made, details=details)
 
 
 def _need_equations(knowledge: Knowledge) -> None:
@@ -113,8 +105,7 @@ def _need_equations(knowledge: Knowledge) -> None:
     need(knowledge.exact, "the aggregate carries noise: its sums are no equations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Fit:
+class _Fit(NamedTuple):
     """What is known after some rounds of the pairs that ``presence`` lists: [K] each."""
 
     presence: Sightings
@@ -123,15 +114,11 @@ class _Fit:
     virtual: BoolArray
     proven: int
 
-    def rows(self, values: npt.NDArray[Any]) -> Rows:
-        """Of every pair; 0, or not, of those never seen."""
-        return Rows(listed=self.presence.listed, values=values)
-
     def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
         """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
         own = self.presence.listed
         if own is listed:
-            return self.rows(self.scores)
+            return Rows(listed=own, values=self.scores)
         sizes = np.zeros(len(clients), dtype=np.int64)
         sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
         mine = ItemSets.of_sizes(sizes, own.items, own.n_items)
@@ -142,11 +129,10 @@ class _Fit:
         return Rows(listed=listed, values=values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Item:
+class _Item(NamedTuple):
     """One item's system: K uploads in T rounds.
 
-    Args:
+    Attributes:
         rows: int64[T, d, K], centred ring integers of the uploads; 0 where a client was absent.
         sums: int64[T, d], of the aggregates.
         present: float64[C, K], who was there in each distinct cohort.

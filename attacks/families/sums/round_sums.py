@@ -8,7 +8,7 @@ public. They need no server to know sums: an item that moved otherwise than thei
 was rated by one of the others, and the step times the number of raters is their sum.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,11 +39,10 @@ def factorization(view: View) -> PMF:
     return PMF(PMFConfig(**{key: each for key, each in told if key not in ("name", "traits")}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableStep:
+class TableStep(NamedTuple):
     """A round, as clients see it.
 
-    Args:
+    Attributes:
         round: its number.
         moved: bool[m], items that one of the others rated.
         change: float64[m, d], the mean over all raters.
@@ -116,11 +115,10 @@ MOST_RATERS = 6
 _DOUBLE, _SINGLE = 1e-14, 2.0**-22  # errors of a few steps of arithmetic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundSums:
+class RoundSums(NamedTuple):
     """Rows of one round's aggregate, as equations.
 
-    Args:
+    Attributes:
         items: int64[N].
         counts: int64[N], raters of each; 1 at least.
         rows: float64[N, d], ``sum of e U``.
@@ -175,7 +173,8 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     # A rater's row is never all zeros: its sum was left out, by a tail floor.
     there = (total.counts > 0) & (words != 0).any(axis=1)
     values, counts = codec.decode(words[there]), total.counts[there].astype(np.int64)
-    return _equations(view, round_, total.rows[there].astype(np.int64), counts, values)
+    items = total.rows[there].astype(np.int64)
+    return _equations(view, round_, items, counts, values, counted=True)
 
 
 def of_step(view: View, step: TableStep) -> RoundSums:
@@ -193,13 +192,7 @@ def of_step(view: View, step: TableStep) -> RoundSums:
 
 
 def _equations(
-    view: View,
-    round_: int,
-    items: IntArray,
-    counts: IntArray,
-    values: FloatArray,
-    *,
-    counted: bool = True,
+    view: View, round_: int, items: IntArray, counts: IntArray, values: FloatArray, *, counted: bool
 ) -> RoundSums:
     algorithm, scored = view.public["algorithm"], Knowledge.of(view).scored_rows
     # Values at the limit of the ring stand for others beyond it.

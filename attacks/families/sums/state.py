@@ -77,9 +77,8 @@ class State:
         one, other = near_pairs(units[sharp], SLACK * 2 * float(blur[sharp].max()))
         one, other = sharp[one], sharp[other]
         tolerance = SLACK * (blur[one] + blur[other])
-        fits = (np.linalg.norm(units[one] - units[other], axis=1) <= tolerance) & (
-            tolerance <= widest
-        )
+        apart = np.linalg.norm(units[one] - units[other], axis=1)
+        fits = (apart <= tolerance) & (tolerance <= widest)
         if fits.any():
             self.found.holds(self.directions.bits(float(tolerance[fits].max())))
         return one[fits], other[fits]

@@ -106,10 +106,8 @@ class SumDecoding(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
         knowledge = Knowledge.of(view)
-        need(
-            knowledge.sums_are_real,
-            "the sums still contain the virtual rows as noise: none is exact",
-        )
+        virtual = "the sums still contain the virtual rows as noise: none is exact"
+        need(knowledge.sums_are_real, virtual)
         if not view.sees(Step.AGGREGATE):
             return self._of_steps(view, knowledge)
         if not knowledge.hidden:
@@ -128,11 +126,10 @@ class SumDecoding(SuiteAttack):
         counted = _counted(view, knowledge)
         need(parts or counted, why or "no round has both uploads and an aggregate")
         if counted:
-            return _with_counts(
-                view, knowledge, Presence.read(view, knowledge, counted), parts, why
-            )
+            presence = Presence.read(view, knowledge, counted)
+            return _with_counts(view, knowledge, presence, parts, why)
         rounds = tuple(part.round for part in parts)
-        return _claims(rounds, (_disclosed(parts, people_of(parts, rounds), {}),), parts, {})
+        return _claims(rounds, parts, {}, _disclosed(parts, people_of(parts, rounds), {}))
 
     def _of_steps(self, view: View, knowledge: Knowledge) -> Claims:
         """What clients read off the steps of the public table, and which items moved."""
@@ -142,11 +139,8 @@ class SumDecoding(SuiteAttack):
         steps = [TableStep.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
         counted = _counted(view, knowledge)
-        need(
-            known or counted,
-            "no round has the tables before and after it and the adversary's own rows: "
-            "see recording.payload_rounds and recording.payload_senders",
-        )
+        none = "no round has the tables before and after it and the adversary's own rows: "
+        need(known or counted, f"{none}see recording.payload_rounds and recording.payload_senders")
         others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
         why, alone = _unsolvable(view, knowledge), len(others) == 1
         sums = [] if why else [(each.round, of_step(view, each)) for each in known]
@@ -173,7 +167,7 @@ class SumDecoding(SuiteAttack):
         one = of_one(view, {step.round: step.moved for step in known}, all_rated=every)
         told = _disclosed(parts, people, names, *one)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
-        return _claims(rounds, (claim, told), parts, details | {"unsolved": why})
+        return _claims(rounds, parts, details | {"unsolved": why}, claim, told)
 
     def _solved(self, view: View, sums: Sequence[tuple[int, RoundSums]]) -> list[Part]:
         parts: list[Part] = []
@@ -257,24 +251,18 @@ def _with_counts(
         "counts_consistent": verdicts.consistent,
         "counts_beyond_budget": verdicts.undecided,
     }
-    return _claims(presence.rounds, made, parts, details | {"unsolved": why})
+    return _claims(presence.rounds, parts, details | {"unsolved": why}, *made)
 
 
 def _disclosed(
-    parts: Sequence[Part],
-    people: Sequence[IntArray],
-    names: Mapping[int, int],
-    *named: Disclosures,
+    parts: Sequence[Part], people: Sequence[IntArray], names: Mapping[int, int], *named: Disclosures
 ) -> DisclosureClaim:
     both = zip(parts, people, strict=True)
     return DisclosureClaim(parts=(*named, *(part.disclosed(whose, names) for part, whose in both)))
 
 
 def _claims(
-    rounds: tuple[int, ...],
-    made: tuple[Claim, ...],
-    parts: Sequence[Part],
-    details: Mapping[str, Any],
+    rounds: tuple[int, ...], parts: Sequence[Part], details: Mapping[str, Any], *made: Claim
 ) -> Claims:
     """What was found, and what an extra that is not installed would have been asked for."""
     lacking = max((part.found.lacking for part in parts), default="")

@@ -196,12 +196,11 @@ def _propagate(state: State, most: float) -> None:
     apart &= _told_apart(state.sums.rows[place], values, errors, (one, other)) >= found.needed
     # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
     readings: dict[frozenset[int], int] = {}
-    source = np.array(
-        [
-            -1 - n if e.who in found.sure or not e.origin else readings.setdefault(e.origin, n)
-            for n, e in enumerate(entries)
-        ]
-    )[entry]
+    source = np.arange(-1, -1 - len(entries), -1)
+    for number, each in enumerate(entries):
+        if each.who not in found.sure and each.origin:
+            source[number] = readings.setdefault(each.origin, number)
+    source = source[entry]
     apart &= source[one] != source[other]
     groups = [g for g in components(len(rest), one[apart], other[apart]) if len(g) > 1]
     told = np.bincount(place[np.concatenate(groups)]) if groups else place[:0]
