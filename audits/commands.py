@@ -29,7 +29,13 @@ from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import build_federation, load_dataset, load_federation, require_parties
 from audits.run.checking import watched
-from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
+from audits.run.folder import (
+    CONFIG_NAME,
+    one_writer,
+    read_client_secrets,
+    read_own_config,
+    unwritten,
+)
 from audits.run.forecast import forecast
 from audits.run.memory import require_memory, training_parts
 from audits.run.power import GatePower
@@ -237,7 +243,7 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
         secrets,
         Truth(BlockStore(folder / "truth")),
         name=config.data.name,
-        seed=config.seed,
+        seeded=read_client_secrets(folder) is None,
         denoisers=Knowledge.of(transcript).denoisers,
     )
     return config, truth

@@ -35,7 +35,7 @@ class Finding:
         reason: why the attack was not applicable; None if it was measured.
         lacks: whose payloads the attack asked for although not all were recorded; empty where it
             had all that it can read. What it lacks, it may have learned from.
-        received: what reached the adversary from others (``View.received``).
+        received: what reached the adversary from others (``View.received``), and ``View.known``.
         read: what of it the attack has read, if it was measured.
         not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
@@ -123,7 +123,8 @@ def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: G
 
 def _view(adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> View:
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
-    return transcript.view(adversary, own=own, seed=truth.seed)
+    first = truth.first_tables() if adversary.knows else None
+    return transcript.view(adversary, own=own, first=first)
 
 
 def _payload_rounds(view: View) -> tuple[int, ...]:
@@ -145,7 +146,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     blank = replace(
         blank,
         lacks=tuple(step.name.lower() for step in view.unrecorded()),
-        received=_received(view),
+        received=(*_received(view), *_known(view)),
     )
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
@@ -191,6 +192,11 @@ def _received(view: View) -> tuple[str, ...]:
     if knowledge.says_noised:
         answered |= {"aggregate", "table", "public"}
     return tuple(name for name, head in zip(told, heads, strict=True) if head not in answered)
+
+
+def _known(view: View) -> tuple[str, ...]:
+    """What the adversary knows beside; where noise is in the sums, their price allows for that."""
+    return () if Knowledge.of(view).says_noised else view.known()
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:

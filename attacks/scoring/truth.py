@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.scored import NotApplicable, Scored
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth
+from secure_fedrec.wire.recording import OWN
+
+_PRIVATE = "private-"  # kinds of private tables in the truth
 
 Judged: TypeAlias = Scored | NotApplicable
 
@@ -25,14 +28,31 @@ class GroundTruth:
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
             client. What an array holds is stated by the claim of that kind (``SecretClaim``).
-        seed: of the run's streams, which adversaries may know; None where no run has one.
+        seeded: whether clients drew what they began with under the run's seed, which adversaries
+            may know, and under no secrets of their own.
     """
 
     recorded: Truth
     train: RatingTable | None = None
     denoiser_clients: tuple[int, ...] = ()
     secrets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    seed: int | None = None
+    seeded: bool = False
+
+    def first_tables(self) -> Mapping[str, FloatArray] | None:
+        """Private tables of the first round that hold anything, by name, as its recording has them.
+
+        They are empty where it has none, and None where nothing that clients begin with follows
+        from the seed.
+        """
+        if not self.seeded:
+            return None
+        kinds = [kind for kind in self.recorded.kinds(1) if kind.startswith(_PRIVATE)]
+        found = {kind: self.recorded.columns(1, kind) or {} for kind in kinds}
+        tables = {kind.removeprefix(_PRIVATE): told["values"] for kind, told in found.items()}
+        kept = bool(kinds) or "values" in (self.recorded.columns(1, OWN) or {})
+        return {name: table for name, table in tables.items() if table.any()} or (
+            None if kept else {}
+        )
 
     @property
     def ratings(self) -> RatingTable:

@@ -54,7 +54,7 @@ def ground_truth(
     recorded: Truth,
     *,
     name: str,
-    seed: int | None = None,
+    seeded: bool = False,
     denoisers: tuple[int, ...] = (),
 ) -> GroundTruth:
     """What the harness scores claims against.
@@ -63,7 +63,7 @@ def ground_truth(
         secrets: of the task.
         recorded: what the run recorded apart from the transcript.
         name: of the data set.
-        seed: of the run, for adversaries that know it.
+        seeded: whether clients drew under the run's seed, which adversaries may know.
         denoisers: client number of each denoiser.
 
     Raises:
@@ -80,7 +80,7 @@ def ground_truth(
         recorded=recorded,
         denoiser_clients=denoisers,
         secrets=columns,
-        seed=seed,
+        seeded=seeded,
     )
 
 
@@ -90,7 +90,7 @@ def truth_of(federation: Federation[Task], recorded: Truth) -> GroundTruth:
         federation.task.secrets(),
         recorded,
         name=federation.config.data.name,
-        seed=federation.config.seed,
+        seeded=not federation.streams.keyed,
         denoisers=federation.denoiser_clients,
     )
 

@@ -24,11 +24,12 @@ from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.policy import RecordingPolicy, Traffic, row_dtype
 from secure_fedrec.wire.recording import BlockStore, Recorder
-from secure_fedrec.wire.transcript import TRAFFIC, Transcript, View
+from secure_fedrec.wire.transcript import KNOWLEDGE, TRAFFIC, Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
 from secure_fedrec.wire.wire import Wire
 
 __all__ = [
+    "KNOWLEDGE",
     "NOBODY",
     "TRAFFIC",
     "Adversary",

@@ -20,8 +20,9 @@ class Adversary(Settings, section="adversaries"):
         corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
             "denoiser:K", "client:U".
         taps: "network" sees sizes and visible end points of every message, no payload.
-        knows: what it knows beforehand: "seed", of the streams that simulated clients draw their
-            first private tables from. A deployed client draws these from a secret of its own.
+        knows: what it knows beforehand: "seed", the private tables that simulated clients begin
+            with, and nothing that is drawn later (virtual items, pads, noise). A deployed client
+            draws all of that under a secret of its own.
 
     Raises:
         ConfigError: an unknown party, tap or knowledge, or neither party nor tap.

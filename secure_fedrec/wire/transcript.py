@@ -63,6 +63,9 @@ _IN_BLOCKS = frozenset(
 COUNTED = f"{kind_of(Step.AGGREGATE)} counts"
 """How many clients are behind rows of a sum, likewise."""
 
+KNOWLEDGE = "knowledge: seed"
+"""What follows from the seed of a run, likewise."""
+
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
 
@@ -150,16 +153,21 @@ class Transcript:
         return whole.hexdigest()
 
     def view(
-        self, adversary: Adversary, *, own: OwnUploads | None = None, seed: int | None = None
+        self,
+        adversary: Adversary,
+        *,
+        own: OwnUploads | None = None,
+        first: Mapping[str, FloatArray] | None = None,
     ) -> "View":
         """What an adversary saw, and what it knows.
 
         Args:
             adversary: whose view.
             own: what its clients know of themselves.
-            seed: of the run's streams, for an adversary that knows it.
+            first: private tables before the first round, by name, for an adversary that knows the
+                seed; None where they do not follow from it.
         """
-        return View(self._store, self.public, adversary, own=own, seed=seed)
+        return View(self._store, self.public, adversary, own=own, first=first)
 
 
 class View:
@@ -171,15 +179,14 @@ class View:
             not stated there raises ``UnstatedFactError``.
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
-        seed: of the run's streams; None for an adversary that does not know it.
         block: which rows it holds, of a view of one block; None of all.
         asked: steps whose payloads were asked for, here or in a view of a part of this one.
-        fetched: what of ``received`` was handed out, likewise.
+        fetched: what of ``received`` and of ``known`` was handed out, likewise.
     """
 
     __slots__ = (
-        *("_only", "_store", "adversary", "asked", "block", "codec", "fetched", "own", "public"),
-        "seed",
+        *("_first", "_only", "_store", "adversary", "asked", "block", "codec", "fetched", "own"),
+        "public",
     )
 
     def __init__(
@@ -190,10 +197,10 @@ class View:
         *,
         only: int | None = None,
         own: OwnUploads | None = None,
-        seed: int | None = None,
+        first: Mapping[str, FloatArray] | None = None,
     ) -> None:
         self._store = store
-        self.seed = seed if "seed" in adversary.knows else None
+        self._first = first if "seed" in adversary.knows else None
         self.asked: set[Step] = set()
         self.fetched: set[str] = set()
         self.block: Within | None = None
@@ -237,7 +244,7 @@ class View:
         self, block: Within | None, own: OwnUploads | None, *, only: int | None = None
     ) -> "View":
         only = self._only if only is None else only
-        view = View(self._store, self.public, self.adversary, only=only, own=own, seed=self.seed)
+        view = View(self._store, self.public, self.adversary, only=only, own=own, first=self._first)
         view.block, view.codec = block, self.codec if block is None else block.codec
         view.asked, view.fetched = self.asked, self.fetched
         return view
@@ -280,6 +287,22 @@ class View:
         if self.sees(Step.MODEL) and not self.sees(Step.AGGREGATE):
             told += self._moved()
         return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
+
+    def known(self) -> tuple[str, ...]:
+        """What the adversary knows beside messages, as ``received``: ``KNOWLEDGE`` or nothing."""
+        return () if self._first is None else (KNOWLEDGE,)
+
+    def first_vectors(self, width: int) -> FloatArray | None:
+        """float64[n, width]: the private vectors that clients begin with; None if not known.
+
+        They are the one private table of so many values per client, if there is one.
+        """
+        tables = () if self._first is None else self._first.values()
+        found = [table for table in tables if table.ndim == 2 and table.shape[1] == width]
+        if len(found) != 1:
+            return None
+        self.fetched.add(KNOWLEDGE)
+        return _frozen(found[0])
 
     def _gets(self, step: Step) -> bool:
         members = self.adversary.members(_ENDS[step][1])

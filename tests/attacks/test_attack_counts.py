@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attacks import Claims, evaluate
-from attacks.families.sums.participation import left_out
+from attacks.families.sums.participation import of_one
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.games import Finding
 from attacks.view.coalition import others_cohort, others_counts
@@ -146,9 +146,34 @@ def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
     # Of each pair of rounds with one of the others left out, whoever was in the other alone.
     pairs = {(client, item) for client, item in by_subtraction(seen) if client != 3}
     assert_finds(case, pairs)
-    assert left_out(case.view, range(1, ROUNDS + 1))
+    moved = dict.fromkeys(range(1, ROUNDS + 1), np.ones(60, dtype=bool))
+    assert of_one(case.view, moved, all_rated=True)
     two = {**case.view.public, "cohort": {"clients_per_round": CLIENTS - 3}}
-    assert not left_out(View(case.view._store, two, case.view.adversary, own=case.view.own), [1, 2])
+    view = View(case.view._store, two, case.view.adversary, own=case.view.own)
+    assert not of_one(view, moved, all_rated=True)
+
+
+@pytest.mark.parametrize("tap", [False, True])
+@pytest.mark.parametrize(
+    "algorithm", [COUNTED, {"rank": 0, **COUNTED}, {"rank": 1}, {}, {"temperature": 1e-9}]
+)
+def test_rows_of_a_round_of_one_are_one_clients(
+    algorithm: dict[str, Any], tap: bool, tmp_path: Path
+) -> None:
+    """How many come is public; who it was, a tap tells."""
+    case = attacked(tmp_path, [], "client:3", cohort=1, tap=tap, **algorithm)
+    sent = [others_cohort(case.view, round_) for round_ in range(1, ROUNDS + 1)] if tap else []
+    whom = {int(client) for each in sent if each is not None for client in each[0]}
+    figures = case.finding.figures
+    if tap:
+        assert case.finding.details["exposed_clients"] == sorted(whom)
+        assert figures["interactions_exposed"] == case.rated[sorted(whom)].sum()
+    assert (figures["clients_exposed"] or 0) >= 2
+    assert figures["largest_profile"] == 1.0
+    # With two invited nobody is alone, unless one of the two is the adversary's own.
+    two = {**case.view.public, "cohort": {"clients_per_round": 2}}
+    view = View(case.view._store, two, Adversary(name="x", corrupt=frozenset({"client:9"})))
+    assert not of_one(view, {1: np.ones(60, dtype=bool)}, all_rated=True)
 
 
 def test_who_sends_nothing_and_is_in_the_sum_is_not_left_out(tmp_path: Path) -> None:

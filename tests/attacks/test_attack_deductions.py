@@ -39,7 +39,7 @@ EXACT = Knowledge(
 def test_deductions_hold_in_every_world_that_fits_the_counts(
     clients: int, rounds: int, items: int, seed: int
 ) -> None:
-    """Against all 2^n assignments of bits; nothing that differs between two may be settled."""
+    """Against all 2^n assignments of bits: what is alike in all is settled, and nothing else."""
     rng = np.random.default_rng(abs(seed))
     present = rng.random((rounds, clients)) < 0.6
     bits = rng.random((clients, items)) < 0.4
@@ -52,8 +52,21 @@ def test_deductions_hold_in_every_world_that_fits_the_counts(
         fits = (worlds @ present.T.astype(np.int64) == presence.counts[:, item]).all(axis=1)
         fits &= ~(worlds & ~possible[:, item]).any(axis=1)
         always, ever = worlds[fits].all(axis=0), worlds[fits].any(axis=0)
-        assert not (verdicts.rated[:, item] & ~always).any()
-        assert not (~verdicts.possible[:, item] & ever).any()
+        np.testing.assert_array_equal(verdicts.rated[:, item], always)
+        np.testing.assert_array_equal(verdicts.possible[:, item], ever)
+    assert verdicts.undecided == 0
+
+
+def test_large_items_are_left_undecided() -> None:
+    """Of two cohorts nothing linear follows; of as few as can be tried all is known."""
+    rng = np.random.default_rng(0)
+    few, many = np.ones((12, 1), dtype=bool), np.ones((60, 1), dtype=bool)
+    for possible, undecided in ((few, 0), (many, 1)):
+        present = rng.random((2, len(possible))) < 0.5
+        bits = rng.random(possible.shape) < 0.5
+        verdicts = deduce(presence_of(present, bits, possible), EXACT)
+        assert verdicts.consistent
+        assert verdicts.undecided == undecided
 
 
 def test_cohorts_that_differ_in_one_client_settle_it() -> None:

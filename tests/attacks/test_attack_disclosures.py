@@ -169,7 +169,7 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_knows_the_seed_names_clients_in_sums_of_several() -> None:
     """First private vectors follow from it; with them sums name their raters."""
     run, truth = planted("sums")
-    server, transcript, truth = WHO["server"], run.transcript, replace(truth, seed=7)
+    server, transcript, truth = WHO["server"], run.transcript, replace(truth, seeded=True)
     blind = evaluate(SumDecoding(), server, transcript, truth, seed=0).figures
     knowing = replace(server, knows=frozenset({"seed"}))
     found = evaluate(SumDecoding(), knowing, transcript, truth, seed=0)

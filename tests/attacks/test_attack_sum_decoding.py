@@ -339,6 +339,21 @@ def test_pairs_are_found(planted: int) -> None:
     assert exposed(federation, decode(federation.sums)) == set(range(4 * planted))
 
 
+@pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])
+def test_sums_over_no_more_known_clients_than_values_are_solved(levels: FloatArray) -> None:
+    """Without a search: all who rated what is one linear system a row."""
+    rng = np.random.default_rng(0)
+    rows = drawn(rng, 40, rng.integers(1, 41, 30).tolist())
+    federation = Federation(rows, clients=40, width=40, seed=1, levels=levels)
+    known = [(vector, 1e-15) for vector in federation.users]
+    right, wrong = federation.judged(decode(federation.sums, known, budget=0.0))
+    assert (len(right), wrong) == (sum(map(len, rows)), 0)
+    # Who is not known is nobody else: with one of them unknown, rows of the others are left.
+    right, wrong = federation.judged(decode(federation.sums, known[1:], budget=0.0))
+    assert wrong == 0
+    assert len(right) >= sum(len(each) for each in rows if 0 not in each)
+
+
 @pytest.mark.parametrize("planted", [1, 3, 10])
 def test_known_vectors_propagate(planted: int) -> None:
     """A client without a row of its own shares one with each of two who have some."""

@@ -57,6 +57,38 @@ def look_up(state: State, raters: int) -> None:
         _explain(state, place, columns, fits[evident[fits].all(axis=1)], entries)
 
 
+def solve(state: State) -> None:
+    """Explain sums over no more clients than a row has values, all known: one linear system each.
+
+    Of every client the one rating is taken, or none, that its part of the row allows for.
+    """
+    entries, levels = state.found.possible(), state.sums.levels
+    places = state.unexplained(1, most=len(entries))
+    if not entries or not len(places):
+        return
+    vectors = np.array([each.vector for each in entries])
+    if np.linalg.matrix_rank(vectors) < len(entries):
+        return
+    inverse = np.linalg.pinv(vectors)
+    lever, raters = np.linalg.norm(inverse, axis=0), state.sums.counts[places]
+    subsets = max(comb(len(entries), n) * len(levels) ** n for n in raters.tolist())
+    if subsets > 2**1000 or not _telling(state, places, levels, float(subsets)):
+        return
+    for place, several in zip(places.tolist(), raters.tolist(), strict=True):
+        columns, row = state.columns(place, entries, levels), state.sums.rows[place]
+        dots = vectors @ state.sums.vectors[place]
+        options = np.concatenate([np.zeros((len(entries), 1)), levels - dots[:, None]], axis=1)
+        reach = lever * (state.errors[place] + np.sort(columns.errors)[-several:].sum())
+        near = np.abs((row @ inverse)[:, None] - options) <= SLACK * reach[:, None]
+        rated = near[:, 1:] & (near.sum(axis=1, keepdims=True) == 1)
+        fit, whole = np.flatnonzero(rated), (rated.any(axis=1) | near[:, 0]).all()
+        off = np.linalg.norm(row - columns.values[fit].sum(axis=0))
+        within = SLACK * (state.errors[place] + columns.errors[fit].sum())
+        # Of whom little could have been added either way, the count says that nothing was.
+        if whole and len(fit) == several and off <= within:
+            _explain(state, place, columns, fit[None], entries)
+
+
 def reduce(state: State) -> None:
     """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
     entries, levels = _sure(state, state.found.possible(alone=True))

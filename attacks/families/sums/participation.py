@@ -5,7 +5,9 @@ With exact counts every round gives, per item, one equation in the bits "client 
     sum over u in cohort_t of b_ui = count_t(i).
 
 A count of 0 clears the whole cohort; a count equal to the number of clients still in question
-convicts them all; each verdict tightens the other equations. So do the differences of two rounds,
+convicts them all; each verdict tightens the other equations. Bits are 0 or 1, which is more than
+linear algebra knows: what all of them agree on that satisfy an item's equations is proven. So do
+the differences of two rounds,
 
     sum over who left of b_ui - sum over who came of b_ui = count_s(i) - count_t(i),
 
@@ -14,16 +16,22 @@ satisfy all equations rank what is left: for one client, the difference between 
 rounds with and without it, put right for who else came and went.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.disclosures import Disclosures
-from attacks.view.coalition import Presence, others_counts, own_clients, own_uploads
+from attacks.view.coalition import (
+    Presence,
+    others_cohort,
+    others_counts,
+    own_clients,
+    own_uploads,
+)
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.wire import View
 
@@ -31,6 +39,7 @@ _RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the othe
 _SETTLED = 1e-6  # what leverage may lack of 1
 _WHOLE = 1e-3  # what a settled bit may be off by
 _MOST_DIFFERENCES = 256  # of cohorts, those in the fewest clients
+_MOST_SUMS = 2**20  # of bits of an item, over all items
 
 
 class Verdicts(NamedTuple):
@@ -40,11 +49,13 @@ class Verdicts(NamedTuple):
         rated: bool[G, m], proven to be rated.
         possible: bool[G, m], not proven to be unrated; holds ``rated``.
         consistent: whether the counts can all be true; if not, nothing is proven.
+        undecided: items of which more follows than was searched for, if anything.
     """
 
     rated: BoolArray
     possible: BoolArray
     consistent: bool
+    undecided: int = 0
 
     def scores(self, presence: Presence, knowledge: Knowledge) -> FloatArray:
         """Rank all pairs: proven rated, what is in question, proven unrated, never seen.
@@ -68,30 +79,70 @@ class Verdicts(NamedTuple):
         return bool(rated.all() and possible.all())
 
 
-def left_out(view: View, rounds: Sequence[int]) -> tuple[Disclosures, ...]:
-    """What those rated who alone were left out of a round, for who does not see who was.
+def unseen(view: View, seen: Iterable[int] = ()) -> set[int]:
+    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
+    knowledge = Knowledge.of(view)
+    holders = knowledge.stack.get("denoising") == "shares"
+    return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
 
-    Who knows how many clients are invited knows how many of the others are not. The count of an
-    item is then one of two numbers: the lower one, if the one left out is among its raters.
-    """
+
+def came(view: View, round_: int) -> IntArray | None:
+    """The others in a round's sum, ascending; None where who took part is not seen."""
+    seen = others_cohort(view, round_)
+    if seen is None:
+        return None
+    return np.array(sorted({*seen[0].tolist()} | unseen(view, seen[0])), dtype=np.int64)
+
+
+def most_others(view: View, round_: int) -> int:
+    """How many of the others are in a round's sum, at most: how many are invited is public."""
+    clients, there = int(view.public["n_clients"]), came(view, round_)
+    if there is not None:
+        return len(there)
+    everybody, own = clients - len(own_clients(view)), own_uploads(view, round_)
     if view.public.get("cohort") is None:
-        return ()
-    cohort, clients = CohortConfig(**view.public["cohort"]), int(view.public["n_clients"])
-    told: dict[int, tuple[int, FloatArray]] = {}
-    for round_ in rounds:
-        counts, own = others_counts(view, round_), own_uploads(view, round_)
-        invited = cohort.invited(round_, clients) - (0 if own is None else len(own))
-        absent = clients - len(own_clients(view)) - invited
-        if counts is not None and absent <= 1:
-            told[round_] = absent, counts
-    if not told:
-        return ()
-    most = np.fmax.reduce([counts for _, counts in told.values()])
-    fewer = {round_: most - counts for round_, (absent, counts) in told.items() if absent}
-    if any((each > 1).any() for each in fewer.values()):
-        return ()
-    found = ((round_, np.flatnonzero(each == 1)) for round_, each in fewer.items())
-    return tuple(Disclosures.named(round_, np.full(len(at), -1), at) for round_, at in found)
+        return everybody
+    invited = CohortConfig(**view.public["cohort"]).invited(round_, clients)
+    return min(everybody, invited + len(unseen(view)) - (0 if own is None else len(own)))
+
+
+def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> list[Disclosures]:
+    """What one client rated who came alone, or alone was left out, of those who are not one's own.
+
+    Its items are those that are told in a round of one; of all but one, the count of an item is one
+    of two numbers: the lower one, if the one left out is among its raters.
+
+    Args:
+        view: of clients, who need not see who came.
+        moved: bool[m] by round, items that one of the others rated.
+        all_rated: whether everybody who comes sends a row of each rated item.
+    """
+    everybody = int(view.public["n_clients"]) - len(own_clients(view))
+    others = {round_: most_others(view, round_) for round_ in moved}
+    counts = {round_: others_counts(view, round_) for round_ in moved}
+    one = [round_ for round_, number in others.items() if number == 1]
+    found = [(round_, moved[round_], name_alone(view, round_)) for round_ in one]
+    told = {
+        round_: each
+        for round_, each in counts.items()
+        if each is not None and all_rated and everybody - others[round_] <= 1 < everybody
+    }
+    most = np.fmax.reduce([*told.values()]) if told else np.zeros(0)
+    fewer = {round_: most - each for round_, each in told.items() if others[round_] < everybody}
+    if not any((each > 1).any() for each in fewer.values()):
+        found += [(round_, each == 1, -1) for round_, each in fewer.items()]
+    return [
+        Disclosures.named(round_, np.full(int(items.sum()), whose), np.flatnonzero(items))
+        for round_, items, whose in found
+    ]
+
+
+def name_alone(view: View, round_: int) -> int:
+    """Who came alone in a round of one; -1 where nobody tells."""
+    everybody = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
+    there = came(view, round_)
+    left = everybody if there is None else there
+    return int(left[0]) if len(left) == 1 else -1
 
 
 def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = None) -> Verdicts:
@@ -107,10 +158,15 @@ def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = N
     exact = knowledge.exact and knowledge.constant
     known = nothing.copy() if rated is None else rated.copy()
     possible = presence.possible.copy()
-    consistent = exact and _prove(presence, cohorts, counts, known, possible)
+    consistent, undecided = exact and _prove(presence, cohorts, counts, known, possible), 0
+    if consistent and presence.copies == 1:
+        undecided = _search(cohorts, counts, known, possible)
+        consistent = undecided >= 0
     if not consistent:
-        known, possible = nothing, presence.possible
-    return Verdicts(rated=known, possible=possible, consistent=consistent or not exact)
+        known, possible, undecided = nothing, presence.possible, 0
+    return Verdicts(
+        rated=known, possible=possible, consistent=consistent or not exact, undecided=undecided
+    )
 
 
 def _prove(
@@ -164,6 +220,51 @@ def _propagate(
         possible[:, items] &= ~clears
         items = items[(convicts | clears).any(axis=0)]
     return True
+
+
+def _search(cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray) -> int:
+    """Settle in place what all bits agree on that satisfy every equation of an item.
+
+    Bits are 0 or 1, which is more than linear algebra knows. All are formed, half of an item's at a
+    time, as sums of words: bits that satisfy the equations have the word of the counts, and any
+    others that have it too leave less to be settled.
+
+    Returns:
+        How many items were too large; -1 where an item's counts cannot be true.
+    """
+    words = np.random.default_rng(0).integers(2**64, size=len(cohorts), dtype=np.uint64)
+    left = np.nan_to_num(counts - cohorts @ known).astype(np.int64).view(np.uint64)
+    open_, spent = possible & ~known, 0
+    sizes = open_.sum(axis=0)
+    for item in np.argsort(sizes, kind="stable").tolist():
+        members, told = np.flatnonzero(open_[:, item]), ~np.isnan(counts[:, item])
+        spent += 2 ** (len(members) - len(members) // 2)
+        if spent > _MOST_SUMS:
+            return int((sizes >= len(members)).sum())
+        if not len(members):
+            continue
+        weights = words[told] @ cohorts[np.ix_(told, members)].astype(np.uint64)
+        halves = np.split(weights, [len(members) // 2])
+        one, other = (_subset_sums(half) for half in halves)
+        missing = (words[told] * left[told, item]).sum() - one
+        fits = np.isin(missing, other), np.isin(other, missing)
+        if not fits[0].any():
+            return -1
+        bits = [
+            (np.flatnonzero(fit)[:, None] >> np.arange(len(half))) & 1 == 1
+            for fit, half in zip(fits, halves, strict=True)
+        ]
+        known[members, item] |= np.concatenate([each.all(axis=0) for each in bits])
+        possible[members, item] &= np.concatenate([each.any(axis=0) for each in bits])
+    return 0
+
+
+def _subset_sums(weights: WordArray) -> WordArray:
+    """Of each subset, by the number whose bits say who is in it: uint64[2^k]."""
+    sums = np.zeros(1, dtype=np.uint64)
+    for weight in weights:
+        sums = np.concatenate([sums, sums + weight])
+    return sums
 
 
 def _solve_clients(

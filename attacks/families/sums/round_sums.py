@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attacks.families.sums.participation import most_others
 from attacks.families.sums.vector_matches import Spread
 from attacks.view.coalition import (
     WHOLE,
-    others_cohort,
     others_counts,
     others_sum,
     own_clients,
@@ -157,17 +157,9 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
     return _equations(view, round_, items, counts, values, counted=True)
 
 
-def senders_behind(view: View, round_: int) -> IntArray:
-    """Others whose rows a round's sum may hold: who came, where that is seen, or else everybody."""
-    everybody = np.arange(int(view.public["n_clients"]))
-    cohort, unseen = others_cohort(view, round_), Knowledge.of(view).denoisers
-    came = everybody if cohort is None else np.union1d(cohort[0], np.array(unseen, dtype=np.int64))
-    return np.setdiff1d(came, sorted(own_clients(view)))
-
-
 def of_step(view: View, step: TableStep) -> RoundSums:
     """A step of the public table; counts not told are the fewest that give ring words."""
-    others = len(senders_behind(view, step.round))
+    others = most_others(view, step.round)
     told = others == 1 or step.counts is not None
     counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
     fewest = range(min(MOST_RATERS, others), 0, -1)
@@ -204,6 +196,9 @@ def _equations(
         public, unknown = view.table(round_)[items], bool(algorithm.get("biases"))
         pull = float(algorithm["regularization"])
     first = round_ == 1 and not unknown
+    # Vectors of training move while it goes on: a round of one is no reason to take them for one.
+    others = int(view.public["n_clients"]) - len(own_clients(view))
+    others = others if scored else most_others(view, round_)
     return RoundSums(
         items=items,
         counts=counts,
@@ -213,6 +208,6 @@ def _equations(
         resolution=view.codec.resolution + 2.0 * noise_bound(view, round_),
         bound=float(algorithm.get("init_scale", np.inf)) if first else np.inf,
         counted=counted,
-        alone=len(senders_behind(view, round_)) == 1,
+        alone=others == 1,
         relative=_SINGLE if scored else _DOUBLE,
     )

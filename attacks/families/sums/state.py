@@ -57,9 +57,10 @@ class State:
         along[one[near]] = along[other[near]] = True
         return along
 
-    def unexplained(self, raters: int) -> IntArray:
-        """Places of rows of so many raters that are not explained."""
-        places = np.flatnonzero((self.sums.counts == raters) & (self.lengths > self.errors))
+    def unexplained(self, raters: int, most: int = 0) -> IntArray:
+        """Places of rows of so many raters, or up to ``most``, that are not explained."""
+        counts, shown = self.sums.counts, self.lengths > self.errors
+        places = np.flatnonzero((counts >= raters) & (counts <= max(raters, most)) & shown)
         done = np.fromiter(self.found.explained, dtype=np.int64)
         return places[~np.isin(places, done)]
 

@@ -5,7 +5,7 @@ Reading order: ``round_sums`` (the equations), ``decoded`` (what is found, and w
 ``known_raters`` (the searches), ``participation`` and ``pseudonyms`` (who it is).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import comb, log2
 from typing import Any, TypeAlias
 
@@ -13,19 +13,23 @@ import numpy as np
 
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS, Decoded
-from attacks.families.sums.known_raters import look_up, merge, reduce, refine
-from attacks.families.sums.participation import deduce, left_out
+from attacks.families.sums.known_raters import look_up, merge, reduce, refine, solve
+from attacks.families.sums.participation import (
+    came,
+    deduce,
+    name_alone,
+    of_one,
+    unseen,
+)
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
 from attacks.families.sums.round_sums import (
     MOST_RATERS,
     RoundSums,
     TableStep,
-    factorization,
     noise_bound,
     of_aggregate,
     of_step,
-    senders_behind,
 )
 from attacks.families.sums.state import State
 from attacks.families.sums.unknown_raters import lone_rows, propagate, same_pairs
@@ -37,34 +41,24 @@ from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import Presence, others_cohort, others_counts, own_clients
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, nobody
 from secure_fedrec.errors import MissingExtraError
-from secure_fedrec.streams import Streams
-from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Step, View
 
 Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
 """Private vectors of clients, float64[d] by client, that the adversary knows at a round's start."""
 
 
-def vectors_of_seed(seed: int | None) -> Known:
-    """What follows from the seed of a run: the private vectors before the first round of PMF.
-
-    Args:
-        seed: of the run; None, of which nothing follows, for an adversary that does not know it.
-    """
-
-    def known(view: View, round_: int) -> Mapping[int, FloatArray]:
-        if seed is None or round_ != 1 or view.public["algorithm"]["name"] != "pmf":
-            return {}
-        clients = np.arange(int(view.public["n_clients"]))
-        nobody = np.zeros(len(clients) + 1, dtype=np.int64)
-        vault = Vault(indptr=nobody, items=np.zeros(0, dtype=np.int32), ratings=np.zeros(0))
-        factorization(view).initialise(vault, Streams.from_seed(seed))
-        vectors = vault.read("user_vectors", clients)
-        return dict(zip(clients.tolist(), vectors, strict=True))
-
-    return known
+def first_vectors(view: View, round_: int) -> Mapping[int, FloatArray]:
+    """The private vectors that clients begin with, of those who come for the first time."""
+    cohorts = [came(view, earlier) for earlier in range(1, round_ + 1)]
+    seen = [cohort for cohort in cohorts if cohort is not None]
+    if len(seen) < round_ and round_ > 1:
+        return {}
+    there = seen.pop() if seen else np.arange(int(view.public["n_clients"]))
+    new = np.setdiff1d(there, np.concatenate([nobody(), *seen])).tolist()
+    vectors = view.first_vectors(view.table(round_).shape[1]) if new else None
+    return {} if vectors is None else {client: vectors[client] for client in new}
 
 
 class SumDecoding(SuiteAttack):
@@ -78,15 +72,17 @@ class SumDecoding(SuiteAttack):
         public biases, and who uploaded.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
         rating scale gives the length. Two items of the same two raters give both vectors, a known
-        vector taken off a row of two gives the other's row, and subsets of known vectors are looked
-        up and matched by halves, up to a budget, or reduced as lattices. Of changes along score
+        vector taken off a row of two gives the other's row. Known vectors, no more than a row has
+        values, are solved for; subsets of more are looked up and matched by halves, up to a
+        budget, or reduced as lattices. Of changes along score
         vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
         fit is certain if it holds 20 bits more than the search had to choose among. A readable
         upload that equals the row of an item with count 1 is real, every other of it virtual.
         Counts are equations in the bits of each client: 0 clears everybody who took part, and
-        differences of two cohorts tell those who came or went; without a name if who took part is
-        not seen, and one alone was left out. A pseudonym has the name of the one
-        client that can have rated all its items. What own clients sent is taken out first.
+        differences of two cohorts tell those who came or went; what all bits of an item agree on
+        that satisfy its equations is told, up to a budget. Where one alone came, or was left out,
+        it is told without a name if who took part is not seen. A pseudonym has the name of the
+        one client that can have rated all its items. What own clients sent is taken out first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
     Limits: Others stay pseudonyms, joined over rounds of one cohort. Pairs are told where each of
@@ -99,7 +95,8 @@ class SumDecoding(SuiteAttack):
         them. Searches end at the budget.
 
     Args:
-        known: private vectors known beforehand; those of the seed for an adversary that knows it.
+        known: private vectors known beforehand; where clients come first, those of the seed, for an
+            adversary that knows it.
         budget: sums that may be formed or looked up, over all rounds.
     """
 
@@ -151,12 +148,11 @@ class SumDecoding(SuiteAttack):
         none = "no round has the tables before and after it and the adversary's own rows: "
         need(known or counted, f"{none}see recording.payload_rounds and recording.payload_senders")
         others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
-        why, rounds = _unsolvable(view, knowledge), tuple(step.round for step in known)
-        behind = {round_: senders_behind(view, round_) for round_ in rounds}
-        sums = [] if why else [(step.round, of_step(view, step)) for step in known]
-        parts = self._solved(view, sums)
+        why = _unsolvable(view, knowledge)
+        sums = [] if why else [(each.round, of_step(view, each)) for each in known]
+        parts, rounds = self._solved(view, sums), tuple(step.round for step in known)
         presence = Presence.read(view, knowledge, counted) if counted else None
-        if presence is not None and not _unseen(view, knowledge, presence.clients):
+        if presence is not None and not unseen(view, presence.clients):
             return _with_counts(view, knowledge, presence, parts, why)
         moved = np.mean([step.moved for step in known], axis=0)
         nothing = ItemSets.empty(len(others), len(moved))
@@ -167,32 +163,21 @@ class SumDecoding(SuiteAttack):
             visible=seen,
             predicted=seen if len(others) == 1 else None,
         )
-        # Of a round to which one of the others came, all that moved is that one's.
-        lone = {round_: int(who[0]) for round_, who in behind.items() if len(who) == 1}
-        people = people_of(parts, rounds)
+        people = people_of(parts, [part.round for part in parts])
         names = {
-            person: lone[part.round]
+            int(who): name_alone(view, part.round)
             for part, whose in zip(parts, people, strict=True)
-            for person in whose.tolist()
-            if part.round in lone
+            for who in whose
         }
-        pairs = {
-            (lone[step.round], item)
-            for step in known
-            if step.round in lone
-            for item in np.flatnonzero(step.moved).tolist()
-        }
-        whose, items = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
-        named = Disclosures.named(rounds[0], whose, items)
-        sure = knowledge.constant and not _unseen(view, knowledge)
-        absent = left_out(view, rounds) if sure else ()
-        told = _disclosed(parts, people, names, named, *absent)
+        every = knowledge.constant and not unseen(view)
+        one = of_one(view, {step.round: step.moved for step in known}, all_rated=every)
+        told = _disclosed(parts, people, names, *one)
         details = {"clients_left": len(others), "items_moved": int((moved > 0).sum())}
         return _claims(rounds, parts, details | {"unsolved": why}, claim, told)
 
     def _solved(self, view: View, sums: Sequence[tuple[int, RoundSums]]) -> list[Part]:
         parts: list[Part] = []
-        own, known_of = own_clients(view), self._known or vectors_of_seed(view.seed)
+        own, known_of = own_clients(view), self._known or first_vectors
         for round_, each in sums:
             # Without a rating scale a slope that is not known stands beside each vector.
             beforehand = known_of(view, round_) if len(each.levels) else {}
@@ -237,12 +222,6 @@ def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
     return tuple(round_ for round_ in seen if others_counts(view, round_) is not None)
 
 
-def _unseen(view: View, knowledge: Knowledge, seen: Iterable[int] = ()) -> set[int]:
-    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
-    holders = knowledge.stack.get("denoising") == "shares"
-    return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
-
-
 def _with_counts(
     view: View, knowledge: Knowledge, presence: Presence, parts: Sequence[Part], why: str
 ) -> Claims:
@@ -251,7 +230,7 @@ def _with_counts(
     cohorts = came if knowledge.constant else dict[int, bytes]()
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
-    certain = knowledge.exact and not _unseen(view, knowledge, presence.clients)
+    certain = knowledge.exact and not unseen(view, presence.clients)
     # A name settles the items of its pseudonym, which may settle other counts, and so on.
     while certain and presence.copies == 1 and verdicts.consistent:
         names, rated = names_of(parts, people, presence, verdicts.possible)
@@ -282,6 +261,7 @@ def _with_counts(
         "cohorts": len(np.unique(presence.present, axis=0)),
         "counts_exact": knowledge.exact,
         "counts_consistent": verdicts.consistent,
+        "counts_beyond_budget": verdicts.undecided,
     }
     return _claims(presence.rounds, parts, details | {"unsolved": why}, *made)
 
@@ -362,6 +342,7 @@ def decode(
     if len(sums.items) < 2:
         return found
     state = State(sums, found)
+    solve(state)
     lone_rows(state)
     if not len(sums.levels):
         return found
