@@ -1,8 +1,8 @@
 """What a figure is: one record in ``figures.toml``, and all that follows from it.
 
 Gates, findings, severities, sentences, the schema and the page of a report, controls and
-``explain`` read ``MEASURES``; nothing else lists figures. A record says how bad its
-figure is and what it reaches where it must; one that says neither is refused when it is read.
+``explain`` read ``MEASURES``; nothing else lists figures. A record says how bad its figure is and
+what it reaches where it must; one that says neither is refused when it is read.
 """
 
 import math
