@@ -159,11 +159,8 @@ def _run(
     """A recorded run of one world."""
     clients, items = np.nonzero(ratings)
     n_clients, n_items = ratings.shape
-    vault = Vault(
-        indptr=np.searchsorted(clients, np.arange(n_clients + 1)),
-        items=items.astype(np.int32),
-        ratings=ratings[clients, items],
-    )
+    ends, values = np.searchsorted(clients, np.arange(n_clients + 1)), ratings[clients, items]
+    vault = Vault(indptr=ends, items=items.astype(np.int32), ratings=values)
     algorithm = PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None)
     problem = Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items})
     every, asked = tuple(range(1, rounds + 1)), CohortConfig(clients_per_round=cohort)
@@ -192,6 +189,12 @@ class PlantedRatings(PlantedSum):
         rated = vault.rated(clients)
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
         return PlantedRatingStep(clients, grid, self.in_bag)
+
+    def predict(
+        self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
+    ) -> FloatArray:
+        """Nothing is predicted; who has a rated set to cover is asked for it."""
+        return np.zeros(len(items))
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """One vector."""
