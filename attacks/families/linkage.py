@@ -200,16 +200,9 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
     formed = np.full(len(sent), not noised) & (np.abs(sent) < view.codec.bound).all(axis=1)
     width = public.shape[1] - bool(algorithm.get("biases"))
     names = np.full(len(messages), -1) if messages.tags is not None else messages.senders.ids
+    known = width, levels, view.codec.resolution, needed
     found = [
-        vector_along(
-            pulled[a:b],
-            public[a:b],
-            width,
-            levels,
-            view.codec.resolution,
-            needed,
-            formed=bool(formed[a:b].all()),
-        )
+        vector_along(pulled[a:b], public[a:b], *known, formed=bool(formed[a:b].all()))
         for a, b in pairwise(block.indptr.tolist())
     ]
     kinds = []

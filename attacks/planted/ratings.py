@@ -41,10 +41,8 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     planted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
     data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    streams, algorithm = (
-        Streams.from_seed(7),
-        PMF(PMFConfig.printed(rank=6, rounds=planted["rounds"])),
-    )
+    streams = Streams.from_seed(7)
+    algorithm = PMF(PMFConfig.printed(rank=6, rounds=planted["rounds"]))
     problem = rating_problem(algorithm, train, test)
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)

@@ -143,11 +143,8 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
-    blank = replace(
-        blank,
-        lacks=tuple(step.name.lower() for step in view.unrecorded()),
-        received=(*_received(view), *_known(view)),
-    )
+    lacks = tuple(step.name.lower() for step in view.unrecorded())
+    blank = replace(blank, lacks=lacks, received=(*_received(view), *_known(view)))
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)

@@ -23,13 +23,7 @@ import numpy as np
 
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.disclosures import Disclosures
-from attacks.view.coalition import (
-    Presence,
-    others_cohort,
-    others_counts,
-    own_clients,
-    own_uploads,
-)
+from attacks.view.coalition import Presence, others_cohort, others_counts, own_clients, own_uploads
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.engines.local_engine import CohortConfig

@@ -14,13 +14,7 @@ import numpy as np
 from attacks.base import Claim, Claims, Control, SuiteAttack, common_rounds, need
 from attacks.families.sums.decoded import BUDGET, SURE_BITS, Decoded
 from attacks.families.sums.known_raters import look_up, merge, reduce, refine, solve
-from attacks.families.sums.participation import (
-    came,
-    deduce,
-    name_alone,
-    of_one,
-    unseen,
-)
+from attacks.families.sums.participation import came, deduce, name_alone, of_one, unseen
 from attacks.families.sums.pseudonyms import Part, names_of, people_of
 from attacks.families.sums.readable import told_by_words
 from attacks.families.sums.round_sums import (
@@ -164,11 +158,8 @@ class SumDecoding(SuiteAttack):
             predicted=seen if len(others) == 1 else None,
         )
         people = people_of(parts, [part.round for part in parts])
-        names = {
-            int(who): name_alone(view, part.round)
-            for part, whose in zip(parts, people, strict=True)
-            for who in whose
-        }
+        both = zip(parts, people, strict=True)
+        names = {int(who): name_alone(view, part.round) for part, whose in both for who in whose}
         every = knowledge.constant and not unseen(view)
         one = of_one(view, {step.round: step.moved for step in known}, all_rated=every)
         told = _disclosed(parts, people, names, *one)
