@@ -55,7 +55,8 @@ class Run(NamedTuple):
 def settings_of(stack: Sequence[str], corrupt: Sequence[str]) -> dict[str, Any]:
     return {
         "data": {"name": "synthetic", "clients": CLIENTS, "items": ITEMS, "mean_ratings": 9},
-        "algorithm": {"name": "pmf", "rank": 16, "rounds": 2},
+        # On a scale around 0 a vector is told up to its side alone.
+        "algorithm": {"name": "pmf", "rank": 16, "rounds": 2, "normalise_ratings": False},
         "recording": {"payload_rounds": [1, 2]},
         "protection": [{"layer": layer, **SETTINGS.get(layer, {})} for layer in stack],
         "adversaries": [{"name": "them", "corrupt": list(corrupt)}],
