@@ -50,9 +50,14 @@ class Contents:
         return bool(found) and 2 * sum(found) >= len(found)
 
     @cached_property
+    def short(self) -> bool:
+        """Whether there are too few rows to tell more than what each holds."""
+        return len(self.written) < _MANY
+
+    @cached_property
     def constant(self) -> bool:
         """Whether all of many are alike."""
-        return len(self.written) >= _MANY and len(set(self.written)) == 1
+        return not self.short and len(set(self.written)) == 1
 
     @cached_property
     def whole(self) -> bool:
@@ -90,6 +95,23 @@ class Contents:
     def flags(self) -> bool:
         """Whether there is nothing but 0 and 1, -1 and 1, or True and False."""
         return self.numbers is not None and set(self.numbers) <= {-1.0, 0.0, 1.0}
+
+    @cached_property
+    def unique(self) -> bool:
+        """Whether nearly every row of many has a text of its own."""
+        return not self.short and len(set(self.written)) > 0.9 * len(self.written)
+
+    def same_as(self, other: "Contents") -> bool:
+        """Whether another column tells the same rows apart, so that either serves."""
+        pairs = len(set(zip(self.texts, other.texts, strict=True)))
+        alike = len(set(self.texts)) == len(set(other.texts)) == pairs
+        return alike and not self.unique
+
+    @property
+    def odd_times(self) -> str:
+        """Some of the numbers that are no times."""
+        odd = dict.fromkeys(text for text in self.written if not is_moment(text))
+        return ", ".join(map(shown, list(odd)[:2])) if self.whole else ""
 
     @property
     def examples(self) -> str:
