@@ -71,7 +71,10 @@ def choose(
         return None, said
     best = ranked[0]
     rivals = [each.name for each in ranked if each.level == best.level]
-    if any(not columns[best.name].same_as(columns[name]) for name in rivals[1:]):
+    same = what in ("user", "item") and all(
+        columns[best.name].same_as(columns[name]) for name in rivals[1:]
+    )
+    if len(rivals) > 1 and not same:
         why = f"may each be the {what} by name"
         raise _asked(path, file, what, rivals, columns, why)
     if beside := [each.name for each in ranked[1:]] + elsewhere:

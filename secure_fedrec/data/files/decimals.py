@@ -15,7 +15,7 @@ _WORDS: Final = {
 _FINEST: Final = 1000
 """Most parts of 1 that a level is taken for: thirds, tenths, hundredths."""
 _NOISE: Final = Fraction(1, 10**9)
-"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3."""
+"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3; of a value below 1, its part."""
 
 
 def plain(text: str) -> str:
@@ -26,12 +26,12 @@ def plain(text: str) -> str:
 def number_of(text: str) -> Fraction | None:
     """The number that a text is; None where it is no plain decimal one.
 
-    What is within 1e-9 of a fraction with a denominator of up to 1,000 is that fraction; True and
-    yes are 1, False and no are 0.
+    What is within 1e-9, and 1e-9 of itself, of a fraction with a denominator of up to 1,000 is that
+    fraction; True and yes are 1, False and no are 0.
     """
     text = plain(text.strip())
     if _DECIMAL.fullmatch(text) is None:
         return _WORDS.get(text.lower())
     value = Fraction(text)
     near = value.limit_denominator(_FINEST)
-    return near if abs(near - value) <= _NOISE else value
+    return near if abs(near - value) <= _NOISE * min(abs(value), Fraction(1)) else value

@@ -62,7 +62,7 @@ _THING: Final = (
     "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"
     "podcast|album|photo|image|wine|dish|shop|store|offer|ad|job|paper|repo|repository|clip"
 )
-_ID: Final = "id|key|number|no|num|code|hash|uuid|idx|index"
+_ID: Final = "id|uid|key|number|no|num|code|hash|uuid|idx|index"
 _BEFORE: Final = f"(?:my|review|{_SOMEBODY}|{_THING})?"
 _DONE: Final = (
     "click(?:ed)?|liked?|follow(?:ed)?|purchased?|buy|bought|view(?:ed)?|watch(?:ed)?|favou?rited?|"
