@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from numpy import float32
 
 from audits.config import load_config
 from secure_fedrec.data import RatingScale, RatingTable
@@ -696,6 +697,19 @@ CASES: dict[str, Case] = {
             "friendID",
         )
     },
+    "quotes-in-the-header": Case(
+        text(ROWS, header='user_id, "item_id", " rating" , "timestamp"'),
+    ),
+    "grades": Case(
+        text(each(lambda u, i, r, t: (u, i, "FEDCBA"[r])), header="user,item,rating"),
+        "write words and grades as numbers; if nothing was rated there, --set",
+        refused=True,
+    ),
+    "of-32-bits": Case(
+        text(each(lambda u, i, r, t: (u, i, f"{float32(r * 1.1):.9f}")), header="user,item,rating"),
+        time="none",
+        rating=lambda rating: round(1.1 * rating, 9),
+    ),
     # 15: ratings of billionths
     "billionths": Case(
         text(each(lambda u, i, r, t: (u, i, f"{r / 10**9:.9f}")), header="user,item,rating"),

@@ -43,13 +43,14 @@ def require_somebody(file: RatingsFile, columns: Columns) -> None:
     for what in ("user", "item") if file.ids != "text" else ():
         coded = columns.texts[what]
         counts = np.bincount(coded.codes, minlength=len(coded.texts))
-        odd = [code for code, text in enumerate(coded.texts) if _is_nothing(text)]
+        odd = [code for code, text in enumerate(coded.texts) if is_nothing(text)]
         odd = odd or _outstanding(coded.texts, counts, _MORE[what])
         if odd:
             raise _asked(file, columns, what, odd, int(counts[odd].sum()))
 
 
-def _is_nothing(text: str) -> bool:
+def is_nothing(text: str) -> bool:
+    """Whether a text says that there is nothing."""
     return _SIGNS.fullmatch(text) is not None or text.strip(_AROUND).lower() in _WORDS
 
 
@@ -75,7 +76,7 @@ def _asked(
     }
     known = [each for each in file.missing_values if each not in texts]
     drop = f"say {file.advice('missing_values', json.dumps([*known, *texts]))}"
-    if any(text in elsewhere and not _is_nothing(text) for text in texts):
+    if any(text in elsewhere and not is_nothing(text) for text in texts):
         drop = "leave these rows out of the file, since another column has it as well"
     problem = (
         f"({rows:,} of {len(columns):,} rows) likely stands for no {what}. If so, {drop}; if it is "
