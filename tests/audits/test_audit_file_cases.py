@@ -655,6 +655,18 @@ CASES: dict[str, Case] = {
         "may each be the time by name",
         time="days",
     ),
+    "one-user-at-first": Case(
+        text(
+            [
+                *((1, 1000 + i % 9, 50 + i, 3, ROWS[0][3]) for i in range(1000)),
+                *((u, u * i, i, r, t) for u, i, r, t in ROWS),
+            ],
+            header="user_id,session,item,rating,ts",
+        ),
+        rows=1000 + len(ROWS),
+        rating=None,
+        time="any",
+    ),
     # 12: ids that are none
     **{
         f"no-user-{code}": Case(
@@ -828,6 +840,11 @@ SAID = {
         "swaps them)"
     ],
     "profile-names": [],
+    "clicks": [
+        "column 'is_click' as the rating (--set data.rating=is_like takes another)",
+        "column 'time_ms' as the time (--set data.time=date takes another)",
+    ],
+    "one-user-at-first": ["column 'user_id' as the user (--set data.user=session takes another)"],
 }
 
 

@@ -19,11 +19,12 @@ class _Fitting(NamedTuple):
 
     Attributes:
         name: its.
-        level: how likely its name is; less is likelier.
+        level: how likely it is, less being likelier: ratings before flags, flags that are all alike
+            last, then by name.
     """
 
     name: str
-    level: tuple[bool, int]
+    level: tuple[bool, bool, int]
 
 
 def choose(
@@ -52,17 +53,18 @@ def choose(
         why = f"{_may(ids)} the {what}, but not for sure"
         raise _asked(path, file, what, ids, columns, why, others=free)
     fitting = [
-        _Fitting(name, (kind.implicit, rank))
+        _Fitting(name, (kind.implicit, kind.implicit and columns[name].constant, rank))
         for name, kind, rank in likely
         if kind.holds(columns[name], rank)
     ]
+    fitting.sort(key=lambda each: each.level)
     said = [
         f"column {shown(name)} as no {what}: it holds {columns[name].examples or 'nothing'}"
         for name in _before(likely, fitting)
     ]
-    telling = [each for each in fitting if len(set(columns[each.name].texts)) > 1] or fitting
-    ranked = [each for each in telling if what != "time" or not of_something_else(what, each.name)]
-    elsewhere = [each.name for each in telling if each not in ranked]
+    written = [each for each in fitting if columns[each.name].written] or fitting
+    ranked = [each for each in written if what != "time" or not of_something_else(what, each.name)]
+    elsewhere = [each.name for each in written if each not in ranked]
     if not ranked:
         if elsewhere:
             why = f"{'is' if len(elsewhere) == 1 else 'are'} named for another time than a rating's"
@@ -85,8 +87,9 @@ def choose(
 
 def _before(likely: Sequence[tuple[str, Kind, int]], fitting: Sequence[_Fitting]) -> list[str]:
     """The names that mislead, ahead of the first that does not."""
-    names = [name for name, *_ in likely]
-    return names[: names.index(fitting[0].name)] if fitting else names
+    names, kept = [name for name, *_ in likely], {each.name for each in fitting}
+    end = names.index(fitting[0].name) if fitting else len(names)
+    return [name for name in names[:end] if name not in kept]
 
 
 def _require_clear(
