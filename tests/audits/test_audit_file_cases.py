@@ -642,6 +642,12 @@ CASES: dict[str, Case] = {
         ),
         time="days",
     ),
+    "one-time-in-two-spellings": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r, f"{at(t + 28_800):%Y-%m-%d %H:%M:%S}", t)),
+            header="user,item,rating,time,timestamp",
+        ),
+    ),
     "release-alone": Case(
         dated("%Y-%m-%d", "user,item,rating,release_date"),
         "is named for another time than a rating's",
@@ -834,6 +840,9 @@ SAID = {
     ],
     "one-thing-by-two-names": [
         "column 'parent_asin' as the item (--set data.item=asin takes another)"
+    ],
+    "one-time-in-two-spellings": [
+        "column 'timestamp' as the time (--set data.time=time takes another)"
     ],
     "usual-order": [
         "columns 1 and 2 as clients and items by their places (--set data.user=2 --set data.item=1 "

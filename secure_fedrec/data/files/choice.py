@@ -57,7 +57,9 @@ def choose(
         for name, kind, rank in likely
         if kind.holds(columns[name], rank)
     ]
-    fitting.sort(key=lambda each: each.level)
+    # Seconds since 1970 before dates, whose zone is open.
+    dates = {each.name: what == "time" and columns[each.name].numbers is None for each in fitting}
+    fitting.sort(key=lambda each: (each.level, dates[each.name]))
     said = [
         f"column {shown(name)} as no {what}: it holds {columns[name].examples or 'nothing'}"
         for name in _before(likely, fitting)
@@ -73,16 +75,20 @@ def choose(
         return None, said
     best = ranked[0]
     rivals = [each.name for each in ranked if each.level == best.level]
-    same = what in ("user", "item") and all(
-        columns[best.name].same_as(columns[name]) for name in rivals[1:]
-    )
-    if len(rivals) > 1 and not same:
+    if not all(_alike(what, columns[best.name], columns[name]) for name in rivals[1:]):
         why = f"may each be the {what} by name"
         raise _asked(path, file, what, rivals, columns, why)
     if beside := [each.name for each in ranked[1:]] + elsewhere:
         answers = " or ".join(file.advice(what, name) for name in beside[:_NAMED])
         said.append(f"column {shown(best.name)} as the {what} ({answers} takes another)")
     return best.name, said
+
+
+def _alike(what: str, one: Contents, other: Contents) -> bool:
+    """Whether either of two columns serves."""
+    if what == "time":
+        return one.same_order(other)
+    return what != "rating" and one.same_as(other)
 
 
 def _before(likely: Sequence[tuple[str, Kind, int]], fitting: Sequence[_Fitting]) -> list[str]:

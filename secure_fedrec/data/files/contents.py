@@ -7,9 +7,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import shown
-from secure_fedrec.data.files.times import is_moment, spelling_of
+from secure_fedrec.data.files.times import Clock, is_moment, spelling_of
 
 _FINE: Final = re.compile(r"[+-]?[0-9]{1,3}\.[0-9]{3,}")
 """A degree of latitude or longitude."""
@@ -106,6 +108,16 @@ class Contents:
         pairs = len(set(zip(self.texts, other.texts, strict=True)))
         alike = len(set(self.texts)) == len(set(other.texts)) == pairs
         return alike and not self.unique
+
+    def same_order(self, other: "Contents") -> bool:
+        """Whether the times of another column have the same order."""
+        ranks = []
+        for texts in (self.texts, other.texts):
+            clock = Clock(gaps=frozenset(("",)))
+            if self.short or not clock.add(texts):
+                return False
+            ranks.append(np.unique(clock.moments(), return_inverse=True)[1])
+        return bool(np.array_equal(ranks[0], ranks[1]))
 
     @property
     def odd_times(self) -> str:
