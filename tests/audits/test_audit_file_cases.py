@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from numpy import float32
 
 from audits.config import load_config
 from secure_fedrec.data import RatingScale, RatingTable
@@ -104,6 +105,23 @@ STEPS = [place % 11 for place in range(len(ROWS))]
 
 def json_lines(change: Callable[..., dict[str, Any]]) -> str:
     return "".join(json.dumps(change(*row)) + "\n" for row in ROWS)
+
+
+USUAL = "user,item,rating,timestamp"
+ODD_TIMES: tuple[tuple[str, str, Callable[[int, int, int], int]], ...] = (
+    ("timestamp", "hours", lambda u, i, t: (7 * u + i) % 24),
+    ("time", "years", lambda u, i, t: 1990 + i),
+    ("time_stamp", "months-and-days", lambda u, i, t: 100 * (1 + i % 12) + i),
+    ("ts", "months", lambda u, i, t: 201_400 + 1 + i % 12),
+    ("unixtime", "zeros", lambda u, i, t: 0),
+    ("datetime", "rows", lambda u, i, t: 9 * u + i),
+    ("timestamp", "zero-for-none", lambda u, i, t: t if i % 5 else 0),
+)
+
+
+def odd_time(name: str, change: Callable[[int, int, int], int]) -> Case:
+    rows = each(lambda u, i, r, t: (u, i, r, change(u, i, t)))
+    return Case(text(rows, header=f"user,item,rating,{name}"), f"'{name}' (", time="any")
 
 
 PLAIN = text(ROWS, header="user_id,item_id,rating,timestamp")
@@ -558,6 +576,164 @@ CASES: dict[str, Case] = {
         rating="none",
         rows=None,  # type: ignore[arg-type]
     ),
+    # 11: several columns for one role
+    "product-and-store": Case(
+        text(each(lambda u, i, r, t: (u, i, i % 4, r)), header="user_id,product_id,store_id,stars"),
+        "'product_id' ('9', '14') and 'store_id' ('1', '2') may each be the item by name",
+        time="none",
+    ),
+    "track-and-artist": Case(
+        text(each(lambda u, i, r, t: (i, u, i % 7, r)), header="track,user,artist_id,plays"),
+        "--set data.item=track or --set data.item=artist_id",
+        time="none",
+        rating="none",
+    ),
+    "customers-and-clients": Case(
+        text(each(lambda u, i, r, t: (u, u // 2, i, r)), header="client_id,customer_id,isbn,stars"),
+        "may each be the user by name",
+        time="none",
+    ),
+    "click-and-like": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, int(r > 3), int(r > 4))),
+            header="user,item,click,like",
+        ),
+        "'click' ('1', '0') and 'like' ('0', '1') may each be the rating by name",
+        rows=sum(row[2] > 3 for row in ROWS),
+        time="none",
+        rating="none",
+    ),
+    "recommended-and-hours": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r > 3, r * 7.5)),
+            header="user_id,app_id,is_recommended,hours",
+        ),
+        "may each be the rating by name",
+        rows=None,  # type: ignore[arg-type]
+        time="none",
+        rating="none",
+    ),
+    "rating-and-score": Case(
+        text(each(lambda u, i, r, t: (u, i, r, r / 5)), header="user,item,rating,score"),
+        "may each be the rating by name",
+        time="none",
+    ),
+    "exact-names": Case(
+        text(
+            each(lambda u, i, r, t: (u // 2, u, i % 3, f"{i % 5}.png", i, r // 2, r, t - i, t)),
+            header="customer,user_id,store_id,image,item_id,user_score,rating,event_time,timestamp",
+        )
+    ),
+    "one-thing-by-two-names": Case(
+        text(each(lambda u, i, r, t: (u, f"B{i}", i, r)), header="user_id,parent_asin,asin,rating"),
+        time="none",
+    ),
+    "day-of-the-crawl": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r, f"2019-01-0{1 + i % 9}", f"{at(t):%Y-%m-%d}")),
+            header="user,item,rating,Crawl_Date,Date",
+        ),
+        time="days",
+    ),
+    "delivery-and-review": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r, f"2019-01-0{1 + i % 9}", f"{at(t):%Y-%m-%d}")),
+            header="user,item,rating,delivery_date,review_date",
+        ),
+        time="days",
+    ),
+    "one-time-in-two-spellings": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r, f"{at(t + 28_800):%Y-%m-%d %H:%M:%S}", t)),
+            header="user,item,rating,time,timestamp",
+        ),
+    ),
+    "release-alone": Case(
+        dated("%Y-%m-%d", "user,item,rating,release_date"),
+        "is named for another time than a rating's",
+        time="days",
+    ),
+    "two-dates": Case(
+        text(
+            each(lambda u, i, r, t: (u, i, r, f"{at(t):%Y-%m-%d}", f"2019-01-0{1 + i % 9}")),
+            header="user,item,rating,rating_date,visit_date",
+        ),
+        "may each be the time by name",
+        time="days",
+    ),
+    "one-user-at-first": Case(
+        text(
+            [
+                *((1, 1000 + i % 9, 50 + i, 3, ROWS[0][3]) for i in range(1000)),
+                *((u, u * i, i, r, t) for u, i, r, t in ROWS),
+            ],
+            header="user_id,session,item,rating,ts",
+        ),
+        rows=1000 + len(ROWS),
+        rating=None,
+        time="any",
+    ),
+    # 12: ids that are none
+    **{
+        f"no-user-{code}": Case(
+            text([*ROWS, *((code, i, 3, ROWS[0][3]) for i in range(1, 31))], header=USUAL),
+            f"{code.encode('unicode_escape').decode()!s}' (30 of 390 rows) likely stands for no "
+            "user",
+        )
+        for code in ("NULL", "nan", "None", "\\N", "N/A", "?", "-", "unknown", "-1", "0", "9999")
+    },
+    "no-item": Case(
+        text([*ROWS, *((u, "NaN", 3, ROWS[0][3]) for u in range(1, 31))], header=USUAL),
+        "'NaN' (30 of 390 rows) likely stands for no item",
+    ),
+    "no-user-and-no-item": Case(
+        text([*ROWS, *(("null", "NA", 3, ROWS[0][3]) for _ in range(30))], header=USUAL),
+        "'null' (30 of 390 rows) likely stands for no user",
+    ),
+    "no-user-or-an-item": Case(
+        text([*ROWS, *((0, i, 3, ROWS[0][3]) for i in range(30))], header=USUAL),
+        "leave these rows out of the file, since another column has it as well",
+        rows=len(ROWS) + 30,
+    ),
+    # 13: times that are none
+    **{f"{name}-of-{what}": odd_time(name, change) for name, what, change in ODD_TIMES},
+    # 14: ids of something else
+    **{
+        f"{name}-alone": Case(
+            text(
+                each(lambda u, i, r, t: (u, i, r, f"the {i}th")), header=f"user_id,{name},stars,a"
+            ),
+            f"'{name}' ('9', '14') may be the item, but not for sure",
+            time="none",
+        )
+        for name in (
+            "session_id",
+            "order_id",
+            "transaction_id",
+            "categoryId",
+            "genre_id",
+            "friendID",
+        )
+    },
+    "quotes-in-the-header": Case(
+        text(ROWS, header='user_id, "item_id", " rating" , "timestamp"'),
+    ),
+    "grades": Case(
+        text(each(lambda u, i, r, t: (u, i, "FEDCBA"[r])), header="user,item,rating"),
+        "write words and grades as numbers; if nothing was rated there, --set",
+        refused=True,
+    ),
+    "of-32-bits": Case(
+        text(each(lambda u, i, r, t: (u, i, f"{float32(r * 1.1):.9f}")), header="user,item,rating"),
+        time="none",
+        rating=lambda rating: round(1.1 * rating, 9),
+    ),
+    # 15: ratings of billionths
+    "billionths": Case(
+        text(each(lambda u, i, r, t: (u, i, f"{r / 10**9:.9f}")), header="user,item,rating"),
+        time="none",
+        rating=lambda rating: rating / 10**9,
+    ),
 }
 
 _UNIT = {"seconds": 1, "milli": 10**-3, "micro": 10**-6}
@@ -648,6 +824,53 @@ def test_every_answer_is_taken(
         settle(command, path, config, first + answer)
     settle(command, path, config, first + answers(said)[0])
     require_same(case, read_as(config))
+
+
+SAID = {
+    "exact-names": [
+        "column 'user_id' as the user (--set data.user=customer takes another)",
+        "column 'item_id' as the item (--set data.item=store_id or --set data.item=image takes "
+        "another)",
+        "column 'rating' as the rating (--set data.rating=user_score takes another)",
+        "column 'timestamp' as the time (--set data.time=event_time takes another)",
+    ],
+    "day-of-the-crawl": ["column 'Date' as the time (--set data.time=Crawl_Date takes another)"],
+    "delivery-and-review": [
+        "column 'review_date' as the time (--set data.time=delivery_date takes another)"
+    ],
+    "one-thing-by-two-names": [
+        "column 'parent_asin' as the item (--set data.item=asin takes another)"
+    ],
+    "one-time-in-two-spellings": [
+        "column 'timestamp' as the time (--set data.time=time takes another)"
+    ],
+    "usual-order": [
+        "columns 1 and 2 as clients and items by their places (--set data.user=2 --set data.item=1 "
+        "swaps them)"
+    ],
+    "profile-names": [],
+    "clicks": [
+        "column 'is_click' as the rating (--set data.rating=is_like takes another)",
+        "column 'time_ms' as the time (--set data.time=date takes another)",
+    ],
+    "one-user-at-first": ["column 'user_id' as the user (--set data.user=session takes another)"],
+}
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_what_is_taken_is_said(tmp_path: Path, kind: str) -> None:
+    assert list(look_at(saved(CASES[kind], tmp_path)).taken) == SAID[kind]
+
+
+def test_an_id_of_every_row_is_no_item(tmp_path: Path) -> None:
+    content = text(each(lambda u, i, r, t: (u, 100 * u + i, r)), header="user_id,thing_id,stars")
+    with pytest.raises(DataError, match=r"'thing_id' .* may be the item, but not for sure"):
+        look_at(saved(Case(content), tmp_path))
+
+
+def test_indices_from_zero_are_ids(tmp_path: Path) -> None:
+    content = text(each(lambda u, i, r, t: (u - 1, i - 1, r)), header="user,item,rating")
+    assert look_at(saved(Case(content), tmp_path)).table.n_clients == 40
 
 
 def options_of(case: Case) -> list[str]:

@@ -7,9 +7,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import shown
-from secure_fedrec.data.files.times import is_moment, spelling_of
+from secure_fedrec.data.files.times import Clock, is_moment, spelling_of
 
 _FINE: Final = re.compile(r"[+-]?[0-9]{1,3}\.[0-9]{3,}")
 """A degree of latitude or longitude."""
@@ -50,9 +52,14 @@ class Contents:
         return bool(found) and 2 * sum(found) >= len(found)
 
     @cached_property
+    def short(self) -> bool:
+        """Whether there are too few rows to tell more than what each holds."""
+        return len(self.written) < _MANY
+
+    @cached_property
     def constant(self) -> bool:
         """Whether all of many are alike."""
-        return len(self.written) >= _MANY and len(set(self.written)) == 1
+        return not self.short and len(set(self.written)) == 1
 
     @cached_property
     def whole(self) -> bool:
@@ -90,6 +97,33 @@ class Contents:
     def flags(self) -> bool:
         """Whether there is nothing but 0 and 1, -1 and 1, or True and False."""
         return self.numbers is not None and set(self.numbers) <= {-1.0, 0.0, 1.0}
+
+    @cached_property
+    def unique(self) -> bool:
+        """Whether nearly every row of many has a text of its own."""
+        return not self.short and len(set(self.written)) > 0.9 * len(self.written)
+
+    def same_as(self, other: "Contents") -> bool:
+        """Whether another column tells the same rows apart, so that either serves."""
+        pairs = len(set(zip(self.texts, other.texts, strict=True)))
+        alike = len(set(self.texts)) == len(set(other.texts)) == pairs
+        return alike and not self.unique
+
+    def same_order(self, other: "Contents") -> bool:
+        """Whether the times of another column have the same order."""
+        ranks = []
+        for texts in (self.texts, other.texts):
+            clock = Clock(gaps=frozenset(("",)))
+            if self.short or not clock.add(texts):
+                return False
+            ranks.append(np.unique(clock.moments(), return_inverse=True)[1])
+        return bool(np.array_equal(ranks[0], ranks[1]))
+
+    @property
+    def odd_times(self) -> str:
+        """Some of the numbers that are no times."""
+        odd = dict.fromkeys(text for text in self.written if not is_moment(text))
+        return ", ".join(map(shown, list(odd)[:2])) if self.whole else ""
 
     @property
     def examples(self) -> str:

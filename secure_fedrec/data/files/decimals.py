@@ -1,6 +1,7 @@
 """Decimal numbers as files have them, made exact."""
 
 import re
+import struct
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -15,7 +16,7 @@ _WORDS: Final = {
 _FINEST: Final = 1000
 """Most parts of 1 that a level is taken for: thirds, tenths, hundredths."""
 _NOISE: Final = Fraction(1, 10**9)
-"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3."""
+"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3; of a value below 1, its part."""
 
 
 def plain(text: str) -> str:
@@ -26,12 +27,18 @@ def plain(text: str) -> str:
 def number_of(text: str) -> Fraction | None:
     """The number that a text is; None where it is no plain decimal one.
 
-    What is within 1e-9 of a fraction with a denominator of up to 1,000 is that fraction; True and
-    yes are 1, False and no are 0.
+    What is within 1e-9, and 1e-9 of itself, of a fraction with a denominator of up to 1,000, or of
+    what 32 bits hold of it, is that fraction; True and yes are 1, False and no are 0.
     """
     text = plain(text.strip())
     if _DECIMAL.fullmatch(text) is None:
         return _WORDS.get(text.lower())
     value = Fraction(text)
     near = value.limit_denominator(_FINEST)
-    return near if abs(near - value) <= _NOISE else value
+    noise = _NOISE * min(abs(value), Fraction(1))
+    return near if min(abs(near - value), abs(_single(near) - value)) <= noise else value
+
+
+def _single(value: Fraction) -> Fraction:
+    """A value as 32 bits hold it."""
+    return Fraction(struct.unpack("f", struct.pack("f", value))[0])

@@ -14,6 +14,7 @@ from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.files.doubts import doubt_of
 from secure_fedrec.data.files.guess import guess
 from secure_fedrec.data.files.kinds import ROLES, counts_only
+from secure_fedrec.data.files.nobody import require_somebody
 from secure_fedrec.data.files.settings import Column, RatingsFile
 from secure_fedrec.data.files.source import require_file
 from secure_fedrec.data.files.table import pair_keys, read_ratings, read_rows
@@ -111,6 +112,7 @@ def look_at(path: Path, told: Mapping[str, Any] = MappingProxyType({})) -> Seen:
     guessed = guess(path, told)
     file = guessed.file
     columns = read_rows(file, path)
+    require_somebody(file, columns)
     repeated = len(columns) - len(np.unique(pair_keys(columns)))
     if repeated and "duplicates" not in told:
         file = replace(file, duplicates="last")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from secure_fedrec.data.files.choice import choose
 from secure_fedrec.data.files.contents import Contents, Unlikely, unlike_ids
 from secure_fedrec.data.files.decimals import number_of
 from secure_fedrec.data.files.faults import fields_of, lines, shown, split
@@ -111,6 +112,8 @@ def guess(path: Path, told: Mapping[str, Any]) -> Guess:
         _require_rows(head)
     if head.names is None:
         found, taken = _by_place(head, named), list[str]()
+        if not {"user", "item"} & named.keys():
+            taken.append(_by_their_place(head, found))
     else:
         found, taken = _by_name(head, named)
     return Guess(
@@ -187,27 +190,16 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
     found, taken = dict(named), []
     contents = dict(zip(names, head.columns(), strict=True))
     for what in ROLES:
-        taken_by = set(found.values())
-        free = [name for at, name in enumerate(names, start=1) if not {at, name} & taken_by]
-        likely = named_so(what, free)
-        for name, kind, rank in likely if what not in found else ():
-            if kind.sole and len(likely) > 1:
-                continue
-            if kind.holds(contents[name], rank):
-                found[what] = name
-                if kind.sole:
-                    taken.append(f"column {shown(name)} as the {what}: the only other id")
-                break
-            taken.append(f"column {shown(name)} as no {what}: it holds {contents[name].examples}")
-        if what == "rating" and what not in found and likely:
-            unclear = ", ".join(f"{shown(name)} ({contents[name].examples})" for name, *_ in likely)
-            problem = (
-                f"may say in {unclear} which rows count, but not in numbers: write 1 and 0, or say "
-                f"{head.file.advice('rating', 'null')} if all do"
-            )
-            raise DataError(head.path, problem, line=1)
-    for what in ("user", "item") if len(names) == 2 else ():
-        found.setdefault(what, names[0 if what == "user" else 1])
+        used = set(found.values())
+        free = [name for at, name in enumerate(names, start=1) if not {at, name} & used]
+        if what not in found:
+            best, said = choose(head.path, head.file, what, free, contents)
+            found.update({} if best is None else {what: best})
+            taken += said
+    if len(names) == 2 and not {"user", "item"} <= found.keys():
+        for what, name in zip(("user", "item"), names, strict=True):
+            found.setdefault(what, name)
+        taken.append(_by_their_place(head, found))
     _require_known(head, named, found)
     rating = found.get("rating")
     if isinstance(rating, str):
@@ -216,6 +208,14 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
             problem = f"rating column {rating!a}: {first!a} is no number" + comma_hint(first)
             raise DataError(head.path, problem, line=2)
     return found, taken
+
+
+def _by_their_place(head: _Head, found: Mapping[str, Column]) -> str:
+    """What is said of clients and items that nothing else tells apart."""
+    user, item = found["user"], found["item"]
+    swapped = f"{head.file.advice('user', item)} {head.file.advice('item', user)}"
+    columns = " and ".join(shown(at) if isinstance(at, str) else str(at) for at in (user, item))
+    return f"columns {columns} as clients and items by their places ({swapped} swaps them)"
 
 
 def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str, Column]) -> None:

@@ -27,6 +27,7 @@ class Kind:
     Args:
         what: the setting that names it.
         names: what headers call it, without capitals and signs, the likeliest first.
+        sure: how many of these make a line a header beyond doubt.
         holds: whether a column's contents are of the kind; where they are not, its name misleads.
         implicit: whether a value above 0 says that something happened, and no more.
         sole: whether a column is of the kind only if no other could be.
@@ -34,6 +35,7 @@ class Kind:
 
     what: str
     names: Sequence["re.Pattern[str]"]
+    sure: int = 1
     holds: Holds = _anything
     implicit: bool = False
     sole: bool = False
@@ -60,25 +62,45 @@ _THING: Final = (
     "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"
     "podcast|album|photo|image|wine|dish|shop|store|offer|ad|job|paper|repo|repository|clip"
 )
-_ID: Final = "id|key|number|no|num|code|hash|uuid|idx|index"
+_ID: Final = "id|uid|key|number|no|num|code|hash|uuid|idx|index"
 _BEFORE: Final = f"(?:my|review|{_SOMEBODY}|{_THING})?"
 _DONE: Final = (
     "click(?:ed)?|liked?|follow(?:ed)?|purchased?|buy|bought|view(?:ed)?|watch(?:ed)?|favou?rited?|"
-    "bookmark(?:ed)?|collect(?:ed)?|read|played|listened|interacted|label"
+    "bookmark(?:ed)?|collect(?:ed)?|read|played|listened|interacted|label|recommend(?:ed)?"
 )
+_ELSE: Final = re.compile(
+    "(?:session|order|transaction|review|category|genre|country|city|region|group|friend|device|"
+    "tag|type|brand|event|request|query|invoice|basket|cart|visit|comment|parent|seller|vendor|"
+    "author|language|status|state|log|row|rating|impression|department|cluster)id"
+)
+"""An id of something that is rarely what clients rate."""
+
+_ELSEWHEN: Final = re.compile(
+    "release|birth|sign(?:ed)?up|crawl|scrap|publi|upload|deliver|ship|updat|expir|regist|join|"
+    "modif|launch|premiere|duedate|lastlogin|(?:first|last)seen|download|retriev|^air|account|"
+    f"(?:{_SOMEBODY}|{_THING})(?:creat|added|since)|founded|member"
+)
+"""A time of something else than the rating."""
 
 KINDS: Final = (
     Kind(
         what="user",
         names=_names(
-            f"(?:{_SOMEBODY})s?(?:{_ID})?|uid",
+            f"users?(?:{_ID})?|uid",
+            f"(?:{_SOMEBODY})s?(?:{_ID})?",
             f"(?:review)?(?:{_SOMEBODY})name",
             f"(?:{_SOMETIME})(?:{_ID})?",
         ),
+        sure=2,
     ),
     Kind(
         what="item",
-        names=_names(f"(?:{_THING})s?(?:{_ID})?|iid|isbn|(?:parent)?asin|sku", f".+(?:{_THING})id"),
+        names=_names(
+            f"items?(?:{_ID})?|iid",
+            f"(?:{_THING})s?(?:{_ID})?|isbn|(?:parent)?asin|sku",
+            f".+(?:{_THING})id",
+        ),
+        sure=2,
     ),
     Kind(what="item", names=_names(".+id"), sole=True),
     Kind(
@@ -111,8 +133,8 @@ KINDS: Final = (
             ".*timestamp.*|.*unixtime|.*time(?:ms|s|sec|utc|gmt)?|createdat",
             ".*date|dateadded|day",
         ),
-        # What is called a time is one in any unit; a watch_time is one if it reads so.
-        holds=lambda column, rank: column.times or (rank == 0 and column.whole),
+        # A handful of rows tells nothing against a name.
+        holds=lambda column, rank: column.times or (rank == 0 and column.whole and column.short),
     ),
 )
 """In the order in which columns are looked for."""
@@ -135,8 +157,9 @@ def untyped(name: str) -> str:
 
 def is_name(name: str) -> bool:
     """Whether a text is a header's name beyond doubt."""
-    sure = (kind.rank(name) == 0 for kind in KINDS if kind.what != "time" and not kind.implicit)
-    return _TYPE.fullmatch(name.strip()) is not None or any(sure)
+    kinds = [kind for kind in KINDS if kind.what != "time" and not kind.implicit]
+    sure = any(kind.rank(name) in range(kind.sure) for kind in kinds)
+    return sure or _TYPE.fullmatch(name.strip()) is not None
 
 
 def named_so(what: str, names: Iterable[str]) -> list[tuple[str, Kind, int]]:
@@ -149,6 +172,14 @@ def named_so(what: str, names: Iterable[str]) -> list[tuple[str, Kind, int]]:
         if (rank := kind.rank(name)) is not None
     ]
     return [(name, kind, rank) for _, rank, name, kind in sorted(found, key=lambda one: one[:2])]
+
+
+def of_something_else(what: str, name: str) -> bool:
+    """Whether a name says that a time is not that of the rating, or an id not that of an item."""
+    plain = plain_name(name)
+    if what == "time":
+        return _ELSEWHEN.search(plain) is not None
+    return _ELSE.search(plain) is not None
 
 
 def counts_only(name: object) -> bool:

@@ -80,7 +80,7 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         raise ConfigError(file.key("header"), file.header, "columns are asked for by name")
     if header and len(first) == 1:
         raise DataError(path, "holds a header and nothing else", line=1)
-    names = tuple(name.strip() for name in rows[0]) if header else None
+    names = tuple(map(_bare, rows[0])) if header else None
     if names is not None and (twice := first_repeated(names)) is not None:
         raise DataError(path, f"the header names {shown(twice)} twice", line=1)
     wanted = positions(path, file, asked, names, width=len(rows[0]), line=1)
@@ -91,6 +91,13 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         names=names,
         wanted=wanted,
     )
+
+
+def _bare(name: str) -> str:
+    """A name without blanks around it, and without quotes that blanks have kept."""
+    name = name.strip()
+    quoted = len(name) > 2 and name[0] == name[-1] == '"'
+    return name[1:-1].strip() if quoted else name
 
 
 def first_lines(path: Path, file: TextFile, most: int = _LOOKED_AT) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.files.decimals import number_of
+from secure_fedrec.data.files.nobody import is_nothing
 from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.errors import DataError
 
@@ -43,6 +44,8 @@ def numbers(columns: Columns) -> list[Fraction]:
             problem = "is no plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
             if re.search(r"[0-9]", text) is None and text.strip():
                 advice = columns.file.advice("missing_values", json.dumps([text.strip()]))
+                words = "; write words and grades as numbers"
+                problem += "" if is_nothing(text.strip()) else words
                 problem += f"; if nothing was rated there, {advice}"
             raise columns.refuse("rating", code, problem)
         if kept.setdefault(float(value), value) != value:
