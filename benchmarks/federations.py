@@ -143,7 +143,7 @@ class Federation:
         predict_after: int = 10,
     ) -> None:
         self.table = table
-        self.algorithm = PMFConfig()
+        self.algorithm = PMFConfig.printed()
         self.virtual = VirtualRatingsConfig(
             rho=rho, filling=filling, predict_after=predict_after, local_steps=local_steps
         )

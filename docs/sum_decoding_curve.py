@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from attacks import Claims, evaluate
 from attacks.base import AttackCard
-from attacks.families.sums.sum_decoding import SumDecoding, vectors_of_seed
+from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.scored import NotApplicable
 from attacks.view.coalition import others_sum, words_of
 from audits.config import AuditConfig, parse_config
@@ -206,8 +206,8 @@ def measure(case: Case) -> list[Row]:
         attacks.append((last, "nothing"))
     rows = []
     for round_, knows in attacks:
-        attack = SumDecoding(vectors_of_seed(config.seed if knows == "seed" else None))
-        found = evaluate(_InRound(attack, round_), _SERVER, run.transcript, truth, seed=0)
+        server = replace(_SERVER, knows=frozenset({"seed"} if knows == "seed" else ()))
+        found = evaluate(_InRound(SumDecoding(), round_), server, run.transcript, truth, seed=0)
         figures, details = {k: v or 0.0 for k, v in found.figures.items()}, found.details
         interactions = int(figures.get("interactions_exposed", 0))
         rows.append(

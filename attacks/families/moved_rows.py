@@ -17,7 +17,7 @@ import numpy as np
 
 from attacks.base import Claims, Control, InapplicableError, SuiteAttack, need
 from attacks.families.item_changes import without_decay
-from attacks.families.split.flat_uploads import Architecture
+from attacks.families.split.flat_uploads import Architecture, Parameter
 from attacks.families.sums.decoded import SURE_BITS
 from attacks.families.sums.round_sums import TableStep
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
@@ -66,6 +66,7 @@ class MovedRows(SuiteAttack):
         step = Step.AGGREGATE if server else Step.MODEL
         told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
         need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
+        table = _Table.of(view)
         came = {round_: others_cohort(view, round_) for round_ in view.payload_rounds(step)}
         present = np.zeros((len(came), int(view.public["n_clients"])), dtype=bool)
         for place, cohort in enumerate(came.values()):
@@ -75,7 +76,7 @@ class MovedRows(SuiteAttack):
         everybody = len(clients) > 1 and present[:, clients].all()
         need(not everybody, "everybody takes part in every round")
         read = {
-            place: _Round.read(view, step, round_)
+            place: _Round.read(table, step, round_)
             for place, (round_, cohort) in enumerate(came.items())
             if cohort is not None
         }
@@ -167,24 +168,17 @@ class _Round(NamedTuple):
     examples: FloatArray | None = None
 
     @classmethod
-    def read(cls, view: View, step: Step, round_: int) -> "_Round | None":
-        """Rows that are items, or the one table of named parameters that has them as its rows.
-
-        None where it is not told what the adversary's own clients did not move.
-        """
-        known = Knowledge.of(view)
-        items = item_view(view) if known.item_rows else None
-        seen = need(items or flat_view(view), "no block of the uploads has rows of items")
-        if items is None:
-            at = Architecture.of(view).item_table(view)
-            seen = seen.of_values(at.start, at.stop)
+    def read(cls, table: "_Table", step: Step, round_: int) -> "_Round | None":
+        """The rows; None where it is not told what the adversary's own clients did not move."""
+        seen, at = table
+        known = Knowledge.of(seen)
         if step is Step.MODEL and known.factorized:
             told = TableStep.read(seen, round_)
             return None if told is None else cls(told.moved)
         change = others_change(seen, round_)
         if change is None:
             return None
-        if items is None:
+        if at is not None:
             change = change.reshape(-1)[at.start : at.stop].reshape(at.shape)
             return cls((change != 0).any(axis=1), examples=change)
         if seen.sees(Step.MODEL):
@@ -193,6 +187,28 @@ class _Round(NamedTuple):
         server = step is Step.AGGREGATE and known.rated_always
         counts = others_counts(seen, round_) if server else None
         return cls(moved if counts is None else moved | (counts > 0), counted=counts is not None)
+
+
+class _Table(NamedTuple):
+    """Rows that are items, or the one table of named parameters that has them as its rows.
+
+    Attributes:
+        seen: the view of them alone.
+        at: where they stand among named parameters.
+    """
+
+    seen: View
+    at: Parameter | None
+
+    @classmethod
+    def of(cls, view: View) -> "_Table":
+        """Needs one of both."""
+        items = item_view(view) if Knowledge.of(view).item_rows else None
+        if items is not None:
+            return cls(items, None)
+        seen = need(flat_view(view), "no block of the uploads has rows of items")
+        at = Architecture.of(view).item_table(view)
+        return cls(seen.of_values(at.start, at.stop), at)
 
 
 _LAYERS, _MOST_UNITS = 2, 20

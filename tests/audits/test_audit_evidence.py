@@ -72,7 +72,7 @@ def test_missing_evidence_is_waived_by_name_and_is_no_pass(
     small |= {"protection": MASKS, "gates": [{"metric": "rmse", "max": 5.0}]}
     names = lacking(audited(small, tmp_path / "first", payload_rounds=[]))
     told = {"adversary": "server", "reason": "no room", "owner": "ann", "expires": "2999-12-31"}
-    waivers = [{**told, "attack": name} for name in names]
+    waivers = [{**told, "attack": name} for name in [*names, "unread"]]
     ended = audited({**small, "waivers": waivers}, tmp_path / "second", payload_rounds=[])
     assert ended["verdict"]["outcome"] == "leaks as documented"
     assert ended["policy"]["measured"]["outcome"] == "inconclusive"

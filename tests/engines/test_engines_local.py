@@ -72,7 +72,7 @@ def rating_table(seed: int = 6) -> RatingTable:
 
 
 def stack_of(
-    kind: str, streams: Streams, *, rho: float = 1.0, eta: int = 3, clip: float = 8.0
+    kind: str, streams: Streams, *, rho: float = 1.0, eta: int = 3, clip: float = 4096.0
 ) -> Stack:
     codec = FixedPoint(clip=clip)
     sizes = {"n_clients": N_CLIENTS, "n_items": N_ITEMS, "width": RANK}
@@ -98,7 +98,7 @@ def engine_of(
     cohort: CohortConfig | None = None,
     batch_bytes: int = BATCH_BYTES,
     recorder: Recorder | None = None,
-    clip: float = 8.0,
+    clip: float = 4096.0,
     **settings: Any,
 ) -> LocalEngine:
     streams, ratings = Streams.from_seed(seed), rating_table()

@@ -14,6 +14,7 @@ from audits.config.audit import parse_config
 from audits.run.build import Federation, build_federation
 from audits.system import Wanted
 from audits.systems.pmf import Ratings, RatingTask, load_ratings
+from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
 
@@ -23,6 +24,10 @@ COLLUSION = Adversary(name="server+denoisers", corrupt=frozenset({"server", "den
 
 # T_predict and T_local of the paper, by rho.
 _FILLING = {0: (10, 10), 1: (10, 10), 2: (5, 15), 3: (5, 15)}
+
+
+PRINTED = {name: getattr(PMFConfig.printed(), name) for name in PMFConfig.trains}
+"""The paper's settings, on stars as given."""
 
 
 class Recorded(NamedTuple):
@@ -46,7 +51,7 @@ def data_dir() -> Path | None:
 
 @lru_cache(maxsize=2)
 def _ratings(seed: int) -> Ratings:
-    config = parse_config({"seed": seed, "data": {"name": "ml-100k"}})
+    config = parse_config({"seed": seed, "data": {"name": "ml-100k"}, "algorithm": PRINTED})
     return load_ratings(Wanted(config.data, config.algorithm, seed, data_dir(), config.cohort))
 
 

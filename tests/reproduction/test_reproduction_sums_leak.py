@@ -11,6 +11,7 @@ from audits.config.audit import parse_config
 from audits.run.build import Federation, build_federation
 from audits.system import Wanted
 from audits.systems.pmf import RatingTask, load_ratings
+from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -30,7 +31,8 @@ def build(recorded: object, request: pytest.FixtureRequest) -> Build:
     folder: Path = request.config.pluginmanager.getplugin(str(conftest)).data_dir()
 
     def federation(**settings: Any) -> Federation[RatingTask]:
-        config = parse_config({"data": {"name": "ml-100k"}, **settings})
+        printed = {name: getattr(PMFConfig.printed(), name) for name in PMFConfig.trains}
+        config = parse_config({"data": {"name": "ml-100k"}, "algorithm": printed, **settings})
         ratings = load_ratings(
             Wanted(config.data, config.algorithm, config.seed, folder, config.cohort)
         )
