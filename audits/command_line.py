@@ -198,7 +198,18 @@ def _add_runs(words: Any) -> None:
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(
-        "transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run"
+        "transcript",
+        type=Path,
+        metavar="TRANSCRIPT",
+        help="DIR/transcript of a run, or the folder of a recording made elsewhere",
+    )
+    attack.add_argument(
+        "--truth", type=Path, metavar="FILE", help="of a recording made elsewhere: what is true"
+    )
+    asked = "of such a recording: adversaries, attacks, gates and waivers to judge it by (TOML)"
+    attack.add_argument("--gates", type=Path, metavar="CONFIG", help=asked)
+    attack.add_argument(
+        "--out", type=Path, metavar="DIR", help="of such a recording: where to write its report"
     )
     attack.add_argument("--attack", action="append", metavar="NAME", help="only these attacks")
     attack.add_argument(
@@ -208,6 +219,13 @@ def _add_runs(words: Any) -> None:
         help="e.g. server+denoisers; default: those of the run's configuration",
     )
     _output_options(attack)
+
+    about = "whether a folder is a recording: every file and column"
+    recorded = _command(words, "transcript", "audits.recorded_command:transcript", about)
+    recorded.add_argument("action", choices=("validate",))
+    recorded.add_argument("transcript", type=Path, metavar="TRANSCRIPT")
+    recorded.add_argument("--truth", type=Path, metavar="FILE", help="check this file as well")
+    recorded.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
     check = _command(words, "check", _RUNS + "check", "losslessness of a configuration")
     _config_argument(check, default="the embedded quickstart")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 
 import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
@@ -21,6 +22,7 @@ from audits.gates.gate import FEWEST_CLIENTS, Outcome
 from audits.gates.verdict import undecided, unrecorded
 from audits.pipeline import policy_of, print_policy
 from audits.presets import QUICKSTART
+from audits.recorded_command import config_of, is_foreign
 from audits.report import FORMATS
 from audits.report.findings import sentence
 from audits.report.html import render_summary
@@ -39,12 +41,14 @@ from audits.run.folder import (
 from audits.run.forecast import forecast
 from audits.run.memory import require_memory, training_parts
 from audits.run.power import GatePower
+from audits.run.recording_audit import audit_recording
 from audits.run.truth import ground_truth, read_secrets
 from audits.terminal import print_json
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.properties import Comparison, Scope, compare_runs
 from secure_fedrec.protection import Withstood
+from secure_fedrec.recording import Recording
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
 
@@ -129,6 +133,8 @@ def train(arguments: argparse.Namespace) -> int:
 
 def attack(arguments: argparse.Namespace) -> int:
     """``attack TRANSCRIPT``: the suite on a recorded run, without training."""
+    if is_foreign(arguments):
+        return _attack_recording(arguments)
     transcript = Transcript.open(arguments.transcript)
     with unwritten(arguments.transcript.parent):
         return _attack(arguments, transcript)
@@ -171,6 +177,26 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     for reason in reasons:
         print(f"  inconclusive: {reason}", file=sys.stderr)
     return 3 if reasons else 0
+
+
+def _attack_recording(arguments: argparse.Namespace) -> int:
+    """The suite on a recording that was made elsewhere, judged by gates of a file."""
+    recording = Recording.open(arguments.transcript, truth=arguments.truth)
+    config = config_of(arguments)
+    with TemporaryDirectory() as scratch:
+        result = audit_recording(
+            recording,
+            config,
+            out=arguments.out or Path(scratch),
+            command=arguments.command_line,
+            progress=not arguments.quiet,
+            source=None if arguments.gates is None else source_of(arguments.gates),
+        )
+    if arguments.json:
+        print_json({key: result.report[key] for key in ("verdict", "gates", "findings")})
+    else:
+        _print_audit(result, written=arguments.out is not None)
+    return result.verdict.exit_code
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -235,7 +261,8 @@ def _print_comparison(outcome: Comparison) -> None:
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
     """Configuration and truth that were written beside a transcript."""
     if not (folder / CONFIG_NAME).exists():
-        raise TranscriptError(f"{folder} lacks config.json: claims cannot be scored without it")
+        raise TranscriptError(f"{folder} lacks config.json: claims cannot be scored without it; of a recording made elsewhere "
+            "name the truth, --truth FILE")
     config = parse_config(read_own_config(folder))
     require_complete(folder, config.algorithm.rounds)
     secrets = read_secrets(folder)
@@ -271,7 +298,7 @@ def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
     return print_round
 
 
-def _print_audit(result: runner.AuditResult) -> None:
+def _print_audit(result: runner.AuditResult, *, written: bool = True) -> None:
     verdict = result.verdict
     print(render_summary(result.report), end="")
     if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
@@ -279,7 +306,8 @@ def _print_audit(result: runner.AuditResult) -> None:
             print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
     print_policy(result.report)
     print(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
-    print(f"report: {', '.join(str(path) for path in _read(result.files))}")
+    if written:
+        print(f"report: {', '.join(str(path) for path in _read(result.files))}")
 
 
 def _read(files: Mapping[str, Path]) -> list[Path]:

@@ -20,29 +20,25 @@ combinations) is checked by the settings classes of the packages themselves.
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
-from attacks import SUITE, attack_named
+from audits.config.judged import ENTRIES, JudgedConfig, judged_settings, read_tables
 from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_table, require_tables
-from audits.gates.gate import RATING_VALUES, GateConfig
-from audits.gates.waivers import UNREAD, WaiverConfig, with_days
+from audits.gates.gate import RATING_VALUES
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
 from audits.systems import system_named
-from secure_fedrec.core.files import read_json
-from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.engines import CohortConfig
-from secure_fedrec.errors import ConfigError, DataError, entry
+from secure_fedrec.errors import ConfigError, entry
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, RECORDS, Claim, claim_of
-from secure_fedrec.settings import Count, Filled, Positive, Rounds, Settings, Unit, Within
-from secure_fedrec.wire import Adversary, RecordingPolicy
+from secure_fedrec.settings import Count, Positive, Rounds, Settings, Unit
+from secure_fedrec.wire import RecordingPolicy
 
 DEFAULT_SYSTEM = "pmf"
 """What is trained where a configuration names no algorithm."""
@@ -77,30 +73,28 @@ def _default() -> DataKind:
     return system.kinds[system.default_data]
 
 
-class AuditConfig(Settings):
+class AuditConfig(JudgedConfig):
     """A whole configuration; see the module docstring.
 
     Args:
         title: heading of the report.
         seed: seed of every random stream; the same configuration, data and seed give the same bits.
-        system: name of the algorithm.
-        data: settings of the data set, of the class that the system names for it.
-        algorithm: settings of the algorithm, likewise.
-        ring, cohort, recording, run: settings of the parts.
-        protection: layer name -> settings, in order, over what is summed.
-        bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
             An audit that leaves one out that would ask for messages of its run is inconclusive
             unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
+        system: name of the algorithm.
+        data: settings of the data set, of the class that the system names for it.
+        algorithm: settings of the algorithm, likewise.
+        ring, cohort, recording, run: settings of the parts.
+        protection: layer name -> settings, in order, over what is summed.
+        bag_protection: likewise over what is collected in bags.
         folder: of the file that it was read from; paths in it are relative to this. Not part of
             what is audited.
     """
 
-    title: Annotated[str, Filled()] = "Federated recommender audit"
-    seed: Annotated[int, Within(0, 2**63 - 1)] = 1
     system: str = DEFAULT_SYSTEM
     data: Any = field(default_factory=lambda: _default().settings())
     algorithm: Any = field(default_factory=lambda: _default().algorithm())
@@ -110,38 +104,17 @@ class AuditConfig(Settings):
     run: RunConfig = field(default_factory=RunConfig)
     protection: Mapping[str, Any] = field(default_factory=dict)
     bag_protection: Mapping[str, Any] = field(default_factory=dict)
-    adversaries: tuple[Adversary, ...] = ()
-    attacks: tuple[str, ...] = tuple(SUITE)
-    gates: tuple[GateConfig, ...] = ()
-    waivers: tuple[WaiverConfig, ...] = ()
     folder: Path = field(default=_HERE, compare=False)
 
     def _agree(self) -> None:
         _ = self.claim, self.bag_claim
-        names = [adversary.name for adversary in self.adversaries]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError("adversaries.name", name, "is used twice")
-        for name in self.attacks:
-            attack_named(name)
-            if self.attacks.count(name) > 1:
-                raise ConfigError("attacks", name, "is named twice")
+        self.require_named()
         for number, gate in enumerate(self.gates):
             with entry(number):
                 gate.require_measured(self.metrics)
                 if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
                     problem = "says nothing of implicit feedback: all its ratings are one value"
                     raise gate.refusal("metric", problem)
-        named: tuple[tuple[GateConfig | WaiverConfig, ...], ...] = (self.gates, self.waivers)
-        for number, each in (pair for entries in named for pair in enumerate(entries)):
-            with entry(number):
-                if each.adversary is not None and each.adversary not in names:
-                    raise each.refusal("adversary", "unknown adversary", names)
-                known = self.attacks
-                if isinstance(each, WaiverConfig):  # also of what is switched off
-                    known = (*SUITE, UNREAD)
-                if each.attack is not None and each.attack not in known:
-                    raise each.refusal("attack", "is not run", known)
 
     @property
     def audited(self) -> System:
@@ -216,17 +189,8 @@ class AuditConfig(Settings):
                 {"layer": layer, **as_table(settings)}
                 for layer, settings in getattr(self, name).items()
             ]
-        plain["adversaries"] = [as_table(adversary) for adversary in self.adversaries]
-        plain["attacks"] = list(self.attacks)
-        plain["gates"] = [as_table(gate) for gate in self.gates]
-        if self.waivers:
-            plain["waivers"] = [as_table(waiver) for waiver in self.waivers]
-        normal: dict[str, Any] = json.loads(json.dumps(plain))
+        normal: dict[str, Any] = json.loads(json.dumps(plain | self.judged_json()))
         return normal
-
-    def digest(self) -> str:
-        """SHA-256 of the resolved configuration."""
-        return sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def training_digest(self) -> str:
         """SHA-256 of what decides the bits of a training run; attacks and gates do not."""
@@ -252,13 +216,6 @@ LAYER_TABLES: Mapping[str, Mapping[str, type]] = {
 }
 """Lists of tables of layers: settings by name of a layer."""
 
-ENTRIES: Mapping[str, type] = {
-    "adversaries": Adversary,
-    "gates": GateConfig,
-    "waivers": WaiverConfig,
-}
-"""Lists of tables of one kind."""
-
 _LISTS = (*LAYER_TABLES, *ENTRIES)
 
 
@@ -274,18 +231,13 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         DataError: the file cannot be read or is not TOML.
         ConfigError: a setting is wrong.
     """
-    is_json = path.suffix == ".json"
-    problem = f"is not valid {'JSON' if is_json else 'TOML'}: {{}}"
-    with readable(path), refused(path, problem, ValueError, RecursionError):
-        raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(raw, dict):
-        raise DataError(path, "holds no table of settings")
+    raw = read_tables(path)
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
     try:
         return parse_config(raw, folder=path.parent)
     except ConfigError as wrong:
-        if not is_json and wrong.key not in (overrides or {}):
+        if path.suffix != ".json" and wrong.key not in (overrides or {}):
             locate(wrong, path)
         raise
 
@@ -305,19 +257,14 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
     for key in raw:
         if key not in known:
             raise ConfigError(key, raw[key], "unknown key", known)
-    lists = {key: require_tables(key, raw.get(key, [])) for key in _LISTS}
+    lists = {key: require_tables(key, raw.get(key, [])) for key in LAYER_TABLES}
     settings = _trained(raw)
     for name, kind in SECTIONS.items():
         if name in raw:
             settings[name] = build(kind, name, require_table(name, raw[name]))
-    settings |= {key: raw[key] for key in ("title", "seed") if key in raw}
-    if "attacks" in raw:
-        settings["attacks"] = _attack_names(raw["attacks"])
     for name, layers in LAYER_TABLES.items():
         settings[name] = _layers(name, lists[name], layers)
-    for name, kind in ENTRIES.items():
-        settings[name] = _entries(name, kind, lists[name])
-    return AuditConfig(**settings, folder=folder)
+    return AuditConfig(**settings, **judged_settings(raw), folder=folder)
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,14 +286,6 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[Any, ...]:
-    made: list[Any] = []
-    for number, table in enumerate(tables):
-        with entry(number):
-            made.append(build(kind, section, with_days(table) if kind is WaiverConfig else table))
-    return tuple(made)
-
-
 def _layers(
     section: str, tables: list[dict[str, Any]], known: Mapping[str, type]
 ) -> dict[str, Any]:
@@ -361,12 +300,6 @@ def _layers(
             rest = {key: value for key, value in table.items() if key != "layer"}
             layers[name] = build(known[name], section, rest)
     return layers
-
-
-def _attack_names(names: object) -> tuple[str, ...]:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigError("attacks", names, "must be a list of names", SUITE)
-    return tuple(SUITE) if names == ["all"] else tuple(names)
 
 
 def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any
 
 from attacks import SUITE
-from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS, AuditConfig
+from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS, AuditConfig
+from audits.config.judged import ENTRIES
 from audits.explain.fields import REQUIRED, Facts, facts_of, tables_of
 from audits.system import System
 from audits.systems import SYSTEMS, system_named

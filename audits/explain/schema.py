@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attacks import SUITE
-from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS
+from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS
+from audits.config.judged import ENTRIES
 from audits.explain.fields import table_schema
 from audits.explain.keys import Trained, absent, layer_facts, top_facts, trained
 from audits.run.folder import CONFIG_DIGEST

@@ -17,6 +17,7 @@ import scipy
 from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
+from audits.config.judged import JudgedConfig
 from audits.gates.gate import GateResult, Outcome
 from audits.gates.verdict import Objection, decide, objections_to
 from audits.report import SCHEMA_VERSION
@@ -32,6 +33,7 @@ from audits.run.utility import Utility
 from audits.system import Task
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.properties import Comparison
+from secure_fedrec.protection import Claim
 from secure_fedrec.wire import Transcript
 
 if TYPE_CHECKING:
@@ -114,30 +116,70 @@ def assemble(
         "capped_clients": _capped(measured),
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
         "switched_off": list(measured.switched_off),
-        "manifest": _manifest(measured, command, started, seconds),
+        "manifest": {
+            **manifest_json(config, measured.transcript, command, started, seconds),
+            "libraries": {name: version(name) for name in config.audited.libraries},
+            "data_fingerprint": measured.federation.task.facts.fingerprint,
+            "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
+            "rerun": _rerun(config),
+            "determinism": _determinism(measured),
+        },
     }
-    denoisers, rounds = measured.federation.denoiser_clients, config.algorithm.rounds
-    untried = not_tried(report, rounds=rounds, denoisers=bool(denoisers))
-    report |= {"not_tried": untried, "not_tested": _not_tested(measured, untried)}
+    claims = [config.claim, config.bag_claim]
+    system, standing = _named(claims), measured.utility.standing
+    return concluded(
+        report,
+        system=system,
+        rounds=config.algorithm.rounds,
+        denoisers=bool(measured.federation.denoiser_clients),
+        worthless=None if standing is None else standing.verdict,
+    )
+
+
+def _named(claims: Sequence[Claim | None]) -> str:
+    return "; ".join(claim.system for claim in claims if claim is not None)
+
+
+def concluded(
+    report: dict[str, Any],
+    *,
+    system: str,
+    rounds: int,
+    denoisers: bool,
+    worthless: str | None = None,
+) -> dict[str, Any]:
+    """A report with what it does not speak of, and with the verdict that follows from it.
+
+    Args:
+        report: all else.
+        system: what was audited, in words.
+        rounds: of the whole run.
+        denoisers: whether the federation has denoisers.
+        worthless: that the model is no better than a trivial rule, if it is none.
+    """
+    untried = not_tried(report, rounds=rounds, denoisers=denoisers)
+    report |= {"not_tried": untried, "not_tested": _not_tested(report, untried)}
     found = objections_to(report)
     verdict = decide(found, report)
     report["verdict"] = {
         "outcome": str(verdict.outcome),
         "exit_code": verdict.exit_code,
-        "summary": _summary(measured, verdict.outcome, found),
+        "summary": _summary(report["gates"], verdict.outcome, found, system, worthless),
         "reasons": list(verdict.reasons),
     }
     return report
 
 
-def _summary(measured: Measured, outcome: Outcome, found: Sequence[Objection]) -> str:
-    claims = [measured.config.claim, measured.config.bag_claim]
-    system = "; ".join(claim.system for claim in claims if claim is not None)
-    gates = measured.gates
-    fallen = sum(result.outcome is Outcome.FAIL for result in gates)
-    undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
-    held = len(gates) - fallen - undecided
-    leaks = sum(result.outcome is Outcome.LEAK for result in gates)
+def _summary(
+    gates: Sequence[Mapping[str, Any]],
+    outcome: Outcome,
+    found: Sequence[Objection],
+    system: str,
+    worthless: str | None,
+) -> str:
+    outcomes = [gate["outcome"] for gate in gates]
+    fallen, undecided = outcomes.count(Outcome.FAIL), outcomes.count(Outcome.INCONCLUSIVE)
+    held, leaks = len(gates) - fallen - undecided, outcomes.count(Outcome.LEAK)
     text = f"{system}: {f'{outcome}; ' if outcome is Outcome.LEAK else ''}"
     text += f"{held - leaks} of {len(gates)} gates hold"
     if leaks:
@@ -150,7 +192,7 @@ def _summary(measured: Measured, outcome: Outcome, found: Sequence[Objection]) -
         text += "; this is no privacy claim"
     if beside := sum(each.gate is None for each in found):
         text += f", {beside} {'thing is' if beside == 1 else 'things are'} open beside them"
-    if worthless := measured.utility.standing and measured.utility.standing.verdict:
+    if worthless:
         text += f"; {worthless}"
     return text + "."
 
@@ -265,9 +307,9 @@ def _capped(measured: Measured) -> dict[str, Any]:
     return {"count": len(capped), "examples": digests, "statement": statement}
 
 
-def _not_tested(measured: Measured, untried: Sequence[Mapping[str, Any]]) -> list[str]:
-    notes = [f"the attack {name} was switched off" for name in measured.switched_off]
-    notes += _inapplicable(measured.findings)
+def _not_tested(report: Mapping[str, Any], untried: Sequence[Mapping[str, Any]]) -> list[str]:
+    notes = [f"the attack {name} was switched off" for name in report["switched_off"]]
+    notes += _inapplicable(report["findings"])
     return [
         *notes,
         *(each["text"] for each in untried if each["kind"] in ("no attack", "no adversary")),
@@ -275,13 +317,13 @@ def _not_tested(measured: Measured, untried: Sequence[Mapping[str, Any]]) -> lis
     ]
 
 
-def _inapplicable(findings: Sequence[Finding]) -> list[str]:
+def _inapplicable(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why attacks did not apply; attacks that share reason and adversaries share a sentence."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
-        if not finding.measured:
-            adversaries = reasons.setdefault((finding.attack, str(finding.reason)), [])
-            adversaries.append(finding.adversary)
+        if finding["status"] != "measured":
+            why = finding["attack"], str(finding["reason"])
+            reasons.setdefault(why, []).append(finding["adversary"])
     shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (attack, reason), adversaries in reasons.items():
         shared.setdefault((reason, tuple(adversaries)), []).append(attack)
@@ -291,26 +333,33 @@ def _inapplicable(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def _manifest(
-    measured: Measured, command: Sequence[str], started: float, seconds: float
+def manifest_json(
+    config: JudgedConfig,
+    transcript: Transcript,
+    command: Sequence[str],
+    started: float,
+    seconds: float,
 ) -> dict[str, Any]:
-    config = measured.config
+    """What every report says of how it came about.
+
+    Args:
+        config: what was asked.
+        transcript: what was attacked.
+        command: the command line.
+        started: when, in seconds since 1970.
+        seconds: wall time.
+    """
     return {
         "tool_version": version("secure-fedrec"),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "libraries": {name: version(name) for name in config.audited.libraries},
         "platform": f"{platform.system()} {platform.machine()}",
         "config_sha256": config.digest(),
-        "data_fingerprint": measured.federation.task.facts.fingerprint,
-        "transcript_sha256": measured.transcript.digest(),
-        "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
+        "transcript_sha256": transcript.digest(),
         "command": shlex.join(_without_folders(word) for word in command),
-        "rerun": _rerun(config),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": seconds,
-        "determinism": _determinism(measured),
     }
 
 

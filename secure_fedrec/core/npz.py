@@ -1,9 +1,10 @@
 """Strict npz files: written whole, read with their checksums, and nothing is ever unpickled."""
 
 import io
+import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +67,13 @@ def npz_names(path: Path) -> tuple[str, ...]:
         return tuple(name.removesuffix(".npy") for name in archive.namelist())
 
 
-def read_npz(path: Path, *, later: str | None = None) -> dict[str, Any]:
+def read_npz(path: Path, *, later: str | None = None, stored: bool = False) -> dict[str, Any]:
     """Read a whole npz file, checksums included.
 
     Args:
         path: of the file.
         later: arrays whose names begin so are given as ``StoredArray``.
+        stored: refuse what is compressed, so that no array is larger than the file.
 
     Raises:
         OSError: it cannot be opened.
@@ -82,6 +84,8 @@ def read_npz(path: Path, *, later: str | None = None) -> dict[str, Any]:
         # Nobody writes comments: a length that became one swallows the next members.
         if any(member.comment for member in members):
             raise ValueError(_WRONG)
+        if stored:
+            _require_stored(members, path.stat().st_size)
         names = {member.filename.removesuffix(".npy"): member for member in members}
         return {
             name: _array(archive, member)
@@ -154,6 +158,11 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    with archive.open(member) as stream:
+        shape, _, dtype = _told(stream)
+        # Memory is taken for the shape that a header tells: it has to be that of the content.
+        if stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError("the header of an array tells another size")
     if member.file_size > _STREAMED:
         _require_sound(archive, member)
         with archive.open(member) as stream:
@@ -187,10 +196,30 @@ def _checked(
         return StoredArray(path, name, *_header(stream))
 
 
+def _require_stored(members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    """Refuse archives whose arrays could be larger than the file: compressed, or overlapping.
+
+    Raises:
+        ValueError: this is one.
+    """
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ValueError("it is compressed")
+    if sum(member.file_size for member in members) > size:
+        raise ValueError(_WRONG)
+
+
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    shape, columns_first, dtype = _told(stream)
+    if columns_first and len(shape) > 1:
+        raise ValueError("an array is not plain, row after row")
+    return shape, dtype
+
+
+def _told(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """What the header of an array tells: its shape, whether columns come first, its type."""
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array has an unknown header")
     shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.hasobject or (columns_first and len(shape) > 1):
-        raise ValueError("an array is not plain, row after row")
-    return shape, dtype
+    if dtype.hasobject:
+        raise ValueError("an array does not hold plain values")
+    return shape, columns_first, dtype

@@ -39,7 +39,7 @@ from secure_fedrec.wire.truth import OwnUploads
 from secure_fedrec.wire.within import Within
 
 _SCHEMA = "1"
-_ENDS = {  # role of sender, role of receiver
+ENDS = {  # role of sender, role of receiver
     Step.MODEL: ("server", "client"),
     Step.UPLOAD: ("client", "server"),
     Step.NOISE: ("client", "denoiser"),
@@ -51,6 +51,8 @@ _ENDS = {  # role of sender, role of receiver
     Step.PEER: ("client", "client"),
     Step.PART: ("server", "client"),
 }
+"""Role of the sender and of the receiver of each step."""
+
 TRAFFIC = "traffic"
 """What a network tap sees, by the name under which it is asked for."""
 
@@ -255,7 +257,7 @@ class View:
             # Unstated, it is hidden from nobody: that takes no knowledge from an adversary.
             blind = set(self.public.get("model_hidden_from", ()))
             return any(party.split(":")[0] not in blind for party in self.adversary.corrupt)
-        sender, receiver = _ENDS[step]
+        sender, receiver = ENDS[step]
         return self.adversary.has(sender) or self.adversary.has(receiver)
 
     def rounds(self, step: Step) -> tuple[int, ...]:
@@ -305,7 +307,7 @@ class View:
         return _frozen(found[0])
 
     def _gets(self, step: Step) -> bool:
-        members = self.adversary.members(_ENDS[step][1])
+        members = self.adversary.members(ENDS[step][1])
         if members is None:
             return any(self._names(step, round_) for round_ in self._rounds())
         later = (part_of(RESULT),) if step is Step.PART else ()
@@ -534,7 +536,7 @@ class View:
 
     @staticmethod
     def _build(step: Step, round_: int, columns: Columns, bag: str | None) -> Messages:
-        sender, receiver = _ENDS[step]
+        sender, receiver = ENDS[step]
         payload: RowBlock | SetBlock
         if step is Step.BAG:
             bounds = bounds_of(columns["lengths"])

@@ -16,7 +16,8 @@ import jsonschema
 import pytest
 
 from attacks import SUITE
-from audits.config.audit import ENTRIES, LAYER_TABLES, load_config, parse_config
+from audits.config.audit import LAYER_TABLES, load_config, parse_config
+from audits.config.judged import ENTRIES
 from audits.explain import keys as every
 from audits.explain.cards import layer_names, layers_named
 from audits.explain.command import SCHEMAS

@@ -1,0 +1,172 @@
+"""What is asked of a recording, whoever made it: who looks, by which attacks, what must hold."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+from attacks import SUITE, attack_named
+from audits.config.tables import as_table, build, require_tables
+from audits.gates.gate import GateConfig
+from audits.gates.waivers import UNREAD, WaiverConfig, with_days
+from secure_fedrec.core.files import read_json
+from secure_fedrec.data.refusals import readable, refused
+from secure_fedrec.errors import ConfigError, DataError, entry
+from secure_fedrec.settings import Filled, Settings, Within
+from secure_fedrec.wire import Adversary
+
+ENTRIES: Mapping[str, type] = {
+    "adversaries": Adversary,
+    "gates": GateConfig,
+    "waivers": WaiverConfig,
+}
+"""Lists of tables of one kind."""
+
+
+class JudgedConfig(Settings):
+    """What is asked of a recording.
+
+    Args:
+        title: heading of the report.
+        seed: of all draws of attacks and intervals.
+        adversaries: who looks.
+        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+        gates: what must hold.
+        waivers: what is excused for a while.
+    """
+
+    title: Annotated[str, Filled()] = "Federated recommender audit"
+    seed: Annotated[int, Within(0, 2**63 - 1)] = 1
+    adversaries: tuple[Adversary, ...] = ()
+    attacks: tuple[str, ...] = tuple(SUITE)
+    gates: tuple[GateConfig, ...] = ()
+    waivers: tuple[WaiverConfig, ...] = ()
+
+    def require_named(self) -> None:
+        """Check that names are used once, and that gates and waivers name what there is.
+
+        Raises:
+            ConfigError: one does not.
+        """
+        names = [adversary.name for adversary in self.adversaries]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError("adversaries.name", name, "is used twice")
+        for name in self.attacks:
+            attack_named(name)
+            if self.attacks.count(name) > 1:
+                raise ConfigError("attacks", name, "is named twice")
+        named: tuple[tuple[GateConfig | WaiverConfig, ...], ...] = (self.gates, self.waivers)
+        for number, each in (pair for entries in named for pair in enumerate(entries)):
+            with entry(number):
+                if each.adversary is not None and each.adversary not in names:
+                    raise each.refusal("adversary", "unknown adversary", names)
+                known = self.attacks
+                if isinstance(each, WaiverConfig):  # also of what is switched off
+                    known = (*SUITE, UNREAD)
+                if each.attack is not None and each.attack not in known:
+                    raise each.refusal("attack", "is not run", known)
+
+    def judged_json(self) -> dict[str, Any]:
+        """Its lists as JSON values."""
+        plain: dict[str, Any] = {
+            "adversaries": [as_table(adversary) for adversary in self.adversaries],
+            "attacks": list(self.attacks),
+            "gates": [as_table(gate) for gate in self.gates],
+        }
+        waived = [as_table(waiver) for waiver in self.waivers]
+        return plain | ({"waivers": waived} if waived else {})
+
+    def as_json(self) -> dict[str, Any]:
+        """The resolved configuration as JSON values."""
+        plain = {"title": self.title, "seed": self.seed, **self.judged_json()}
+        normal: dict[str, Any] = json.loads(json.dumps(plain))
+        return normal
+
+    def digest(self) -> str:
+        """SHA-256 of the resolved configuration."""
+        return sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+
+
+class RecordingConfig(JudgedConfig):
+    """What is asked of a recording that this package did not make: no training, no protection.
+
+    Args:
+        title: heading of the report.
+        seed: of all draws of attacks and intervals.
+        adversaries: who looks.
+        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+        gates: what must hold: figures of attacks. Utility, exactness and epsilon are not recorded.
+        waivers: what is excused for a while.
+    """
+
+    title: Annotated[str, Filled()] = "Audit of a recorded federation"
+
+    def _agree(self) -> None:
+        self.require_named()
+        for number, gate in enumerate(self.gates):
+            with entry(number):
+                if gate.metric in ("lossless", "epsilon"):
+                    raise gate.refusal("metric", "is not known of a recording")
+                gate.require_measured(())
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, or of a JSON file.
+
+    Raises:
+        DataError: the file cannot be read, or is neither.
+    """
+    is_json = path.suffix == ".json"
+    problem = f"is not valid {'JSON' if is_json else 'TOML'}: {{}}"
+    with readable(path), refused(path, problem, ValueError, RecursionError):
+        raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(raw, dict):
+        raise DataError(path, "holds no table of settings")
+    return raw
+
+
+def judged_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of ``JudgedConfig`` that tables hold.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    settings: dict[str, Any] = {key: raw[key] for key in ("title", "seed") if key in raw}
+    if "attacks" in raw:
+        settings["attacks"] = _attack_names(raw["attacks"])
+    for name, kind in ENTRIES.items():
+        settings[name] = _entries(name, kind, require_tables(name, raw.get(name, [])))
+    return settings
+
+
+def parse_recording_config(raw: Mapping[str, Any]) -> RecordingConfig:
+    """Validate what is asked of a recording, given as nested plain values.
+
+    Args:
+        raw: the values.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    known = ("title", "seed", "attacks", *ENTRIES)
+    for key in raw:
+        if key not in known:
+            raise ConfigError(key, raw[key], "is not asked of a recording", known)
+    return RecordingConfig(**judged_settings(raw))
+
+
+def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[Any, ...]:
+    made: list[Any] = []
+    for number, table in enumerate(tables):
+        with entry(number):
+            made.append(build(kind, section, with_days(table) if kind is WaiverConfig else table))
+    return tuple(made)
+
+
+def _attack_names(names: object) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("attacks", names, "must be a list of names", SUITE)
+    return tuple(SUITE) if names == ["all"] else tuple(names)

@@ -1,0 +1,14 @@
+"""Recordings of federations that this package did not run: written down, checked, read back.
+
+Reading order: ``shared_arrays`` (what of a model is exchanged, and where it lies), ``recorder``
+(who sent what to whom), ``recording`` (the result, in memory or in files), ``truth_file`` (what
+claims are scored against, in a file of its own), ``validation`` (whether files are a recording).
+"""
+
+from secure_fedrec.recording.recorder import Recorder
+from secure_fedrec.recording.recording import Recording
+from secure_fedrec.recording.validation import validate
+from secure_fedrec.traits import BARE as SENT_AS_THEY_ARE
+from secure_fedrec.traits import RowTraits, Traits
+
+__all__ = ["SENT_AS_THEY_ARE", "Recorder", "Recording", "RowTraits", "Traits", "validate"]

@@ -1,0 +1,453 @@
+"""Write down who sent what to whom in a federation that this package does not run.
+
+    recorder = Recorder(
+        n_clients=943,
+        arrays={"item_vectors": (1682, 10)},
+        items="item_vectors",
+        data={"rating_levels": [1, 2, 3, 4, 5]},
+        algorithm={"name": "my-mf", "regularization": 0.01, "biases": False},
+        rows=RowTraits(rows="items", row_sets="rated", form="factorized"),
+        sums=SENT_AS_THEY_ARE,
+    )
+    for round_ in range(1, 11):
+        recorder.message(round_, "model", "server", None, {"item_vectors": V})
+        for client in cohort:
+            recorder.message(round_, "upload", client, "server", {"item_vectors": (items, rows)})
+    recorder.truth(ratings=(clients, items, ratings))
+    recording = recorder.close()
+
+What everybody knows is what the caller states: ``data``, ``algorithm``, ``rows`` and ``sums``.
+Nothing is assumed of what is not stated, and an attack that needs it says so.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.kernels import bounds_of
+from secure_fedrec.errors import MisfitError, TranscriptError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.recording.recording import Recording
+from secure_fedrec.recording.shared_arrays import SharedArrays, as_array
+from secure_fedrec.recording.truth_file import rating_columns
+from secure_fedrec.traits import RowTraits, Traits
+from secure_fedrec.uploads import DenseBlock, RowBlock
+from secure_fedrec.wire import NOBODY, Messages, Parties, RecordingPolicy, Step, message_sizes
+from secure_fedrec.wire.recording import Recorder as MessageRecorder
+from secure_fedrec.wire.transcript import ENDS
+
+Party: TypeAlias = str | int | None
+"""``"server"``, the number of a client, ``"client:3"``, ``"denoiser:0"``; None for nobody known."""
+
+_STEPS = {
+    step.name.lower(): step
+    for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE, Step.AGGREGATE, Step.SHARE, Step.PEER)
+}
+
+
+class _Kind(NamedTuple):
+    """Messages that are written together: of one step, with or without names and values."""
+
+    step: Step
+    named: bool
+    readable: bool
+
+
+class _Message(NamedTuple):
+    """One message of the round that is written down."""
+
+    sender: int
+    receiver: int
+    rows: IndexArray
+    words: RingArray
+    counts: IntArray | None
+
+
+class Recorder:
+    """Takes down the rounds of a federation, one message after the other.
+
+    Args:
+        n_clients: clients of the federation; they have the numbers from 0.
+        arrays: shapes of all arrays that are exchanged, by name.
+        items: name of the array whose row i is item i; None where there is none.
+        data: public facts of the data by name: "rating_levels" (what a rating may be), "negatives"
+            (unrated items drawn per rated one), "item_table" (name of the array, among those that
+            travel whole, whose rows are items), "private_input".
+        algorithm: public facts of the algorithm: "name", "regularization", "biases" and the like.
+        rows: what the rows of the item table are; None is not stated.
+        sums: how uploads reach the server; None is not stated. ``SENT_AS_THEY_ARE`` for uploads
+            that the server reads under names.
+        private: shapes of the arrays that stay at the clients, by name.
+        weighted: whether each upload has a weight that the server reads with it.
+        send_models: whether clients send what their arrays are after training, not by how much they
+            changed; what is written down is the change, which everybody can compute.
+        directory: where to write the transcript; None keeps it in memory.
+        payload_rounds: rounds whose values are kept; None for all.
+        ring: how values are written down: each is rounded to its resolution.
+
+    Raises:
+        MisfitError: arrays that cannot be exchanged.
+        ConfigError: a trait that is not known, a ring without room, or a round below 1.
+        TranscriptError: the directory holds something already.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_clients: int,
+        arrays: Mapping[str, Sequence[int]],
+        items: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        algorithm: Mapping[str, Any] | None = None,
+        rows: RowTraits | None = None,
+        sums: Traits | None = None,
+        private: Mapping[str, Sequence[int]] | None = None,
+        weighted: bool = False,
+        send_models: bool = False,
+        directory: Path | None = None,
+        payload_rounds: Collection[int] | None = None,
+        ring: FixedPoint | None = None,
+    ) -> None:
+        if n_clients < 1:
+            raise MisfitError(f"n_clients = {n_clients}: a federation has clients")
+        self.arrays = SharedArrays(
+            arrays, items=items, weighted=weighted, ring=FixedPoint() if ring is None else ring
+        )
+        self._n_clients, self._send_models = n_clients, send_models
+        self._public = self._knowledge(data or {}, algorithm or {}, rows, sums, private or {})
+        self._keep = None if payload_rounds is None else frozenset(payload_rounds)
+        self._recording = Recording.new(self._public, directory)
+        self._open: dict[_Kind, list[_Message]] = {}
+        self._own: list[_Message] = []
+        self._round, self._closed = 0, False
+        self._model: FloatArray | None = None
+        self._after: FloatArray | None = None
+        self._writer = self._fresh_writer(())
+
+    def message(
+        self,
+        round_: int,
+        step: str,
+        sender: Party,
+        receiver: Party,
+        values: Mapping[str, Any] | None,
+        *,
+        weight: float | None = None,
+        counts: Any = None,
+    ) -> None:
+        """Write down a message as its receiver reads it.
+
+        Rounds come in ascending order. A "model" is what the server hands to all clients in front
+        of a round; the one of the next round is what this round led to (``after`` states it where
+        none follows). An "aggregate" goes from the server to the server: the sums that it holds
+        after the round.
+
+        Args:
+            round_: from 1.
+            step: "model", "upload", "aggregate", "noise", "denoise", "share" or "peer".
+            sender: as the receiver knows it; None where nobody does.
+            receiver: who reads it.
+            values: arrays by name: NumPy arrays, PyTorch tensors or lists. Of the item table also a
+                pair of row numbers and rows, where not all are sent; it may be left out. None for a
+                message that the receiver cannot read, a masked or encrypted one.
+            weight: of the sender, where uploads are ``weighted``.
+            counts: int[N], how many clients are behind each row of the item table that is sent, of
+                an aggregate; None for one each.
+
+        Raises:
+            MisfitError: a step, party or array that is not of this federation.
+            EncodingError: a value beyond the ring's clip, or one that is not finite.
+            TranscriptError: a round that is over, or a recorder that is closed.
+        """
+        if step == Step.MODEL.name.lower():
+            self._note_model(round_, values or {})
+            return
+        if step not in _STEPS:
+            raise MisfitError(f"step {step!r}: one of model, {', '.join(_STEPS)}")
+        number, ends = _STEPS[step], ENDS[_STEPS[step]]
+        source = NOBODY if sender is None else self._number(sender, ends[0])
+        kind = _Kind(number, sender is not None, values is not None)
+        to = self._number(receiver, ends[1])
+        self._require_open(round_)
+        found = self._message(number, source, to, values, weight=weight, counts=counts)
+        self._begin(round_)
+        self._open.setdefault(kind, []).append(found)
+
+    def after(self, round_: int, values: Mapping[str, Any]) -> None:
+        """State the public arrays that a round led to, where no model of a next round does.
+
+        Raises:
+            MisfitError: an array is missing, unknown or of another shape.
+            TranscriptError: the round is over, or has not begun.
+        """
+        self._require_open(round_)
+        if round_ != self._round:
+            raise TranscriptError(f"round {round_} has not begun")
+        self._after = self.arrays.table(values)
+
+    def own(
+        self,
+        round_: int,
+        client: int,
+        values: Mapping[str, Any],
+        *,
+        weight: float | None = None,
+    ) -> None:
+        """State what a client put into a hidden sum: an adversary that corrupts it knows this.
+
+        Args:
+            round_: which round.
+            client: whose.
+            values: as of ``message``.
+            weight: likewise.
+
+        Raises:
+            MisfitError: an array or a client that is not of this federation.
+            EncodingError: as ``message``.
+            TranscriptError: likewise.
+        """
+        who = self._number(client, "client")
+        self._require_open(round_)
+        found = self._message(Step.UPLOAD, who, 0, values, weight=weight, counts=None)
+        self._begin(round_)
+        self._own.append(found)
+
+    def truth(
+        self,
+        *,
+        ratings: tuple[Any, Any, Any] | None = None,
+        rating_levels: Sequence[float] | None = None,
+        secrets: Mapping[str, Any] | None = None,
+    ) -> None:
+        """State what claims are scored against; no attack is shown it.
+
+        Args:
+            ratings: of training: client, item and rating of each, three arrays of one length.
+            rating_levels: what a rating may be; those stated in ``data`` if left out, else those
+                that occur.
+            secrets: further secrets, an entry per client, by kind and name: "labels.gender" is an
+                int per client.
+
+        Raises:
+            MisfitError: columns that do not fit together, or a client or item that there is not.
+        """
+        if ratings is not None:
+            levels = self._public.get("rating_levels") if rating_levels is None else rating_levels
+            n_items = self._public.get("n_items")
+            self._recording.secrets.ratings = rating_columns(
+                ratings, n_clients=self._n_clients, n_items=n_items, levels=levels
+            )
+        for name, values in (secrets or {}).items():
+            found = np.asarray(values)
+            if len(found) != self._n_clients:
+                raise MisfitError(f"{name} has {len(found)} entries for {self._n_clients} clients")
+            self._recording.secrets.secrets[name] = found
+
+    def private(self, round_: int, name: str, values: Any) -> None:
+        """State a private table of all clients as it is in front of a round: float[n, d].
+
+        Attacks that claim private vectors are scored against it.
+
+        Raises:
+            MisfitError: it has not a row for each client.
+        """
+        found = as_array(values, name)
+        if found.ndim != 2 or len(found) != self._n_clients:
+            raise MisfitError(f"{name} has the shape {found.shape}, not ({self._n_clients}, d)")
+        self._recording.hidden.append(round_, f"private-{name}", {"values": found})
+
+    def close(self) -> Recording:
+        """End the last round; the recording is complete and nothing can be added."""
+        if not self._closed:
+            self._end()
+            self._closed = True
+        return self._recording
+
+    def __enter__(self) -> "Recorder":
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Close, unless something went wrong inside."""
+        if kind is None:
+            self.close()
+
+    def _knowledge(
+        self,
+        data: Mapping[str, Any],
+        algorithm: Mapping[str, Any],
+        rows: RowTraits | None,
+        sums: Traits | None,
+        private: Mapping[str, Sequence[int]],
+    ) -> dict[str, Any]:
+        arrays, ring = self.arrays, self.arrays.layout.codec
+        traits = {} if rows is None else {"traits": asdict(rows)}
+        sizes = {} if arrays.items is None else {"n_items": arrays.shapes[arrays.items][0]}
+        protection = {} if sums is None else {"traits": _plain(asdict(sums))}
+        return {
+            "n_clients": self._n_clients,
+            **sizes,
+            **_plain(data),
+            "ring": {"bits": ring.bits, "fraction_bits": ring.fraction_bits, "clip": ring.clip},
+            "blocks": arrays.layout.describe(),
+            "algorithm": {**arrays.knowledge(private), **_plain(algorithm), **traits},
+            "protection": {"layers": [], **protection},
+        }
+
+    def _require_open(self, round_: int) -> None:
+        if self._closed:
+            raise TranscriptError("the recorder is closed")
+        if round_ < max(1, self._round):
+            raise TranscriptError(f"round {round_} is over: rounds ascend from 1")
+
+    def _begin(self, round_: int) -> None:
+        if round_ > self._round:
+            self._end()
+            self._round = round_
+            kept = (round_,) if self._keep is None or round_ in self._keep else ()
+            self._writer = self._fresh_writer(kept)
+
+    def _fresh_writer(self, kept: tuple[int, ...]) -> MessageRecorder:
+        return MessageRecorder(
+            policy=RecordingPolicy(payload_rounds=kept),
+            seen=self._recording.seen,
+            truth=self._recording.hidden,
+            n_items=self.arrays.layout.rows,
+        )
+
+    def _message(
+        self,
+        step: Step,
+        sender: int,
+        receiver: int,
+        values: Mapping[str, Any] | None,
+        *,
+        weight: float | None,
+        counts: Any,
+    ) -> _Message:
+        layout = self.arrays.layout
+        if values is None:
+            everything = np.arange(layout.rows, dtype=np.int32)
+            nothing = np.zeros((layout.rows, 0), dtype=layout.codec.dtype)
+            return _Message(sender, receiver, everything, nothing, None)
+        told = self._changes(values) if self._send_models and step is Step.UPLOAD else values
+        rows, reals = self.arrays.rows(told, weight=weight)
+        behind = self._counts(rows, counts)
+        return _Message(sender, receiver, rows, self._encoded(rows, reals), behind)
+
+    def _note_model(self, round_: int, values: Mapping[str, Any]) -> None:
+        table = self.arrays.table(values)
+        self._require_open(round_)
+        if round_ == self._round + 1 and self._after is None:
+            self._after = table
+        self._begin(round_)
+        self._model = table
+        block = DenseBlock(values=table, shape=table.shape)
+        everybody = np.arange(self._n_clients)
+        self._writer.record(
+            Messages(
+                round=self._round,
+                step=Step.MODEL,
+                senders=Parties.server(self._n_clients),
+                receivers=Parties(role="client", ids=everybody),
+                payload=block,
+                sizes=np.full(self._n_clients, block.nbytes),
+            ),
+            origins=None,
+        )
+
+    def _changes(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._model is None:
+            raise MisfitError("send_models: record the model of the round in front of the uploads")
+        return self.arrays.changes(values, self._model)
+
+    def _encoded(self, rows: IndexArray, reals: FloatArray) -> RingArray:
+        words = np.zeros(reals.shape, dtype=self.arrays.layout.codec.dtype)
+        for place in self.arrays.layout.places.values():
+            own = (rows >= place.first) & (rows < place.first + place.rows)
+            words[own] = place.codec.encode(reals[own])
+        return words
+
+    def _counts(self, rows: IndexArray, counts: Any) -> IntArray | None:
+        if counts is None:
+            return None
+        told = as_array(counts, "counts").astype(np.int64)
+        behind = len(rows) - len(told)
+        if told.ndim != 1 or behind < 0 or (behind and self.arrays.size == 0):
+            raise MisfitError(f"counts has the shape {told.shape}: one per row of the item table")
+        whole = np.full(behind, told.max(initial=1), dtype=np.int64)
+        return np.concatenate([told, whole])
+
+    def _number(self, party: Party, role: str) -> int:
+        said, _, number = str(party).partition(":")
+        if isinstance(party, int | np.integer):
+            said, number = "client", str(party)
+        fits = said == role and (role == "server" or number.isdigit())
+        count = self._n_clients if role == "client" else None
+        if not fits or (count is not None and int(number) >= count):
+            known = "'server'" if role == "server" else f"the number of a {role}, from 0"
+            most = "" if count is None else f" to {count - 1}"
+            raise MisfitError(f"party {party!r}: the {role} is meant here, {known}{most}")
+        return 0 if role == "server" else int(number)
+
+    def _end(self) -> None:
+        """Write the messages of the round that is open."""
+        if not self._round:
+            return
+        for kind, messages in self._open.items():
+            self._writer.record(self._batch(kind, messages), origins=None)
+        if self._own:
+            block = self._block(self._own, readable=True)
+            clients = np.array([each.sender for each in self._own])
+            self._writer.record_own(self._round, clients, lambda _: block, {})
+        if self._after is not None:
+            led_to = DenseBlock(values=self._after, shape=self._after.shape)
+            self._writer.record_result(self._round, led_to, None)
+        self._open, self._own, self._after = {}, [], None
+        self._writer.end_round(self._round)
+
+    def _batch(self, kind: _Kind, messages: Sequence[_Message]) -> Messages:
+        sender, receiver = ENDS[kind.step]
+        block = self._block(messages, readable=kind.readable)
+        layout = self.arrays.layout
+        return Messages(
+            round=self._round,
+            step=kind.step,
+            senders=Parties(role=sender, ids=np.array([each.sender for each in messages])),
+            receivers=Parties(role=receiver, ids=np.array([each.receiver for each in messages])),
+            payload=block,
+            sizes=message_sizes(block, width=layout.width, codec=layout.codec),
+            # Drawn anew when they are written; what stands here only says that there are some.
+            tags=None if kind.named else np.arange(len(messages), dtype=np.uint64),
+        )
+
+    @staticmethod
+    def _block(messages: Sequence[_Message], *, readable: bool) -> RowBlock:
+        counted = any(each.counts is not None for each in messages)
+        counts = [
+            np.ones(len(each.rows), dtype=np.int64) if each.counts is None else each.counts
+            for each in messages
+        ]
+        return RowBlock(
+            indptr=bounds_of(np.array([len(each.rows) for each in messages])),
+            rows=np.concatenate([each.rows for each in messages]),
+            values=np.concatenate([each.words for each in messages]) if readable else None,
+            counts=np.concatenate(counts) if counted else None,
+        )
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as JSON values: arrays and tuples as lists."""
+    return {name: _json(value) for name, value in facts.items()}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _plain(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_json(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,99 @@
+"""A recorded federation: what its parties saw, and apart from it what is true."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from secure_fedrec.errors import TranscriptError
+from secure_fedrec.recording.truth_file import TruthColumns, read_truth, write_truth
+from secure_fedrec.recording.validation import validate
+from secure_fedrec.wire import BlockStore, Transcript, Truth
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A recorded federation.
+
+    Args:
+        transcript: what its parties saw.
+        seen: blocks of the transcript.
+        hidden: blocks of the truth, round by round.
+        secrets: what else claims are scored against.
+    """
+
+    transcript: Transcript
+    seen: BlockStore
+    hidden: BlockStore
+    secrets: TruthColumns = field(default_factory=TruthColumns)
+
+    @classmethod
+    def new(cls, public: Mapping[str, Any], directory: Path | None) -> "Recording":
+        """An empty one.
+
+        Args:
+            public: what everybody knows, as JSON values.
+            directory: where to write the transcript; None keeps it in memory.
+
+        Raises:
+            TranscriptError: the directory holds something already.
+        """
+        if directory is not None and directory.exists() and any(directory.iterdir()):
+            raise TranscriptError(f"{directory} is not empty: give a recording its own folder")
+        seen = BlockStore(directory)
+        transcript = Transcript(seen, public)
+        if directory is not None:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            transcript.save_manifest(directory)
+        return cls(transcript, seen, BlockStore(None))
+
+    @classmethod
+    def open(cls, directory: Path, *, truth: Path | None = None) -> "Recording":
+        """Read one from files, which are checked first.
+
+        Args:
+            directory: the transcript.
+            truth: file of the truth; without it no claim is judged.
+
+        Raises:
+            TranscriptError: the files are not a recording, see ``validate``.
+        """
+        validate(directory)
+        store = BlockStore(directory)
+        transcript = Transcript.open(directory)
+        if truth is None:
+            return cls(transcript, store, BlockStore(None))
+        secrets, hidden = read_truth(truth)
+        return cls(transcript, store, hidden, secrets)
+
+    @property
+    def truth(self) -> Truth:
+        """What no party saw, round by round."""
+        return Truth(self.hidden)
+
+    def save(self, directory: Path, *, truth: Path) -> None:
+        """Write transcript and truth.
+
+        Args:
+            directory: of the transcript; a new or empty folder.
+            truth: file of the truth, for its owner alone.
+
+        Raises:
+            TranscriptError: the directory holds something already.
+            OSError: something could not be written.
+        """
+        copy = Recording.new(self.transcript.public, directory)
+        for round_ in self.seen.rounds():
+            for kind in self.seen.kinds(round_):
+                for columns in self.seen.read(round_, kind):
+                    copy.seen.append(round_, kind, columns)
+            copy.seen.seal(round_)
+        self.save_truth(truth)
+
+    def save_truth(self, path: Path) -> None:
+        """Write the truth alone.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        write_truth(path, self.secrets, self.hidden)

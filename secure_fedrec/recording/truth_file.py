@@ -1,0 +1,169 @@
+"""What the claims about a recording are scored against, in one file apart from the transcript.
+
+An npz file, version 1. Its columns:
+
+    version                     int64[], 1
+    ratings.indptr              int64[n + 1], where the ratings of each client begin
+    ratings.items               int32[N], items, ascending within a client
+    ratings.ratings             float64[N]
+    ratings.levels              float64[L], what a rating may be, ascending
+    ratings.n_items             int64[], items of the catalogue
+    secrets.KIND.NAME           [n, ...], a secret of every client
+    rounds.R.KIND.COLUMN        columns of round R: "private-NAME" has "values", float64[n, d];
+                                "own" has what clients put into hidden sums, ``wire.recording.OWN``
+
+All but the version may be absent; claims about what is absent are not judged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.errors import MisfitError, TranscriptError
+from secure_fedrec.recording.shared_arrays import as_array
+from secure_fedrec.wire import BlockStore
+
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+
+_VERSION = 1
+
+
+@dataclass(slots=True, eq=False)
+class TruthColumns:
+    """Secrets of a federation.
+
+    Args:
+        ratings: who rated what, see ``rating_columns``; None where there are none.
+        secrets: by kind and name, an entry per client.
+    """
+
+    ratings: Columns | None = None
+    secrets: Columns = field(default_factory=dict)
+
+
+def rating_columns(
+    ratings: tuple[Any, Any, Any], *, n_clients: int, n_items: int | None, levels: Any
+) -> Columns:
+    """Ratings as the truth keeps them, client after client.
+
+    Args:
+        ratings: client, item and rating of each.
+        n_clients: of the federation.
+        n_items: of the catalogue; None takes those that occur.
+        levels: what a rating may be; None takes those that occur.
+
+    Raises:
+        MisfitError: columns of different lengths, a pair twice, a client, item or rating that
+            there is not.
+    """
+    names = ("clients", "items", "ratings")
+    told = [as_array(each, f"ratings: {name}") for each, name in zip(ratings, names, strict=True)]
+    if {each.shape for each in told} != {(len(told[0]),)}:
+        raise MisfitError("ratings: clients, items and ratings are columns of one length")
+    numbers = [each.astype(np.int64) for each in told[:2]]
+    sizes = n_clients, int(numbers[1].max(initial=-1)) + 1 if n_items is None else n_items
+    for name, column, whole, size in zip(names, told, numbers, sizes, strict=False):
+        if not np.array_equal(column, whole) or not ((whole >= 0) & (whole < size)).all():
+            raise MisfitError(f"ratings: {name} are whole numbers from 0 to {size - 1}")
+    clients, items = numbers
+    order = np.lexsort((items, clients))
+    clients, items, values = clients[order], items[order], told[2][order]
+    if len(np.unique(clients * sizes[1] + items)) < len(items):
+        raise MisfitError("ratings: a client has rated an item twice")
+    known = np.unique(values) if levels is None else np.unique(as_array(levels, "rating_levels"))
+    if not np.isin(values, known).all():
+        raise MisfitError(f"ratings: a rating is not one of the levels {known.tolist()}")
+    return {
+        "indptr": np.searchsorted(clients, np.arange(n_clients + 1)).astype(np.int64),
+        "items": items.astype(np.int32),
+        "ratings": values,
+        "levels": known,
+        "n_items": np.array(sizes[1], dtype=np.int64),
+    }
+
+
+def write_truth(path: Path, truth: TruthColumns, rounds: BlockStore) -> None:
+    """Write a truth file.
+
+    Args:
+        path: of the file.
+        truth: secrets of the whole federation.
+        rounds: secrets of rounds.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    columns: Columns = {"version": np.array(_VERSION)}
+    columns |= {f"ratings.{name}": values for name, values in (truth.ratings or {}).items()}
+    columns |= {f"secrets.{name}": values for name, values in truth.secrets.items()}
+    for round_ in rounds.rounds():
+        for kind in rounds.kinds(round_):
+            for block in rounds.read(round_, kind):
+                for name, values in block.items():
+                    columns[f"rounds.{round_}.{kind}.{name}"] = values
+    write_npz(path, columns, private=True)
+
+
+def read_truth(path: Path) -> tuple[TruthColumns, BlockStore]:
+    """Read a truth file: secrets of the federation, and of rounds.
+
+    Raises:
+        TranscriptError: it is missing, damaged, or of another version.
+    """
+    try:
+        columns = read_npz(path)
+        version = int(columns.pop("version"))
+    except (OSError, ValueError, KeyError, TypeError, MemoryError) as damage:
+        raise TranscriptError(f"{path} is not a truth file, or is damaged: {damage}") from damage
+    if version != _VERSION:
+        raise TranscriptError(f"{path} has truth version {version}, need {_VERSION}")
+    truth, rounds = TruthColumns(), BlockStore(None)
+    blocks: dict[tuple[int, str], Columns] = {}
+    for name, values in columns.items():
+        part, _, rest = name.partition(".")
+        if part == "ratings":
+            truth.ratings = {**(truth.ratings or {}), rest: values}
+        elif part == "secrets":
+            truth.secrets[rest] = values
+        elif part == "rounds" and rest.count(".") >= 2:
+            number, kind, column = rest.split(".", 2)
+            if not (number.isascii() and number.isdigit()):
+                raise TranscriptError(f"{path}: {name!r} names no round")
+            blocks.setdefault((int(number), kind), {})[column] = values
+        else:
+            raise TranscriptError(f"{path} holds an unknown column {name!r}")
+    _require_ratings(path, truth.ratings)
+    for (round_, kind), block in blocks.items():
+        rounds.append(round_, kind, block)
+    return truth, rounds
+
+
+def _require_ratings(path: Path, ratings: Mapping[str, npt.NDArray[Any]] | None) -> None:
+    """Refuse ratings that do not fit together.
+
+    Raises:
+        TranscriptError: they do not.
+    """
+    if ratings is None:
+        return
+    names = {"indptr", "items", "ratings", "levels", "n_items"}
+    try:
+        if ratings.keys() != names:
+            raise MisfitError(f"ratings have the columns {', '.join(sorted(names))}")
+        ends = ratings["indptr"]
+        whole = ends.dtype.kind in "iu" and ends.ndim == 1 and len(ends) > 1
+        if not whole or (ends[1:] < ends[:-1]).any():
+            raise MisfitError("ratings.indptr does not part clients")
+        if ends[0] != 0 or ends[-1] != len(ratings["items"]):
+            raise MisfitError("ratings.indptr does not end with the ratings")
+        clients = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        told = (clients, ratings["items"], ratings["ratings"])
+        size = int(ratings["n_items"])
+        rating_columns(told, n_clients=len(ends) - 1, n_items=size, levels=ratings["levels"])
+    except (MisfitError, TypeError, ValueError) as damage:
+        raise TranscriptError(f"{path}: {damage}") from damage
