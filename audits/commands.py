@@ -261,8 +261,10 @@ def _print_comparison(outcome: Comparison) -> None:
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
     """Configuration and truth that were written beside a transcript."""
     if not (folder / CONFIG_NAME).exists():
-        raise TranscriptError(f"{folder} lacks config.json: claims cannot be scored without it; of a recording made elsewhere "
-            "name the truth, --truth FILE")
+        raise TranscriptError(
+            f"{folder} lacks config.json: claims cannot be scored without it; of a recording made "
+            "elsewhere name the truth, --truth FILE"
+        )
     config = parse_config(read_own_config(folder))
     require_complete(folder, config.algorithm.rounds)
     secrets = read_secrets(folder)

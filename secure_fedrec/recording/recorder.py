@@ -20,7 +20,8 @@ What everybody knows is what the caller states: ``data``, ``algorithm``, ``rows`
 Nothing is assumed of what is not stated, and an attack that needs it says so.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -72,7 +73,7 @@ class Recorder:
 
     Args:
         n_clients: clients of the federation; they have the numbers from 0.
-        arrays: shapes of all arrays that are exchanged, by name.
+        arrays: all arrays that are exchanged, or their shapes, by name: a ``state_dict`` will do.
         items: name of the array whose row i is item i; None where there is none.
         data: public facts of the data by name: "rating_levels" (what a rating may be), "negatives"
             (unrated items drawn per rated one), "item_table" (name of the array, among those that
@@ -99,7 +100,7 @@ class Recorder:
         self,
         *,
         n_clients: int,
-        arrays: Mapping[str, Sequence[int]],
+        arrays: Mapping[str, Any],
         items: str | None = None,
         data: Mapping[str, Any] | None = None,
         algorithm: Mapping[str, Any] | None = None,
@@ -115,7 +116,10 @@ class Recorder:
         if n_clients < 1:
             raise MisfitError(f"n_clients = {n_clients}: a federation has clients")
         self.arrays = SharedArrays(
-            arrays, items=items, weighted=weighted, ring=FixedPoint() if ring is None else ring
+            {name: getattr(each, "shape", each) for name, each in arrays.items()},
+            items=items,
+            weighted=weighted,
+            ring=FixedPoint() if ring is None else ring,
         )
         self._n_clients, self._send_models = n_clients, send_models
         self._public = self._knowledge(data or {}, algorithm or {}, rows, sums, private or {})
@@ -215,6 +219,26 @@ class Recorder:
         found = self._message(Step.UPLOAD, who, 0, values, weight=weight, counts=None)
         self._begin(round_)
         self._own.append(found)
+
+    @contextmanager
+    def round(self, round_: int, model: Mapping[str, Any]) -> Iterator["RecordedRound"]:
+        """Write down a round of a training loop, around its aggregation.
+
+            with recorder.round(t, model.state_dict()) as taken:
+                for client, own in train(cohort):
+                    taken.upload(client, own.state_dict(), weight=sizes[client])
+                model.load_state_dict(mean(...))
+                taken.result(model.state_dict())
+
+        Args:
+            round_: from 1.
+            model: what the clients begin from, arrays by name.
+
+        Raises:
+            MisfitError, EncodingError, TranscriptError: as ``message``.
+        """
+        self.message(round_, "model", "server", None, model)
+        yield RecordedRound(self, round_)
 
     def truth(
         self,
@@ -337,7 +361,8 @@ class Recorder:
         told = self._changes(values) if self._send_models and step is Step.UPLOAD else values
         rows, reals = self.arrays.rows(told, weight=weight)
         behind = self._counts(rows, counts)
-        return _Message(sender, receiver, rows, self._encoded(rows, reals), behind)
+        found = _Message(sender, receiver, rows, self._encoded(rows, reals), behind)
+        return self._whole_sum(found) if step is Step.AGGREGATE else found
 
     def _note_model(self, round_: int, values: Mapping[str, Any]) -> None:
         table = self.arrays.table(values)
@@ -371,6 +396,17 @@ class Recorder:
             own = (rows >= place.first) & (rows < place.first + place.rows)
             words[own] = place.codec.encode(reals[own])
         return words
+
+    def _whole_sum(self, told: _Message) -> _Message:
+        """A sum with all rows of the table: those that nobody sent are 0, of nobody."""
+        size = self.arrays.layout.rows
+        words = np.zeros((size, told.words.shape[1]), dtype=told.words.dtype)
+        words[told.rows] = told.words
+        counts = None
+        if told.counts is not None:
+            counts = np.zeros(size, dtype=np.int64)
+            counts[told.rows] = told.counts
+        return told._replace(rows=np.arange(size, dtype=np.int32), words=words, counts=counts)
 
     def _counts(self, rows: IndexArray, counts: Any) -> IntArray | None:
         if counts is None:
@@ -438,6 +474,32 @@ class Recorder:
             values=np.concatenate([each.words for each in messages]) if readable else None,
             counts=np.concatenate(counts) if counted else None,
         )
+
+
+class RecordedRound:
+    """A round that is being written down; see ``Recorder.round``.
+
+    Args:
+        recorder: writes it.
+        number: of the round.
+    """
+
+    def __init__(self, recorder: Recorder, number: int) -> None:
+        self._recorder, self._number = recorder, number
+
+    def upload(
+        self, client: int | None, values: Mapping[str, Any] | None, *, weight: float | None = None
+    ) -> None:
+        """What a client sends to the server; None for values that the server cannot read."""
+        self._recorder.message(self._number, "upload", client, "server", values, weight=weight)
+
+    def aggregate(self, values: Mapping[str, Any], *, counts: Any = None) -> None:
+        """The sums that the server holds."""
+        self._recorder.message(self._number, "aggregate", "server", "server", values, counts=counts)
+
+    def result(self, values: Mapping[str, Any]) -> None:
+        """The public arrays that the round leads to."""
+        self._recorder.after(self._number, values)
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -252,13 +252,14 @@ def _require_block(kind: str, columns: Columns, form: _Form) -> int:
     for name in ({"tags", *known} & columns.keys()) - {"lengths"}:
         if len(columns[name]) != count:
             raise ValueError(f"{name} has {len(columns[name])} entries for {count} messages")
-    inside = columns.get("rows", columns.get("values"))
     total = sum(lengths.tolist())  # exact, however large
     for name in {"rows", "counts", "values"} & columns.keys():
         if len(columns[name]) != total:
             raise ValueError(f"{name} has {len(columns[name])} entries, lengths add up to {total}")
-    if inside is not None and "rows" in columns:
+    if "rows" in columns:
         _require_ascending(columns["rows"], lengths, form)
+    if kind == kind_of(Step.AGGREGATE) and form.rows is not None and (lengths != form.rows).any():
+        raise ValueError(f"a sum has all {form.rows} rows of the table, 0 where nobody sent one")
     return count
 
 

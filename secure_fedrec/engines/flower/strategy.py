@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
-from typing_extensions import override
 
 from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
 from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys
 from secure_fedrec.engines.distributed.server_log import log_mean
+from secure_fedrec.engines.flower.forwarded import ForwardedGrid, ForwardedStrategy
 from secure_fedrec.engines.flower.grid_transport import GridTransport
 from secure_fedrec.engines.flower.message_bytes import RECORD, is_train, record_of
 from secure_fedrec.engines.flower.model_records import (
@@ -53,7 +53,7 @@ _NEED_EACH: Final = frozenset(
 """Flower's strategies that make something else than a weighted mean of what clients send."""
 
 
-class ProtectedStrategy(Strategy):
+class ProtectedStrategy(ForwardedStrategy):
     """A strategy whose train messages end in a mean that nobody sees the parts of.
 
     Args:
@@ -79,7 +79,8 @@ class ProtectedStrategy(Strategy):
             if kind.__name__ in _NEED_EACH:
                 problem = "needs every client's update, of which the server learns the mean alone"
                 raise ConfigError("strategy", kind.__name__, problem)
-        self._strategy, self._terms = strategy, terms
+        super().__init__(strategy)
+        self._terms = terms
         self._home: dict[str, Array] = {}
         self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
         self._every = every
@@ -148,40 +149,12 @@ class ProtectedStrategy(Strategy):
         content = RecordDict({name: replaced(model, mean), METRICS: figures})
         return [Message(content, reply_to=first)]
 
-    @override
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        return self._strategy.configure_train(server_round, arrays, config, grid)
 
-    @override
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        return self._strategy.aggregate_train(server_round, replies)
-
-    @override
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        return self._strategy.configure_evaluate(server_round, arrays, config, grid)
-
-    @override
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        return self._strategy.aggregate_evaluate(server_round, replies)
-
-    @override
-    def summary(self) -> None:
-        self._strategy.summary()
-
-
-class _ProtectedGrid(Grid):
+class _ProtectedGrid(ForwardedGrid):
     """A grid over which train messages go under protection, and all others as they are."""
 
     def __init__(self, grid: Grid, strategy: ProtectedStrategy) -> None:
-        self._grid = grid
+        super().__init__(grid)
         self._strategy = strategy
 
     def send_and_receive(
@@ -208,31 +181,6 @@ class _ProtectedGrid(Grid):
             problem = "a protected round is driven by send_and_receive"
             raise ConfigError("grid.push_messages", "train", problem)
         return self._grid.push_messages(sent)
-
-    @override
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)
-
-    @override
-    def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()
-
-    @override
-    def get_nodes(self) -> Iterable[Any]:
-        return self._grid.get_nodes()
-
-    @override
-    def create_message(self, *arguments: Any, **named: Any) -> Message:
-        return self._grid.create_message(*arguments, **named)
-
-    @override
-    def set_run(self, run: Any) -> None:
-        self._grid.set_run(run)
-
-    @property
-    @override
-    def run(self) -> Any:
-        return self._grid.run
 
 
 class _Carrier(GridTransport):
