@@ -44,6 +44,9 @@ from secure_fedrec.wire.transcript import ENDS
 Party: TypeAlias = str | int | None
 """``"server"``, the number of a client, ``"client:3"``, ``"denoiser:0"``; None for nobody known."""
 
+PRIVATE = ("user_vectors", "private_parameters")
+"""Under which names attacks look for what clients keep: of a factorization, of other models."""
+
 _STEPS = {
     step.name.lower(): step
     for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE, Step.AGGREGATE, Step.SHARE, Step.PEER)
@@ -271,18 +274,20 @@ class Recorder:
                 raise MisfitError(f"{name} has {len(found)} entries for {self._n_clients} clients")
             self._recording.secrets.secrets[name] = found
 
-    def private(self, round_: int, name: str, values: Any) -> None:
-        """State a private table of all clients as it is in front of a round: float[n, d].
+    def private(self, round_: int, values: Any) -> None:
+        """State what all clients keep, as it is in front of a round: float[n, d].
 
         Attacks that claim private vectors are scored against it.
 
         Raises:
             MisfitError: it has not a row for each client.
         """
-        found = as_array(values, name)
+        found = as_array(values, "private values")
         if found.ndim != 2 or len(found) != self._n_clients:
-            raise MisfitError(f"{name} has the shape {found.shape}, not ({self._n_clients}, d)")
-        self._recording.hidden.append(round_, f"private-{name}", {"values": found})
+            shape = f"({self._n_clients}, d)"
+            raise MisfitError(f"private values have the shape {found.shape}, not {shape}")
+        for name in PRIVATE:
+            self._recording.hidden.append(round_, f"private-{name}", {"values": found})
 
     def close(self) -> Recording:
         """End the last round; the recording is complete and nothing can be added."""

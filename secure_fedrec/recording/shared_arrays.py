@@ -141,6 +141,8 @@ class SharedArrays:
     def changes(self, values: Mapping[str, Any], model: FloatArray) -> dict[str, Any]:
         """Arrays less those of a public model: what a client changed.
 
+        Rows of the item table that are as they were are left out: who has the model sees that.
+
         Args:
             values: arrays by name, as of ``rows``.
             model: float64[rows, width], of ``table``.
@@ -156,7 +158,9 @@ class SharedArrays:
             place = self.layout[ITEMS]
             before = model[place.own, : place.width]
             numbers, rows = self._items_of(values)
-            found[self.items] = (numbers, rows - before[numbers])
+            moved = rows - before[numbers]
+            touched = (moved != 0).any(axis=1)
+            found[self.items] = (numbers[touched], moved[touched])
         return found
 
     def _flat_of(self, model: FloatArray) -> FloatArray:

@@ -23,7 +23,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.data.ratings import MOST_STATED
 from secure_fedrec.errors import MisfitError, TranscriptError
 from secure_fedrec.recording.shared_arrays import as_array
 from secure_fedrec.wire import BlockStore
@@ -31,6 +33,7 @@ from secure_fedrec.wire import BlockStore
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _VERSION = 1
+_ROUNDED = 1e-9
 
 
 @dataclass(slots=True, eq=False)
@@ -75,16 +78,41 @@ def rating_columns(
     clients, items, values = clients[order], items[order], told[2][order]
     if len(np.unique(clients * sizes[1] + items)) < len(items):
         raise MisfitError("ratings: a client has rated an item twice")
-    known = np.unique(values) if levels is None else np.unique(as_array(levels, "rating_levels"))
-    if not np.isin(values, known).all():
+    known = _evenly(values if levels is None else as_array(levels, "rating_levels"))
+    step = known[1] - known[0]
+    places = np.clip(np.rint((values - known[0]) / step), 0, len(known) - 1).astype(np.int64)
+    if not (np.abs(values - known[places]) <= _ROUNDED * step).all():
         raise MisfitError(f"ratings: a rating is not one of the levels {known.tolist()}")
     return {
         "indptr": np.searchsorted(clients, np.arange(n_clients + 1)).astype(np.int64),
         "items": items.astype(np.int32),
-        "ratings": values,
+        "ratings": known[places],
         "levels": known,
         "n_items": np.array(sizes[1], dtype=np.int64),
     }
+
+
+def _evenly(told: FloatArray) -> FloatArray:
+    """The evenly spaced levels that hold all of some levels: float64[L], two or more.
+
+    One level alone is that of implicit feedback, and stands beside 0.
+
+    Raises:
+        MisfitError: there is no level, or they are multiples of no step.
+    """
+    levels = np.unique(told)
+    if not len(levels) or not np.isfinite(levels).all():
+        raise MisfitError("ratings: no level of a rating is known")
+    if len(levels) == 1:
+        levels = np.unique([0.0, levels[0] or 1.0])
+    low, step = levels[0], float(np.diff(levels).min())
+    places = (levels - low) / step
+    if places[-1] >= MOST_STATED or np.abs(places - np.rint(places)).max() > _ROUNDED:
+        problem = "do not lie on evenly spaced levels; state those as rating_levels"
+        raise MisfitError(f"ratings: {levels.tolist()[:8]} {problem}")
+    if len(levels) == round(places[-1]) + 1:
+        return levels
+    return np.asarray(low + step * np.arange(round(places[-1]) + 1))
 
 
 def write_truth(path: Path, truth: TruthColumns, rounds: BlockStore) -> None:
@@ -164,6 +192,9 @@ def _require_ratings(path: Path, ratings: Mapping[str, npt.NDArray[Any]] | None)
         clients = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
         told = (clients, ratings["items"], ratings["ratings"])
         size = int(ratings["n_items"])
-        rating_columns(told, n_clients=len(ends) - 1, n_items=size, levels=ratings["levels"])
+        levels = ratings["levels"]
+        found = rating_columns(told, n_clients=len(ends) - 1, n_items=size, levels=levels)
+        if not np.array_equal(found["levels"], levels):
+            raise MisfitError("ratings.levels are not evenly spaced, two or more")
     except (MisfitError, TypeError, ValueError) as damage:
         raise TranscriptError(f"{path}: {damage}") from damage

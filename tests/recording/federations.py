@@ -58,7 +58,7 @@ def matrix_factorization(
     users, vectors = users.copy(), vectors.copy()
     for round_ in range(1, rounds + 1):
         step = rate * decay ** (round_ - 1)
-        recorder.private(round_, "user_vectors", users)
+        recorder.private(round_, users)
         total, counts, after = np.zeros_like(vectors), np.zeros(n_items), users.copy()
         with recorder.round(round_, {"item_vectors": vectors}) as taken:
             for client in range(n_clients):

@@ -133,7 +133,7 @@ def rewrite(run: RecordedRun, recorder: Recorder) -> None:
         recorder.message(round_, "model", "server", None, {"V": view.table(round_)})
         vectors = run.truth.columns(round_, "private-user_vectors")
         assert vectors is not None
-        recorder.private(round_, "user_vectors", vectors["values"])
+        recorder.private(round_, vectors["values"])
         for columns in run.truth.own(round_):
             note_own(recorder, round_, columns, view.codec)
         for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE, Step.AGGREGATE):

@@ -289,7 +289,7 @@ REFUSED: tuple[tuple[str, Callable[[Recorder], object]], ...] = (
     ("whole numbers from 0 to 8", lambda r: r.truth(ratings=([0], [9], [1]))),
     ("not one of the levels", lambda r: r.truth(ratings=([0], [1], [9]))),
     ("entries for 12 clients", lambda r: r.truth(secrets={"labels.x": [1, 2]})),
-    ("not (12, d)", lambda r: r.private(1, "u", np.zeros((3, 3)))),
+    ("not (12, d)", lambda r: r.private(1, np.zeros((3, 3)))),
 )
 
 

@@ -1,0 +1,50 @@
+"""Loops of the examples: the same training with and without a recorder, and a verdict on them."""
+
+import difflib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LEAKS = {  # what an attack finds at least, and lines that the recorder adds
+    "recorded_numpy": ("lattice", "reidentified_clients", 60, 17),
+    "recorded_torch": ("dense-layer", "reidentified_clients", 40, 20),
+    "recorded_pfedrec": ("signed-rows", "exact_clients", 30, 19),
+}
+
+
+def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_recorded_loop_trains_as_before_and_is_judged(name: str, tmp_path: Path) -> None:
+    """It prints the same, and the audit of its recording finds what its server could read."""
+    attack, figure, least, lines = LEAKS[name]
+    if name != "recorded_numpy":
+        pytest.importorskip("torch")
+    sources = [EXAMPLES / name / each for each in ("plain.py", "recorded.py")]
+    before, after = (ran(tmp_path, str(each)) for each in sources)
+    assert before.stdout == after.stdout != "", after.stderr
+    texts = [each.read_text().splitlines() for each in sources]
+    changed = [line for line in difflib.ndiff(*texts) if line.startswith(("+ ", "- "))]
+    code = [line for line in changed if re.search(r"\w", line[2:])]
+    assert not [line for line in changed if line.startswith("- ")]
+    assert len(code) <= lines, code
+    gates = EXAMPLES / name / "gates.toml"
+    words = ["-m", "audits.cli", "attack", "recording", "--truth", "truth.npz"]
+    found = ran(tmp_path, *words, "--gates", str(gates), "--json", "--quiet", "--out", "report")
+    assert found.returncode == 1, found.stderr
+    findings = {each["attack"]: each for each in json.loads(found.stdout)["findings"]}
+    assert {**findings[attack], **findings[attack]["details"]}[figure] >= least
+    assert (tmp_path / "report" / "report.html").exists()
+    checked = ran(
+        tmp_path, "-m", "audits.cli", "transcript", "validate", "recording", "--truth", "truth.npz"
+    )
+    assert checked.returncode == 0, checked.stderr
