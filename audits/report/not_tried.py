@@ -122,6 +122,8 @@ def _unrecorded(configuration: Mapping[str, Any], rounds: int) -> Iterator[str]:
         yield f"payloads of {count(rounds - kept)} of {count(rounds)} rounds"
     if recording.get("payload_senders") is not None:
         yield f"payloads of all senders but {count(len(recording['payload_senders']))}"
+    for words in recording.get("left_out", ()):
+        yield f"{words}, which the recording leaves out"
 
 
 def _lacking(report: Report) -> Iterator[tuple[str, str]]:

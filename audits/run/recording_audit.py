@@ -173,7 +173,8 @@ def _recorded_rounds(recording: Recording) -> dict[str, Any]:
         names = [names for kind in seen.kinds(round_) for names in seen.names(round_, kind)]
         if any({"values", "table"} & {*each} for each in names):
             kept.append(round_)
-    return {"payload_rounds": kept}
+    left_out = recording.transcript.public.get("left_out", ())
+    return {"payload_rounds": kept, **({"left_out": [*left_out]} if left_out else {})}
 
 
 def _cost_json(recording: Recording, seconds: float) -> dict[str, Any]:

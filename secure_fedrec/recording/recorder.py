@@ -91,6 +91,7 @@ class Recorder:
             changed; what is written down is the change, which everybody can compute.
         directory: where to write the transcript; None keeps it in memory.
         payload_rounds: rounds whose values are kept; None for all.
+        leave_out: what receivers read and this recording does not hold, in words: a report says it.
         ring: how values are written down: each is rounded to its resolution.
 
     Raises:
@@ -114,6 +115,7 @@ class Recorder:
         send_models: bool = False,
         directory: Path | None = None,
         payload_rounds: Collection[int] | None = None,
+        leave_out: Sequence[str] = (),
         ring: FixedPoint | None = None,
     ) -> None:
         if n_clients < 1:
@@ -125,6 +127,7 @@ class Recorder:
             ring=FixedPoint() if ring is None else ring,
         )
         self._n_clients, self._send_models = n_clients, send_models
+        self.leave_out = tuple(leave_out)
         self._public = self._knowledge(data or {}, algorithm or {}, rows, sums, private or {})
         self._keep = None if payload_rounds is None else frozenset(payload_rounds)
         self._recording = Recording.new(self._public, directory)
@@ -325,6 +328,7 @@ class Recorder:
             "blocks": arrays.layout.describe(),
             "algorithm": {**arrays.knowledge(private), **_plain(algorithm), **traits},
             "protection": {"layers": [], **protection},
+            **({"left_out": list(self.leave_out)} if self.leave_out else {}),
         }
 
     def _require_open(self, round_: int) -> None:

@@ -71,12 +71,12 @@ class Recording:
         """What no party saw, round by round."""
         return Truth(self.hidden)
 
-    def save(self, directory: Path, *, truth: Path) -> None:
+    def save(self, directory: Path, *, truth: Path | None = None) -> None:
         """Write transcript and truth.
 
         Args:
             directory: of the transcript; a new or empty folder.
-            truth: file of the truth, for its owner alone.
+            truth: file of the truth, for its owner alone; None writes none.
 
         Raises:
             TranscriptError: the directory holds something already.
@@ -88,7 +88,8 @@ class Recording:
                 for columns in self.seen.read(round_, kind):
                     copy.seen.append(round_, kind, columns)
             copy.seen.seal(round_)
-        self.save_truth(truth)
+        if truth is not None:
+            self.save_truth(truth)
 
     def save_truth(self, path: Path) -> None:
         """Write the truth alone.

@@ -160,6 +160,8 @@ def _form(public: Mapping[str, Any]) -> _Form:
         n_clients = _whole(public, "n_clients", 1, _MOST_CLIENTS)
         if "n_items" in public:
             _whole(public, "n_items", 1, _MOST_CLIENTS)
+        if not _words(public.get("left_out", [])):
+            raise ValueError("left_out must be a list of words")
         if "negatives" in public:
             _whole(public, "negatives", 0, _MOST_CLIENTS)
         if "rating_levels" in public:
@@ -185,6 +187,10 @@ def _whole(known: Mapping[str, Any], name: str, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ValueError(f"{name} = {value!r} must be a whole number from {low} to {high}")
     return value
+
+
+def _words(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(each, str) for each in told)
 
 
 def _levels(told: Any) -> None:

@@ -12,12 +12,19 @@ import pytest
 pytest.importorskip("flwr")
 pytest.importorskip("torch")
 
+import numpy as np
 import torch
-from flwr.app import Context, RecordDict
+from flwr.app import ArrayRecord, Context, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
+from audits.config.judged import parse_recording_config
+from audits.run.recording_audit import audit_recording
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
+from secure_fedrec.engines.flower.recorded_strategy import RecordedStrategy
+from secure_fedrec.errors import MisfitError
+from secure_fedrec.recording import Recorder, Recording, validate
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
 
@@ -105,3 +112,59 @@ def accuracy_of(app_of: Callable[[str, str], Any], model: Any) -> float:
     net = task.Net()
     net.load_state_dict(model)
     return float(task.accuracy(net, task.load_data(0, 1)))
+
+
+def test_a_recorded_app_trains_as_before_and_its_server_sees_labels(
+    tmp_path: Path, app_of: Callable[[str, str], Any]
+) -> None:
+    """The same model but for the order of a mean; of the app's own files one differs."""
+    run = {"rounds": ROUNDS, "clients": CLIENTS, "learning-rate": 0.2}
+    models = {}
+    for which in ("plain", "recorded"):
+        app: ClientApp = app_of(which, "client_app").app
+        nodes = range(CLIENTS)
+        contexts = {n: context_of(n, tmp_path / str(n), run, CLIENTS) for n in nodes}
+        grid = MemoryGrid(dict.fromkeys(nodes, app), contexts)
+        config = {**run, "model": str(tmp_path / which), "recording": str(tmp_path / "seen")}
+        server = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+        app_of(which, "server_app").app(grid, server)
+        models[which] = torch.load(tmp_path / which, weights_only=True)
+    for name, plain in models["plain"].items():
+        assert (models["recorded"][name] - plain).abs().max() <= MOST_APART
+    before, after = (files_of(EXAMPLE / which) for which in ("plain", "recorded"))
+    differing = {str(path) for path in after if after[path] != before.get(path)}
+    assert differing == {"pyproject.toml", "quickstart/server_app.py"}
+    digits = app_of("plain", "task").load_data
+    majority = [int(digits(n, CLIENTS)[1].mode().values) for n in range(CLIENTS)]
+    recording = Recording.open(tmp_path / "seen")
+    recording.secrets.secrets["labels.majority"] = np.array(majority)
+    assert validate(tmp_path / "seen").messages == ROUNDS * CLIENTS
+    config = parse_recording_config(
+        {"adversaries": [{"name": "server", "corrupt": ["server"]}], "attacks": ["output-bias"]}
+    )
+    found = audit_recording(recording, config, out=tmp_path / "report", command=[], progress=False)
+    (finding,) = found.report["findings"]
+    assert finding["status"] == "measured", finding["reason"]
+    assert "metrics of evaluation" in " ".join(each["text"] for each in found.report["not_tried"])
+    assert found.verdict.exit_code == 3, "no gates, and few clients"
+
+
+def test_a_server_that_reads_what_is_not_recorded_is_told(
+    tmp_path: Path, app_of: Callable[[str, str], Any]
+) -> None:
+    """Metrics that have no place in the recording are refused, by name."""
+    app: ClientApp = app_of("plain", "client_app").app
+    run = {"rounds": 1, "clients": CLIENTS, "learning-rate": 0.2}
+    contexts = {n: context_of(n, tmp_path / str(n), run, CLIENTS) for n in range(CLIENTS)}
+    model = app_of("plain", "task").initial_model().state_dict()
+    for arrays, left_out, said in (
+        (model, ["metrics of evaluation"], "metrics.train_loss is not an array of the recorder"),
+        ({**model, "metrics.train_loss": ()}, [], "are not recorded"),
+    ):
+        recorder = Recorder(
+            n_clients=CLIENTS, arrays=arrays, weighted=True, send_models=True, leave_out=left_out
+        )
+        strategy = RecordedStrategy(FedAvg(), recorder)
+        grid = MemoryGrid(dict.fromkeys(range(CLIENTS), app), contexts)
+        with pytest.raises(MisfitError, match=said):
+            strategy.start(grid, ArrayRecord(model), num_rounds=1, timeout=60)

@@ -13,7 +13,7 @@ array of that name, ``"metrics.train_loss": ()``, and refused where it has none,
 recording is silent about what was read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flwr.app import ArrayRecord, Message
@@ -39,7 +39,6 @@ class RecordedStrategy(ForwardedStrategy):
         recorder: of the arrays of its model, with a weight if replies have one.
         client_of: number of the client that a reply is from; the order in which nodes first appear
             if left out (``nodes``).
-        leave_out: metrics that are not recorded.
 
     Attributes:
         nodes: Flower's number of each client, in order.
@@ -51,13 +50,11 @@ class RecordedStrategy(ForwardedStrategy):
         recorder: Recorder,
         *,
         client_of: Callable[[Message], int] | None = None,
-        leave_out: Collection[str] = (),
     ) -> None:
         super().__init__(strategy)
         self.nodes: list[int] = []
         self._recorder = recorder
         self._client_of = client_of or self._by_appearance
-        self._leave_out = frozenset(leave_out)
         self._round = 0
 
     @override
@@ -88,7 +85,11 @@ class RecordedStrategy(ForwardedStrategy):
             MisfitError: a reply holds other arrays or metrics than the recorder has.
         """
         for reply in replies:
-            if is_train(reply) and reply.has_content():
+            if not reply.has_content():
+                continue
+            if not is_train(reply):
+                self._require_left_out(reply)
+            else:
                 arrays = arrays_of(model_of(reply.content)[1])
                 metrics = self._metrics(reply)
                 by = self._weighted_by if self._recorder.arrays.weighted else None
@@ -110,15 +111,26 @@ class RecordedStrategy(ForwardedStrategy):
     def _metrics(self, reply: Message) -> dict[str | None, Any]:
         found: dict[str | None, Any] = {}
         for record in reply.content.metric_records.values():
-            found |= {name: value for name, value in record.items() if name not in self._leave_out}
+            found |= dict(record)
         known = {name.removeprefix(METRICS) for name in self._recorder.arrays.shapes}
         known |= {self._weighted_by} if self._recorder.arrays.weighted else set()
         unknown = [name for name in found if name not in known]
         if unknown:
             names = ", ".join(f"{METRICS}{name}" for name in unknown)
-            problem = "the server reads it: name it among the recorder's arrays, or leave it out"
+            problem = "the server reads it: name it among the recorder's arrays"
             raise MisfitError(f"{names} is not an array of the recorder; {problem}")
         return found
+
+    def _require_left_out(self, reply: Message) -> None:
+        """Refuse replies that no recording holds, unless the recorder says that it leaves some out.
+
+        Raises:
+            MisfitError: it does not.
+        """
+        if not self._recorder.leave_out:
+            kind = reply.metadata.message_type
+            problem = 'the server reads them: say so, Recorder(leave_out=["metrics of evaluation"])'
+            raise MisfitError(f"replies of type {kind!r} are not recorded; {problem}")
 
     def _whole(self, model: Mapping[str, Any]) -> dict[str, Any]:
         """A model beside zeros for the metrics, which no server hands out."""
