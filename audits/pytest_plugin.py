@@ -56,13 +56,13 @@ def recorded_run(request: pytest.FixtureRequest) -> "SimulatedRun":
     ``audits.attack`` and ``assert_no_leak`` take it. Its folder goes when the session ends.
 
     Raises:
-        UsageError: neither says it.
+        Failed: neither says it.
         ConfigError, DataError: as ``audits.simulate`` does.
     """
     given, overrides = getattr(request, "param", None) or (request.config.getini(_OPTION), {})
     if not given:
         problem = "recorded_run needs a configuration: mark the test with recorded_run(config), or "
-        raise pytest.UsageError(f"{problem}set the ini option {_OPTION!r}")
+        pytest.fail(f"{problem}set the ini option {_OPTION!r}", pytrace=False)
     import audits  # noqa: PLC0415 - a session without such a test does not wait for it
 
     root = request.config.rootpath

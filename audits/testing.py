@@ -80,11 +80,11 @@ def assert_no_leak(
     who = adversary if isinstance(adversary, str) else adversary.name
     gates = _gates(attack, who, bounds)
     found, seed = _finding(audited, attack, adversary, data_dir)
-    proved = _doubts(found)
+    doubts = _doubts(found)
     judged = [judge(gate, findings=[_as_found(found)], utility={}, lossless=None) for gate in gates]
     broken = [_words(each) for each in judged if each.outcome is not Outcome.PASS]
-    if broken or proved:
-        told = "\n  ".join((*broken, *proved))
+    if broken or doubts:
+        told = "\n  ".join((*broken, *doubts))
         raise AssertionError(f"{who}/{attack}, seed {seed}:\n  {told}\n{_again(who, attack, seed)}")
 
 
@@ -120,15 +120,22 @@ def _finding(
     data_dir: str | os.PathLike[str] | None,
 ) -> tuple[Mapping[str, Any], int]:
     """The finding that is asked for, as reports have it, and the seed of its run."""
+    from attacks import attack_named  # noqa: PLC0415
     from audits import api  # noqa: PLC0415
+    from audits.given import configured  # noqa: PLC0415
     from audits.results import AuditResult, SimulatedRun  # noqa: PLC0415
 
     who = adversary if isinstance(adversary, str) else adversary.name
     if isinstance(audited, AuditResult):
         return _of_report(audited, attack, who), audited.seed
+    attack_named(attack)
+    run: Any = audited
     if not (isinstance(audited, SimulatedRun) or _is_run(audited)):
-        audited = api.simulate(audited, data_dir=data_dir)
-    found = api.attack(audited, attacks=attack, adversaries=[adversary])
+        config = configured(audited, {}).config
+        if isinstance(adversary, str) and adversary not in (e.name for e in config.adversaries):
+            api.parties(adversary)  # refused before hours of training
+        run = api.simulate(config, data_dir=data_dir)
+    found = api.attack(run, attacks=attack, adversaries=[adversary])
     return found.findings[0], found.seed
 
 
