@@ -89,6 +89,6 @@ def pytest_runtest_makereport(
     report = yield
     run: Any = getattr(item, "funcargs", {}).get(_OPTION)
     if report.failed and run is not None:
-        told = f"seed = {run.seed}, {run.config.title}, {run.folder}"
-        report.sections.append(("secure-fedrec", f"recorded_run: {told}"))
+        told = f"recorded_run: seed = {run.seed}, {run.config.title}"
+        report.sections.append(("secure-fedrec", told))
     return report

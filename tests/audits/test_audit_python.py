@@ -41,7 +41,7 @@ Write = Callable[[dict[str, Any]], Path]
 TINY: dict[str, Any] = copy.deepcopy(SMALL) | {
     "algorithm": {"name": "pmf", "rank": 4, "rounds": 2},
     "recording": {"payload_rounds": [1]},
-    "attacks": ["direct", "lattice", "clear-uploads"],
+    "attacks": ["direct", "lattice", "score-vector"],
 }
 
 
