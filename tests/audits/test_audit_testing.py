@@ -171,8 +171,8 @@ def test_a_configuration_a_run_and_its_folder_are_judged_alike(
     told = refused(result, max_auc=0.6)
     for audited in (TINY, run, run.folder, str(run.folder), run.folder / "config.json"):
         assert refused(audited, max_auc=0.6) == told
-    for audited in (TINY, run, result):
-        assert_no_leak(audited, attack="direct", adversary="server", max_support_auc=0.6)
+    for passing in (TINY, run, result):
+        assert_no_leak(passing, attack="direct", adversary="server", max_support_auc=0.6)
 
 
 def test_an_adversary_of_its_own_is_asked(result: audits.AuditResult) -> None:
