@@ -6,67 +6,54 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import process_time
 
 import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
 
-from attacks import GroundTruth, attack_named
-from attacks.planted.controls import positive_controls
-from attacks.view.knowledge import Knowledge
-from audits.config.audit import AuditConfig, load_config, parse_config
-from audits.config.lines import source_of
+from attacks import attack_named
+from audits import api
+from audits.config.audit import AuditConfig, load_config
 from audits.gates.gate import FEWEST_CLIENTS, Outcome
-from audits.gates.verdict import undecided, unrecorded
-from audits.pipeline import policy_of, print_policy
+from audits.given import configured
+from audits.pipeline import print_policy
 from audits.presets import QUICKSTART
-from audits.recorded_command import config_of, is_foreign
+from audits.recorded_command import is_foreign
 from audits.report import FORMATS
-from audits.report.findings import sentence
 from audits.report.html import render_summary
-from audits.report.remedies import findings_json
+from audits.results import AuditResult
 from audits.run import audit as runner
-from audits.run import training
-from audits.run.build import build_federation, load_dataset, load_federation, require_parties
+from audits.run.build import build_federation, load_dataset, load_federation
 from audits.run.checking import watched
-from audits.run.folder import (
-    CONFIG_NAME,
-    one_writer,
-    read_client_secrets,
-    read_own_config,
-    unwritten,
-)
 from audits.run.forecast import forecast
-from audits.run.memory import require_memory, training_parts
 from audits.run.power import GatePower
-from audits.run.recording_audit import audit_recording
-from audits.run.truth import ground_truth, read_secrets
 from audits.terminal import print_json
-from secure_fedrec.engines import RoundReport, require_complete
-from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.engines import RoundReport
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties import Comparison, Scope, compare_runs
-from secure_fedrec.protection import Withstood
 from secure_fedrec.recording import Recording
-from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
+from secure_fedrec.wire import Meter
 
 
 def audit(arguments: argparse.Namespace) -> int:
     """``audit [CONFIG]``: the whole audit."""
-    config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
+    given, overrides = arguments.config, dict(arguments.overrides)
+    if given is None:  # the embedded default is not a file of its user's, which a report names
+        given, overrides = load_config(QUICKSTART, overrides), {}
     if arguments.dry_run:
-        return _dry_run(config, arguments)
-    result = runner.audit(
-        config,
+        return _dry_run(configured(given, overrides).config, arguments)
+    result = api.audit(
+        given,
         out=arguments.out,
         data_dir=arguments.data_dir,
+        overrides=overrides,
         resume=arguments.resume,
-        command=arguments.command_line,
-        progress=not arguments.quiet,
-        source=None if arguments.config is None else source_of(arguments.config),
-        policy=policy_of(arguments),
+        fail_on=arguments.fail_on,
+        baseline=arguments.baseline,
         formats=arguments.formats,
+        progress=not arguments.quiet,
+        tell=_say,
+        command=arguments.command_line,
     )
     if arguments.json:
         keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
@@ -75,6 +62,10 @@ def audit(arguments: argparse.Namespace) -> int:
     else:
         _print_audit(result)
     return result.verdict.exit_code
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
@@ -113,85 +104,53 @@ def _power_words(gate: GatePower) -> str:
 
 def train(arguments: argparse.Namespace) -> int:
     """``train CONFIG``: one JSON line per round."""
-    config = load_config(arguments.config, dict(arguments.overrides))
     if arguments.resume and arguments.out is None:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
-    federation = load_federation(config, arguments.data_dir)
-    projected, out = training.projection(federation), arguments.out
-    require_memory(config, training_parts(federation), work="training")
-    with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
-        run = training.open_run(federation, out, resume=arguments.resume)
-        runner.announce(federation, run, projected)
-        on_round = _round_printer(run.engine.wire.meter)
-        training.train_recorded(
-            federation, run, out, on_round=on_round, progress=not arguments.quiet
-        )
-        if out is not None:
-            require_complete(out, config.algorithm.rounds)
+    # As ``simulate`` does, but that without a folder nothing is kept.
+    runner.train(
+        load_config(arguments.config, dict(arguments.overrides)),
+        out=arguments.out,
+        data_dir=arguments.data_dir,
+        resume=arguments.resume,
+        progress=not arguments.quiet,
+        observer=_round_printer,
+    )
     return 0
 
 
 def attack(arguments: argparse.Namespace) -> int:
-    """``attack TRANSCRIPT``: the suite on a recorded run, without training."""
+    """``attack RUN``: the suite on a recorded run, without training."""
     if is_foreign(arguments):
         return _attack_recording(arguments)
-    transcript = Transcript.open(arguments.transcript)
-    with unwritten(arguments.transcript.parent):
-        return _attack(arguments, transcript)
-
-
-def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
-    folder = arguments.transcript.parent
-    config, truth = _recorded_truth(folder, transcript)
-    adversaries = config.adversaries
-    if arguments.adversary:
-        adversaries = tuple(
-            Adversary(name=text, corrupt=frozenset(text.split("+"))) for text in arguments.adversary
-        )
-        require_parties(
-            adversaries,
-            [Withstood(**claim) for claim in transcript.public.get("withstands", ())],
-            n_clients=int(transcript.public["n_clients"]),
-            denoisers=len(truth.denoiser_clients),
-        )
-    names = tuple(arguments.attack or config.attacks)
-    for name in names:
+    for name in arguments.attack or ():
         attack_named(name, key="--attack")
-    findings = runner.attack_all(
-        transcript,
-        truth,
-        adversaries,
-        names,
-        seed=config.seed,
-        judged=len(config.adversaries) * len(config.attacks),  # asked for alone, it is as sure
-        bars=not arguments.quiet,
-        workers=config.run.workers or 1,
+    found = api.attack(
+        arguments.transcript,
+        attacks=arguments.attack,
+        adversaries=arguments.adversary,
+        progress=not arguments.quiet,
     )
-    told = findings_json(config, findings, positive_controls(), adversaries=adversaries)
     if arguments.json:
-        print_json(told)
+        print_json(found.findings)
     else:
-        for finding in findings:
-            print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
-    reasons = [*undecided(told), *filter(None, map(unrecorded, told))]
-    for reason in reasons:
+        for each in found.findings:
+            print(f"{each['adversary']}/{each['attack']}: {each['sentence']}")
+    for reason in found.undecided:
         print(f"  inconclusive: {reason}", file=sys.stderr)
-    return 3 if reasons else 0
+    return 3 if found.undecided else 0
 
 
 def _attack_recording(arguments: argparse.Namespace) -> int:
     """The suite on a recording that was made elsewhere, judged by gates of a file."""
-    recording = Recording.open(arguments.transcript, truth=arguments.truth)
-    config = config_of(arguments)
-    with TemporaryDirectory() as scratch:
-        result = audit_recording(
-            recording,
-            config,
-            out=arguments.out or Path(scratch),
-            command=arguments.command_line,
-            progress=not arguments.quiet,
-            source=None if arguments.gates is None else source_of(arguments.gates),
-        )
+    result = api.audit(
+        Recording.open(arguments.transcript, truth=arguments.truth),
+        out=arguments.out,
+        gates=arguments.gates,
+        adversaries=arguments.adversary,
+        attacks=arguments.attack,
+        progress=not arguments.quiet,
+        command=arguments.command_line,
+    )
     if arguments.json:
         print_json({key: result.report[key] for key in ("verdict", "gates", "findings")})
     else:
@@ -258,26 +217,6 @@ def _print_comparison(outcome: Comparison) -> None:
         )
 
 
-def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
-    """Configuration and truth that were written beside a transcript."""
-    if not (folder / CONFIG_NAME).exists():
-        raise TranscriptError(
-            f"{folder} lacks config.json: claims cannot be scored without it; of a recording made "
-            "elsewhere name the truth, --truth FILE"
-        )
-    config = parse_config(read_own_config(folder))
-    require_complete(folder, config.algorithm.rounds)
-    secrets = read_secrets(folder)
-    truth = ground_truth(
-        secrets,
-        Truth(BlockStore(folder / "truth")),
-        name=config.data.name,
-        seeded=read_client_secrets(folder) is None,
-        denoisers=Knowledge.of(transcript).denoisers,
-    )
-    return config, truth
-
-
 def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
     """Prints a round as one JSON line: error, participants, and what it cost."""
 
@@ -300,7 +239,7 @@ def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
     return print_round
 
 
-def _print_audit(result: runner.AuditResult, *, written: bool = True) -> None:
+def _print_audit(result: AuditResult, *, written: bool = True) -> None:
     verdict = result.verdict
     print(render_summary(result.report), end="")
     if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from audits import comparison
@@ -28,7 +27,6 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
         DataError: the baseline is missing or damaged.
     """
     return Policy(
-        today=datetime.now(UTC).date(),
         fail_on=arguments.fail_on,
         baseline=None if arguments.baseline is None else read_report(arguments.baseline),
     )

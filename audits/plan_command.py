@@ -3,7 +3,8 @@
 import argparse
 import dataclasses
 
-from audits.planning import Deployment, plans
+from audits import planning
+from audits.planning import Deployment
 from audits.terminal import print_json
 
 
@@ -15,7 +16,7 @@ def plan(arguments: argparse.Namespace) -> int:
         if hasattr(arguments, field.name)
     }
     deployment = Deployment(**given)
-    found = plans(deployment)
+    found = planning.plan(deployment)
     if arguments.json:
         planned = [each.as_json() for each in found]
         told = {"deployment": dataclasses.asdict(deployment), "plans": planned}

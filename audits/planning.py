@@ -10,8 +10,9 @@ released tells who took part.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+from audits.config.tables import build
 from secure_fedrec.accounting import (
     PrivacyStatement,
     claim,
@@ -20,7 +21,8 @@ from secure_fedrec.accounting import (
     skellam_events,
 )
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.planning.costs import Figure, Plan, plan
+from secure_fedrec.planning.costs import Figure, Plan
+from secure_fedrec.planning.costs import plan as plan_round
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -118,6 +120,33 @@ class Deployment(Settings, section=""):
         )
 
 
+def plan(
+    deployment: Deployment | Mapping[str, Any] | None = None, **settings: Any
+) -> tuple[Plan, ...]:
+    """Parameters and costs of masked sums for a federation that does not exist yet.
+
+    Args:
+        deployment: what is planned for, a ``Deployment`` or a dict of its settings; None where they
+            are given by name.
+        settings: ``clients``, ``cohort``, ``dropout`` and so on: the fields of ``Deployment``, the
+            options of the command.
+
+    Returns:
+        A plan for each server that is to be withstood; times are measured on this machine, now.
+
+    Raises:
+        TypeError: the deployment is of another kind, or settings stand beside it.
+        ConfigError: a setting is unknown or out of range, or nothing meets the bounds; names the
+            setting, or the option of the command, ``--min-honest`` say.
+    """
+    if deployment is not None and (settings or not isinstance(deployment, Deployment | Mapping)):
+        told = "settings beside it" if settings else repr(deployment)
+        raise TypeError(f"a plan is for a Deployment, a dict, or settings by name; this is {told}")
+    if isinstance(deployment, Deployment):
+        return plans(deployment)
+    return plans(build(Deployment, "", settings if deployment is None else deployment))
+
+
 def plans(deployment: Deployment) -> tuple[Plan, ...]:
     """One plan per adversary, privacy loss included; times are measured on this machine, now.
 
@@ -129,7 +158,7 @@ def plans(deployment: Deployment) -> tuple[Plan, ...]:
 
 def _plan(deployment: Deployment, adversary: Adversary) -> Plan:
     try:
-        found = plan(
+        found = plan_round(
             clients=deployment.clients,
             cohort=deployment.drawn,
             dropout=deployment.dropout,

@@ -13,12 +13,17 @@ QUICKSTART = _FOLDER / "quickstart.toml"
 PRESETS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
+def preset_file(name: str) -> Path:
+    """The file of a preset, one of ``PRESETS``."""
+    return _FOLDER / f"{name}.toml"
+
+
 def init(arguments: argparse.Namespace) -> int:
     """``init PRESET``: a commented configuration to start from."""
     if arguments.preset not in PRESETS:
         problem = "is missing" if arguments.preset is None else "unknown preset"
         raise ConfigError("preset", arguments.preset, problem, PRESETS)
-    text = (_FOLDER / f"{arguments.preset}.toml").read_text(encoding="utf-8")
+    text = preset_file(arguments.preset).read_text(encoding="utf-8")
     if arguments.out is None:
         print(text, end="")
         return 0

@@ -1,9 +1,7 @@
-"""Commands on recordings made elsewhere: what is asked of them, and whether they are one."""
+"""Commands on recordings made elsewhere: whether one is meant, and whether files are one."""
 
 import argparse
 
-from audits.config.judged import RecordingConfig, parse_recording_config, read_tables
-from audits.config.lines import locate
 from audits.run.folder import CONFIG_NAME
 from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
@@ -23,33 +21,6 @@ def is_foreign(arguments: argparse.Namespace) -> bool:
         problem = "is for recordings made elsewhere; a run is judged by its own configuration"
         raise ConfigError(f"--{asked[0]}", str(getattr(arguments, asked[0])), problem)
     return bool(asked)
-
-
-def config_of(arguments: argparse.Namespace) -> RecordingConfig:
-    """What ``attack`` asks of a recording: the file of ``--gates``, and words of the command line.
-
-    Args:
-        arguments: of the command line.
-
-    Raises:
-        ConfigError: a setting is wrong, or nobody says who looks.
-        DataError: the file cannot be read.
-    """
-    raw = {} if arguments.gates is None else read_tables(arguments.gates)
-    if arguments.adversary:
-        raw["adversaries"] = [
-            {"name": words, "corrupt": words.split("+")} for words in arguments.adversary
-        ]
-    if arguments.attack:
-        raw["attacks"] = list(arguments.attack)
-    if not raw.get("adversaries"):
-        raise ConfigError("--adversary", None, "say who looks, e.g. --adversary server")
-    try:
-        return parse_recording_config(raw)
-    except ConfigError as wrong:
-        if arguments.gates is not None:
-            locate(wrong, arguments.gates)
-        raise
 
 
 def transcript(arguments: argparse.Namespace) -> int:

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse.csgraph
 import scipy.special  # noqa: F401 - with what comes along
 
-from audits.commands import _recorded_truth
 from audits.run.audit import attack_all
+from audits.run.recorded import recorded_truth
 from secure_fedrec.core.compiled import add_rows
 from secure_fedrec.wire import Transcript
 
@@ -23,7 +23,7 @@ def main(folder: Path, names: list[str], workers: int) -> None:
     """Attack one recording; an earlier commit knows of no workers."""
     more = {"workers": workers} if workers > 1 else {}
     transcript = Transcript.open(folder / "transcript")
-    config, truth = _recorded_truth(folder, transcript)
+    config, truth = recorded_truth(folder, transcript)
     # A training before them would have loaded the compiler's parts and the libraries.
     add_rows(np.zeros((1, 1), np.uint64), np.zeros(1, np.int64), np.ones((1, 1), np.uint64))
     start, begun = process_time(), perf_counter()

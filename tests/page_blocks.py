@@ -283,4 +283,5 @@ def environment(folder: Path) -> dict[str, str]:
         shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words} "$@"\n')
         shim.chmod(0o755)
     path = f"{shims}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    plugin = "audits.pytest_plugin"  # as the installed package has it
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTEST_PLUGINS": plugin}

@@ -233,7 +233,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     """
     raw = read_tables(path)
     for key, value in (overrides or {}).items():
-        _override(raw, key, value)
+        override(raw, key, value)
     try:
         return parse_config(raw, folder=path.parent)
     except ConfigError as wrong:
@@ -329,7 +329,17 @@ def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
     return set() if kind is None else {each.name for each in fields(kind)}
 
 
-def _override(raw: dict[str, Any], key: str, value: Any) -> None:
+def override(raw: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key of nested plain values, as ``--set`` does.
+
+    Args:
+        raw: a configuration before it is validated; it is changed.
+        key: dotted; see ``load_config``.
+        value: what it is set to.
+
+    Raises:
+        ConfigError: there is no such key to set.
+    """
     *path, last = key.split(".")
     if not path:
         raw[last] = value

@@ -1,13 +1,15 @@
 """What is asked of a recording, whoever made it: who looks, by which attacks, what must hold."""
 
 import json
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
+from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_tables
 from audits.gates.gate import GateConfig
 from audits.gates.waivers import UNREAD, WaiverConfig, with_days
@@ -156,6 +158,43 @@ def parse_recording_config(raw: Mapping[str, Any]) -> RecordingConfig:
         if key not in known:
             raise ConfigError(key, raw[key], "is not asked of a recording", known)
     return RecordingConfig(**judged_settings(raw))
+
+
+def recording_config(
+    judged_by: Mapping[str, Any] | str | os.PathLike[str] | None,
+    adversaries: str | Sequence[str] | None = None,
+    attacks: str | Sequence[str] | None = None,
+) -> RecordingConfig:
+    """What is asked of a recording: tables, or a file of them, and what is said beside.
+
+    Args:
+        judged_by: the tables, or the path of a TOML file; None for none.
+        adversaries: parties that look, "server+client:3" say, in the place of those of the tables.
+        attacks: the only attacks to run, likewise.
+
+    Raises:
+        ConfigError: a setting is wrong, or nobody says who looks.
+        DataError: the file cannot be read.
+    """
+    path = None
+    if judged_by is None or isinstance(judged_by, Mapping):
+        raw = dict(judged_by or {})
+    else:
+        path = Path(judged_by)
+        raw = read_tables(path)
+    if adversaries:
+        told = (adversaries,) if isinstance(adversaries, str) else tuple(adversaries)
+        raw["adversaries"] = [{"name": each, "corrupt": each.split("+")} for each in told]
+    if attacks:
+        raw["attacks"] = [attacks] if isinstance(attacks, str) else list(attacks)
+    if not raw.get("adversaries"):
+        raise ConfigError("adversaries", [], "say who looks, the server for example")
+    try:
+        return parse_recording_config(raw)
+    except ConfigError as wrong:
+        if path is not None:
+            locate(wrong, path)
+        raise
 
 
 def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[Any, ...]:

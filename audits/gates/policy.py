@@ -7,8 +7,8 @@ failed control, or utility; and what is excused is not a pass, the audit leaks a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any
 
 from attacks.scoring.measures import MEASURES
@@ -36,14 +36,14 @@ class Policy:
     """What is asked of a report beside its gates.
 
     Args:
-        today: the day on which waivers are looked at (UTC).
+        today: the day on which waivers are looked at (UTC); this day if left out.
         fail_on: of ``options.LEVELS``: figures of that severity or worse fail unless a gate
             documents their secret; "inconclusive" makes an audit fail that is.
         baseline: an earlier report of the same system on the same data, whose findings are known;
             None for none.
     """
 
-    today: date
+    today: date = field(default_factory=lambda: datetime.now(UTC).date())
     fail_on: tuple[str, ...] = ()
     baseline: Report | None = None
 

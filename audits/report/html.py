@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from audits.gates.policy import gate_states
 from audits.report import charts, text, view
@@ -72,9 +72,10 @@ def _roc_sections(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return sections
 
 
-def _context(report: Mapping[str, Any]) -> dict[str, Any]:
+def _context(report: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Gathers everything the template shows beside the report itself."""
     return {
+        "whole": whole,
         "report": report,
         "front": front(report),
         "attacks": attack_rows(report),
@@ -106,11 +107,32 @@ def render_html(report: Mapping[str, object]) -> str:
     Raises:
         DataError: the report follows another schema version.
     """
+    return _page(report, whole=True)
+
+
+def render_frame(report: Mapping[str, object]) -> str:
+    """Renders verdict and attacks of a report for a notebook: its page in a frame of its own.
+
+    Args:
+        report: a report as described by ``report_schema``.
+
+    Returns:
+        An ``iframe`` that holds the page: no style of it leaves the frame, and none enters.
+
+    Raises:
+        DataError: the report follows another schema version.
+    """
+    page = escape(_page(report, whole=False))
+    style = "width:100%;height:36rem;border:0;resize:vertical"
+    return f'<iframe title="Privacy audit" sandbox style="{style}" srcdoc="{page}"></iframe>'
+
+
+def _page(report: Mapping[str, object], *, whole: bool) -> str:
     version = report.get("schema_version")
     if version != SCHEMA_VERSION:
         problem = f"schema_version is {version!r}; this version reads {SCHEMA_VERSION!r}"
         raise DataError("report.json", problem)
-    page = _environment().get_template("template.html.j2").render(_context(report))
+    page = _environment().get_template("template.html.j2").render(_context(report, whole=whole))
     return text.spoken(page)
 
 

@@ -2,11 +2,11 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tqdm import tqdm
 
@@ -19,9 +19,10 @@ from audits.gates.policy import Policy, applied, require_same_federation
 from audits.gates.verdict import Verdict
 from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
-from audits.run.build import Federation, build_federation, load_dataset
+from audits.results import AuditResult
+from audits.run.build import Federation, build_federation, load_dataset, load_federation
 from audits.run.folder import one_writer, read_client_secrets
-from audits.run.memory import crews, memory_parts, require_memory
+from audits.run.memory import crews, memory_parts, require_memory, training_parts
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
     open_run,
@@ -34,24 +35,16 @@ from audits.run.truth import truth_of
 from audits.run.utility import Utility, utility_of
 from audits.run.workers import shared_out
 from audits.system import Task
-from secure_fedrec.engines import RecordedRun, require_complete
+from secure_fedrec.engines import RecordedRun, RoundReport, require_complete
 from secure_fedrec.properties import Comparison
-from secure_fedrec.wire import Adversary, Transcript
+from secure_fedrec.wire import Adversary, Meter, Transcript
+
+Tell: TypeAlias = Callable[[str], None]
+"""Takes a line on what is about to run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult:
-    """A finished audit.
-
-    Args:
-        report: the content of ``report.json``.
-        verdict: what it concludes.
-        files: the written files by format.
-    """
-
-    report: Mapping[str, Any]
-    verdict: Verdict
-    files: Mapping[str, Path]
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def audit(
@@ -65,6 +58,7 @@ def audit(
     source: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
     formats: Sequence[str] = FORMATS,
+    tell: Tell = _say,
 ) -> AuditResult:
     """Run a whole audit and write its report, whatever its verdict.
 
@@ -78,6 +72,7 @@ def audit(
         source: the configuration's file (``audits.config.lines``), for the report; None for none.
         policy: what else is asked of the verdict; waivers as of today if left out.
         formats: of the report's files.
+        tell: is told what is about to run; standard error if left out.
 
     Raises:
         ConfigError, DataError: refused before anything is written.
@@ -96,10 +91,10 @@ def audit(
     with one_writer(out, resume=resume):
         federation = federation.under(read_client_secrets(out))
         run = open_run(federation, out, resume=resume)
-        announce(federation, run, projected)
+        _announce(federation, run, projected, tell)
         trainers, attackers = crews(federation, len(dataset.folds))
         for lowered in filter(None, (each.lowered for each in (trainers, attackers))):
-            print(lowered, file=sys.stderr)
+            tell(lowered)
         train_recorded(federation, run, out, progress=progress)
         first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
         folds, lossless = train_others(
@@ -117,12 +112,50 @@ def audit(
         report = assemble(measured, command=command, started=started)
         if source is not None:
             report["source"] = dict(source)
-        report = applied(report, policy or Policy(today=datetime.now(UTC).date()))
+        report = applied(report, policy or Policy())
         return AuditResult(
             report=report,
             verdict=Verdict.told(report["verdict"]),
             files=write_report(report, out, formats),
+            folder=out,
         )
+
+
+def train(
+    config: AuditConfig,
+    *,
+    out: Path | None,
+    data_dir: Path | None,
+    resume: bool,
+    progress: bool = True,
+    observer: Callable[[Meter], Callable[[RoundReport], None]] | None = None,
+    tell: Tell = _say,
+) -> RecordedRun:
+    """Train the recorded fold, and nothing else.
+
+    Args:
+        config: what to train.
+        out: run folder; None keeps everything in memory.
+        data_dir: where data sets lie.
+        resume: continue the run in ``out``.
+        progress: whether to show a progress bar on stderr.
+        observer: from the meter of the run, what is told of every round once it is over.
+        tell: is told what is about to run; standard error if left out.
+
+    Raises:
+        ConfigError, DataError, CheckpointError, TranscriptError, OSError: as ``audit`` does.
+    """
+    federation = load_federation(config, data_dir)
+    projected = projection(federation)
+    require_memory(config, training_parts(federation), work="training")
+    with nullcontext() if out is None else one_writer(out, resume=resume):
+        run = open_run(federation, out, resume=resume)
+        _announce(federation, run, projected, tell)
+        on_round = None if observer is None else observer(run.engine.wire.meter)
+        train_recorded(federation, run, out, on_round=on_round, progress=progress)
+        if out is not None:
+            require_complete(out, config.algorithm.rounds)
+    return run
 
 
 def _measured(
@@ -183,15 +216,14 @@ def _measured(
     )
 
 
-def announce(federation: Federation[Task], run: RecordedRun, projected: int) -> None:
-    """Say on stderr what is about to run and how large its transcript will be."""
+def _announce(federation: Federation[Task], run: RecordedRun, projected: int, tell: Tell) -> None:
+    """Say what is about to run and how large its transcript will be."""
     facts, nouns = federation.task.facts, federation.task.facts.nouns
     capped = federation.stack.capped(run.engine.vault.example_counts())
-    print(
+    tell(
         f"{facts.name}: {facts.clients} {nouns.clients}, {facts.items} {nouns.items}, "
         f"{facts.train} training {nouns.examples}; projected transcript {projected / 1e6:.1f} MB"
-        + (f"; virtual ratings capped for {len(capped)} clients" if len(capped) else ""),
-        file=sys.stderr,
+        + (f"; virtual ratings capped for {len(capped)} clients" if len(capped) else "")
     )
 
 

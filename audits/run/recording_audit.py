@@ -22,7 +22,8 @@ from audits.peak_memory import peak_bytes
 from audits.report import FORMATS, SCHEMA_VERSION, write_report
 from audits.report.assemble import concluded, gate_json, manifest_json
 from audits.report.findings import finding_json
-from audits.run.audit import AuditResult, attack_all
+from audits.results import AuditResult
+from audits.run.audit import attack_all
 from audits.run.build import require_parties
 from audits.run.truth import ground_truth
 from audits.system import Nouns, digest_of
@@ -125,6 +126,7 @@ def audit_recording(
         report=report,
         verdict=Verdict.told(report["verdict"]),
         files=write_report(report, out, formats),
+        folder=out,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -176,7 +175,7 @@ def _without_idle(
     }
     names = [f"adversary {each}" for each in sorted(blind)]
     names += [report["gates"][number]["name"] for number in idle]
-    return applied(left, Policy(today=datetime.now(UTC).date())), names
+    return applied(left, Policy()), names
 
 
 def _unforeseen(

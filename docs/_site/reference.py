@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import attacks
+import audits
 import secure_fedrec
 from attacks import SUITE
 from attacks.suite import FAMILIES
@@ -301,7 +302,7 @@ def _directive(found: Any, module: str, name: str) -> str:
 def documented_names() -> dict[str, tuple[str, ...]]:
     """Names by module: of packages what they list, of modules what pages import from them."""
     found: dict[str, set[str]] = {}
-    for package in (secure_fedrec, attacks):
+    for package in (secure_fedrec, attacks, audits):
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("__init__.py")):
             listed = _listed(path)
@@ -326,7 +327,7 @@ _PYTHON = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def _ours(module: str) -> bool:
-    return module.partition(".")[0] in ("secure_fedrec", "attacks")
+    return module.partition(".")[0] in ("secure_fedrec", "attacks", "audits")
 
 
 def _listed(path: Path) -> list[str]:

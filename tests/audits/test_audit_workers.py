@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from tqdm import tqdm
 
-from audits.commands import _recorded_truth
 from audits.config.audit import parse_config
 from audits.run import audit, training
 from audits.run.audit import attack_all
 from audits.run.build import build_federation, load_dataset
 from audits.run.folder import one_writer
+from audits.run.recorded import recorded_truth
 from audits.run.training import open_run, train_others, train_recorded
 from audits.run.workers import shared_out
 from secure_fedrec.errors import HostError
@@ -32,7 +32,7 @@ ATTACKS = ("direct", "intersection", "lattice", "denoiser-sums", "collusion-link
 
 def test_any_number_of_workers_finds_the_same(recorded: Path) -> None:
     transcript = Transcript.open(recorded / "transcript")
-    config, truth = _recorded_truth(recorded, transcript)
+    config, truth = recorded_truth(recorded, transcript)
 
     def found(workers: int) -> list[object]:
         findings = attack_all(

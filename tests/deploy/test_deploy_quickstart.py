@@ -19,8 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
-from audits.config.judged import parse_recording_config
-from audits.run.recording_audit import audit_recording
+import audits
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
 from secure_fedrec.engines.flower.recorded_strategy import RecordedStrategy
 from secure_fedrec.errors import MisfitError
@@ -118,7 +117,7 @@ def test_a_recorded_app_trains_as_before_and_its_server_sees_labels(
     tmp_path: Path, app_of: Callable[[str, str], Any]
 ) -> None:
     """The same model but for the order of a mean; of the app's own files one differs."""
-    run = {"rounds": ROUNDS, "clients": CLIENTS, "learning-rate": 0.2}
+    run: dict[str, Any] = {"rounds": ROUNDS, "clients": CLIENTS, "learning-rate": 0.2}
     models = {}
     for which in ("plain", "recorded"):
         app: ClientApp = app_of(which, "client_app").app
@@ -139,10 +138,7 @@ def test_a_recorded_app_trains_as_before_and_its_server_sees_labels(
     recording = Recording.open(tmp_path / "seen")
     recording.secrets.secrets["labels.majority"] = np.array(majority)
     assert validate(tmp_path / "seen").messages == ROUNDS * CLIENTS
-    config = parse_recording_config(
-        {"adversaries": [{"name": "server", "corrupt": ["server"]}], "attacks": ["output-bias"]}
-    )
-    found = audit_recording(recording, config, out=tmp_path / "report", command=[], progress=False)
+    found = audits.audit(recording, adversaries="server", attacks="output-bias")
     (finding,) = found.report["findings"]
     assert finding["status"] == "measured", finding["reason"]
     assert "metrics of evaluation" in " ".join(each["text"] for each in found.report["not_tried"])

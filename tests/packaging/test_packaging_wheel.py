@@ -76,11 +76,12 @@ def test_every_file_of_the_packages_is_inside(wheel: zipfile.ZipFile) -> None:
     assert all(wheel.getinfo(name).file_size for name in inside if name.endswith((".toml", ".j2")))
 
 
-def test_the_wheel_installs_one_command(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_installs_one_command_and_a_plugin_of_pytest(wheel: zipfile.ZipFile) -> None:
     points = configparser.ConfigParser()
     points.read_string(metadata(wheel, "entry_points.txt"))
     assert {section: dict(points[section]) for section in points.sections()} == {
-        "console_scripts": {"secure-fedrec": "audits.cli:main"}
+        "console_scripts": {"secure-fedrec": "audits.cli:main"},
+        "pytest11": {"audits.pytest_plugin": "audits.pytest_plugin"},
     }
 
 

@@ -16,6 +16,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.recording import Recorder, RowTraits, Traits
 from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, RecordingPolicy, Step
 from tests.recording.federations import (
     LEVELS,
@@ -138,15 +139,19 @@ def rewrite(run: RecordedRun, recorder: Recorder) -> None:
             note_own(recorder, round_, columns, view.codec)
         for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE, Step.AGGREGATE):
             messages = view.messages(step, round_, payload=True)
+            assert isinstance(messages.payload, RowBlock)
             roles = messages.senders.role, messages.receivers.role
             for number, block in enumerate(messages.payload.split()):
+                assert block.values is not None
                 ends = messages.senders.ids[number], messages.receivers.ids[number]
-                named = [
+                sender, receiver = (
                     None if each < 0 else role if role == "server" else f"{role}:{each}"
                     for role, each in zip(roles, ends, strict=True)
-                ]
+                )
                 values = {"V": (block.rows, view.codec.decode(block.values))}
-                recorder.message(round_, step.name.lower(), *named, values, counts=block.counts)
+                recorder.message(
+                    round_, step.name.lower(), sender, receiver, values, counts=block.counts
+                )
     recorder.after(ROUNDS, {"V": view.table(ROUNDS, after=True)})
 
 

@@ -33,7 +33,7 @@ def test_a_recorded_loop_trains_as_before_and_is_judged(name: str, tmp_path: Pat
     before, after = (ran(tmp_path, str(each)) for each in sources)
     assert before.stdout == after.stdout != "", after.stderr
     texts = [each.read_text().splitlines() for each in sources]
-    changed = [line for line in difflib.ndiff(*texts) if line.startswith(("+ ", "- "))]
+    changed = [line for line in difflib.ndiff(texts[0], texts[1]) if line.startswith(("+ ", "- "))]
     code = [line for line in changed if re.search(r"\w", line[2:])]
     assert not [line for line in changed if line.startswith("- ")]
     assert len(code) <= lines, code

@@ -47,7 +47,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         denoisers=(1, 2),
     )
     stars = ratings_of(12, 9, seed=2)
-    settings = {"rounds": 2, "rate": 0.1, "decay": 0.9, "pull": 0.01}
+    settings: dict[str, Any] = {"rounds": 2, "rate": 0.1, "decay": 0.9, "pull": 0.01}
     recording = matrix_factorization(
         stars, users, vectors, directory=folder / "r", sums=sums, **settings
     )
@@ -56,7 +56,21 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def odd(rng: np.random.Generator) -> Any:
-    values = [None, -1, 0, 2**63, 2**70, 1.5, float("nan"), float("inf"), "", "x", [], {}, [[]]]
+    values: list[Any] = [
+        None,
+        -1,
+        0,
+        2**63,
+        2**70,
+        1.5,
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        [],
+        {},
+        [[]],
+    ]
     values += [[1, 2], {"name": 1}, True, "../../etc", "0" * 9, [None], -(2**31), 2**31]
     return values[int(rng.integers(len(values)))]
 
@@ -200,7 +214,7 @@ WAYS: tuple[Callable[[Path, np.random.Generator], None], ...] = (
 def test_mutated_recordings_are_refused_or_read(sound: Path, tmp_path: Path) -> None:
     """Each is refused with a ``TranscriptError`` that names a file, or is a recording."""
     folder = tmp_path / "hostile"
-    counted: Counter[str] = Counter()
+    counted: Counter[tuple[str, str]] = Counter()
     size = sum(each.stat().st_size for each in sound.rglob("*") if each.is_file())
     worst = 0
     for number in range(MUTATIONS):
@@ -223,8 +237,8 @@ def test_mutated_recordings_are_refused_or_read(sound: Path, tmp_path: Path) -> 
                 worst = max(worst, tracemalloc.get_traced_memory()[1])
                 tracemalloc.stop()
     assert worst <= MULTIPLE * size + CONSTANT, (worst, size)
-    for way in {each.__name__ for each in WAYS}:
-        assert counted["refused", way] >= MUTATIONS // 100, (way, counted)
+    for name in {each.__name__ for each in WAYS}:
+        assert counted["refused", name] >= MUTATIONS // 100, (name, counted)
     assert counted["read", "in_manifest"] >= MUTATIONS // 100, "some change nothing that matters"
     assert not counted["read", "bomb"]
     assert counted["read", "in_header"] < MUTATIONS // 50
@@ -323,7 +337,7 @@ def test_what_is_not_stated_is_unknown(tmp_path: Path) -> None:
     """Without a statement an attack names the one that would make it apply."""
     users, vectors = start(12, 9, rank=3, seed=1)
     stars = ratings_of(12, 9, seed=2)
-    settings = {"rounds": 1, "rate": 0.1, "decay": 0.9, "pull": 0.01}
+    settings: dict[str, Any] = {"rounds": 1, "rate": 0.1, "decay": 0.9, "pull": 0.01}
     silent = matrix_factorization(stars, users, vectors, sums=None, **settings)
     found = findings_of_recording(silent)
     lacking = "does not state its trait"

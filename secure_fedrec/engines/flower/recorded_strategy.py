@@ -111,7 +111,7 @@ class RecordedStrategy(ForwardedStrategy):
     def _metrics(self, reply: Message) -> dict[str | None, Any]:
         found: dict[str | None, Any] = {}
         for record in reply.content.metric_records.values():
-            found |= dict(record)
+            found.update(record.items())
         known = {name.removeprefix(METRICS) for name in self._recorder.arrays.shapes}
         known |= {self._weighted_by} if self._recorder.arrays.weighted else set()
         unknown = [name for name in found if name not in known]

@@ -1,0 +1,197 @@
+"""What tests ask of a federation: that an attack learns no more than so much, that sums are exact.
+
+    from audits.testing import assert_no_leak
+
+    def test_the_server_cannot_rank_what_clients_rated(recorded_run):
+        assert_no_leak(recorded_run, attack="lattice", adversary="server", max_auc=0.6)
+
+``assert_lossless`` and ``assert_split_personalization`` are those of ``secure_fedrec.properties``.
+``audits.pytest_plugin`` gives the fixture ``recorded_run``. Nothing that takes long is imported
+before it is asked for.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from attacks import Finding
+    from audits.config.audit import AuditConfig
+    from audits.gates.gate import GateConfig, GateResult
+    from audits.results import AuditResult, SimulatedRun
+    from secure_fedrec.properties import assert_lossless, assert_split_personalization
+    from secure_fedrec.wire import Adversary
+
+    Audited: TypeAlias = (
+        AuditResult | SimulatedRun | AuditConfig | Mapping[str, Any] | str | os.PathLike[str]
+    )
+
+__all__ = ["assert_lossless", "assert_no_leak", "assert_split_personalization"]
+
+
+def __getattr__(name: str) -> Any:
+    """The assertions that are handed on."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from secure_fedrec import properties  # noqa: PLC0415
+
+    return getattr(properties, name)
+
+
+def assert_no_leak(
+    audited: "Audited",
+    *,
+    attack: str,
+    adversary: "str | Adversary",
+    data_dir: str | os.PathLike[str] | None = None,
+    **bounds: float,
+) -> None:
+    """Fails unless an attack by an adversary stays within bounds, as a gate would judge it.
+
+    A bound holds where the limit of the figure's 95 % interval on its far side does; a figure
+    without an interval is judged by its value. What was not measured does not hold: an attack that
+    did not apply, a figure that the data cannot support, fewer clients than a gate needs, a control
+    that failed, payloads that were not recorded.
+
+    Args:
+        audited: a result of ``audits.audit``, whose findings are judged; a result of
+            ``audits.simulate``, the fixture ``recorded_run`` or a run folder, which is attacked; or
+            a configuration (settings, a dict, a path, the name of a preset), which is trained and
+            attacked once per call.
+        attack: name of the attack.
+        adversary: whose view: a name of the configuration, parties such as "server+denoisers", or
+            an ``Adversary``.
+        data_dir: where data sets lie, if something is trained.
+        bounds: ``max_FIGURE``, or ``min_FIGURE`` of a figure that is worse the lower it is, for the
+            figures that ``secure-fedrec explain`` knows: ``max_auc=0.6``.
+
+    Raises:
+        AssertionError: a bound does not hold; the message names the adversary, the attack, the
+            figure, its value and limit, and the seed that repeats it.
+        TypeError: nothing of the kind can be audited.
+        ConfigError: no bound, an unknown figure, one that cannot fall, or a wrong setting.
+        DataError, TranscriptError, CheckpointError: as ``audits.audit`` and ``audits.attack`` do.
+    """
+    __tracebackhide__ = True  # pytest shows the line that asked
+    from audits.gates.gate import Outcome, judge  # noqa: PLC0415
+
+    who = adversary if isinstance(adversary, str) else adversary.name
+    gates = _gates(attack, who, bounds)
+    found, seed = _finding(audited, attack, adversary, data_dir)
+    doubts = _doubts(found)
+    judged = [judge(gate, findings=[_as_found(found)], utility={}, lossless=None) for gate in gates]
+    broken = [_words(each) for each in judged if each.outcome is not Outcome.PASS]
+    if broken or doubts:
+        told = "\n  ".join((*broken, *doubts))
+        raise AssertionError(f"{who}/{attack}, seed {seed}:\n  {told}\n{_again(who, attack, seed)}")
+
+
+def _gates(attack: str, adversary: str, bounds: Mapping[str, float]) -> "list[GateConfig]":
+    """A gate for each bound.
+
+    Raises:
+        ConfigError: there is none, or one is no gate.
+    """
+    from attacks.scoring.measures import MEASURES  # noqa: PLC0415
+    from audits.config.tables import build  # noqa: PLC0415
+    from audits.gates.gate import GateConfig  # noqa: PLC0415
+    from secure_fedrec.errors import ConfigError  # noqa: PLC0415
+
+    if not bounds:
+        raise ConfigError("max_FIGURE", None, "give at least one bound", MEASURES)
+    gates = []
+    for name, value in bounds.items():
+        end, _, figure = name.partition("_")
+        if end not in ("max", "min"):
+            raise ConfigError(name, value, "unknown argument", ("max_FIGURE", "min_FIGURE"))
+        if figure not in MEASURES:
+            raise ConfigError(name, value, "unknown figure", MEASURES)
+        asked = {"metric": figure, "attack": attack, "adversary": adversary, end: value}
+        gates.append(build(GateConfig, "gates", asked))
+    return gates
+
+
+def _finding(
+    audited: "Audited",
+    attack: str,
+    adversary: "str | Adversary",
+    data_dir: str | os.PathLike[str] | None,
+) -> tuple[Mapping[str, Any], int]:
+    """The finding that is asked for, as reports have it, and the seed of its run."""
+    from attacks import attack_named  # noqa: PLC0415
+    from audits import api  # noqa: PLC0415
+    from audits.given import configured  # noqa: PLC0415
+    from audits.results import AuditResult, SimulatedRun  # noqa: PLC0415
+
+    who = adversary if isinstance(adversary, str) else adversary.name
+    if isinstance(audited, AuditResult):
+        return _of_report(audited, attack, who), audited.seed
+    attack_named(attack)
+    run: Any = audited
+    if not (isinstance(audited, SimulatedRun) or _is_run(audited)):
+        config = configured(audited, {}).config
+        if isinstance(adversary, str) and adversary not in (e.name for e in config.adversaries):
+            api.parties(adversary)  # refused before hours of training
+        run = api.simulate(config, data_dir=data_dir)
+    found = api.attack(run, attacks=attack, adversaries=[adversary])
+    return found.findings[0], found.seed
+
+
+def _is_run(audited: Any) -> bool:
+    """Whether it is the path of a run folder; a configuration in one is a file."""
+    with suppress(TypeError):
+        return Path(audited).is_dir()
+    return False
+
+
+def _of_report(audited: "AuditResult", attack: str, adversary: str) -> Mapping[str, Any]:
+    """A finding of a report.
+
+    Raises:
+        ConfigError: the audit has no such adversary or attack.
+    """
+    from secure_fedrec.errors import ConfigError  # noqa: PLC0415
+
+    found = audited.report["findings"]
+    for key, asked in (("adversary", adversary), ("attack", attack)):
+        known = dict.fromkeys(each[key] for each in found)
+        if asked not in known:
+            raise ConfigError(key, asked, "is not of this audit", known)
+    return next(
+        each for each in found if (each["attack"], each["adversary"]) == (attack, adversary)
+    )
+
+
+def _doubts(finding: Mapping[str, Any]) -> list[str]:
+    """Why a finding that was measured proves nothing, in words."""
+    from audits.gates.verdict import undecided, unrecorded  # noqa: PLC0415
+
+    if finding["status"] != "measured":
+        return []  # as every gate on it says
+    lacks = unrecorded(finding), finding["not_installed"]
+    return [f"undecided: {each}" for each in (*undecided([finding]), *lacks) if each]
+
+
+def _as_found(finding: Mapping[str, Any]) -> "Finding":
+    """A finding of a report, as far as gates judge it."""
+    from attacks import Finding  # noqa: PLC0415
+    from audits.gates.figures import figures_of  # noqa: PLC0415
+
+    names = ("attack", "adversary", "game", "reason", "units")
+    return Finding(**{name: finding[name] for name in names}, figures=figures_of(finding))
+
+
+def _words(result: "GateResult") -> str:
+    """What came of a gate: figure, value and limit."""
+    from audits.gates.gate import Outcome  # noqa: PLC0415
+
+    gate = result.gate
+    limit = f"{gate.metric} {'<=' if gate.bound == 'max' else '>='} {getattr(gate, gate.bound):g}"
+    fell = result.outcome is Outcome.FAIL
+    return f"{limit} {'does not hold' if fell else 'is undecided'}: {result.reason}"
+
+
+def _again(adversary: str, attack: str, seed: int) -> str:
+    return f"repeat it with seed = {seed}: adversary {adversary!r}, attack {attack!r}"

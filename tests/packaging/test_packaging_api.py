@@ -1,0 +1,90 @@
+"""What ``import audits`` gives: a name or a signature changes only where the changelog says so."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import audits
+import audits.testing
+
+ROOT = Path(audits.__file__).parents[1]
+
+API = {
+    "audits.audit": "(config, *, out=None, data_dir=None, overrides=None, resume=False, "
+    "fail_on=(), baseline=None, formats=('json', 'html'), progress=False, tell=None, command=...)",
+    "audits.simulate": "(config, *, out=None, data_dir=None, overrides=None, resume=False, "
+    "progress=False, tell=None)",
+    "audits.attack": "(recording, *, attacks=None, adversaries=None, progress=False)",
+    "audits.plan": "(deployment=None, **settings)",
+    "audits.AuditResult": "report, verdict, files, folder, holds, save(directory, *, "
+    "formats=('json', 'html')), seed, to_frame()",
+    "audits.AttackResult": "findings, undecided, seed, to_frame()",
+    "audits.SimulatedRun": "config, folder, history, save(directory), seed",
+    "audits.testing.assert_no_leak": "(audited, *, attack, adversary, data_dir=None, **bounds)",
+    "audits.testing.assert_lossless": None,
+    "audits.testing.assert_split_personalization": None,
+}
+"""Names and signatures; None of what is handed on, and is another module's to change."""
+
+
+def signature(found: object) -> str:
+    """Parameters and defaults of a function, or what a result has."""
+    if not isinstance(found, type):
+        assert callable(found)
+        return f"({', '.join(_parameters(inspect.signature(found)))})"
+    fields = [each.name for each in dataclasses.fields(found)]
+    own = (name for name in dir(found) if not name.startswith("_") and name not in fields)
+    return ", ".join((*fields, *(f"{name}{_called(found, name)}" for name in own)))
+
+
+def _called(kind: type, name: str) -> str:
+    value = inspect.getattr_static(kind, name)
+    if isinstance(value, property):
+        return ""
+    return signature(value).replace("(self, ", "(").replace("(self)", "()")
+
+
+def _parameters(found: inspect.Signature) -> Iterator[str]:
+    star = False
+    for name, each in found.parameters.items():
+        if each.kind is each.KEYWORD_ONLY and not star:
+            star = True
+            yield "*"
+        if each.kind is each.VAR_KEYWORD:
+            yield f"**{name}"
+        elif each.default is each.empty:
+            yield name
+        else:
+            yield f"{name}={'...' if name == 'command' else repr(each.default)}"
+
+
+def test_what_is_public_is_what_the_table_has() -> None:
+    listed = {f"audits.{name}" for name in audits.__all__}
+    listed |= {f"audits.testing.{name}" for name in audits.testing.__all__}
+    assert listed == set(API)
+
+
+@pytest.mark.parametrize(("name", "told"), API.items())
+def test_a_signature_is_that_of_the_table_and_of_the_changelog(name: str, told: str | None) -> None:
+    home, _, last = name.rpartition(".")
+    module = audits.testing if home == "audits.testing" else audits
+    found = getattr(module, last)
+    changelog = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    if told is None:
+        assert f"`{last}`" in changelog
+        return
+    assert signature(found) == told
+    between = "" if told.startswith("(") else ": "
+    assert f"`{name}{between}{told}`" in changelog, "the changelog does not say so"
+
+
+def test_everything_public_says_what_it_raises_and_gives() -> None:
+    for name in audits.__all__:
+        found = getattr(audits, name)
+        text = inspect.getdoc(found) or ""
+        assert "Args:" in text, name
+        if not isinstance(found, type):
+            assert "Returns:" in text and "Raises:" in text, name
