@@ -20,7 +20,8 @@ import secure_fedrec
 from attacks import SUITE
 from attacks.suite import FAMILIES
 from audits import command_line
-from audits.config.audit import ENTRIES, LAYER_TABLES, load_config
+from audits.config.audit import LAYER_TABLES, load_config
+from audits.config.judged import ENTRIES
 from audits.exit_codes import EXIT_CODES
 from audits.explain.cards import TABLES, layer_card
 from audits.explain.figures import figure_cards
@@ -28,6 +29,7 @@ from audits.explain.keys import Key, keys, trained
 from audits.gates.gate import METRICS
 from audits.presets import PRESETS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
+from secure_fedrec.recording import truth_file, validation
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -353,5 +355,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "exit-codes": exit_codes,
     "python": python_api,
+    "transcript-format": lambda: inspect.getdoc(validation) or "",
+    "truth-format": lambda: inspect.getdoc(truth_file) or "",
 }
 """Parts by the name that pages ask for."""

@@ -150,7 +150,7 @@ def test_hidden_uploads_and_a_sum_alone() -> None:
     told = found["sum-decoding"]
     assert told["status"] == "measured", told["reason"]
     assert told["details"].get("clients_exposed", told.get("clients_exposed")) >= 1
-    assert found["direct"]["status"] == "not-applicable"
+    assert found["direct"]["severity"] in (None, "info")
 
 
 def _factorized() -> Any:
