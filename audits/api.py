@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attacks import attack_named
-from attacks.planted.controls import positive_controls
+from attacks.planted.controls import positive_control
 from audits.config.judged import recording_config
 from audits.config.lines import source_of
 from audits.gates.policy import Policy
@@ -220,7 +220,8 @@ def attack(
             bars=progress,
             workers=config.run.workers or 1,
         )
-        told = findings_json(config, findings, positive_controls(), adversaries=who)
+        controls = {name: positive_control(name) for name in names}
+        told = findings_json(config, findings, controls, adversaries=who)
     reasons = (*undecided(told), *filter(None, map(unrecorded, told)))
     return AttackResult(findings=tuple(told), undecided=reasons, seed=config.seed)
 

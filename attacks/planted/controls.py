@@ -10,7 +10,7 @@ federations whose algorithms are written for the purpose.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from attacks.base import Controlled
 from attacks.planted.organisations import plant_organisations
@@ -76,10 +76,10 @@ class ControlResult:
         return self.value is not None and self.value >= self.floor
 
 
-@lru_cache(maxsize=1)
-def positive_controls() -> Mapping[str, ControlResult]:
-    """Run every attack on its planted federation; a few seconds, once per process."""
-    return {name: control_result(attack) for name, attack in SUITE.items()}
+@cache
+def positive_control(name: str) -> ControlResult:
+    """Run an attack of the suite on its planted federation, once per process."""
+    return control_result(SUITE[name])
 
 
 def control_result(attack: Controlled) -> ControlResult:

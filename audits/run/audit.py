@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
-from attacks.planted.controls import positive_controls
+from attacks.planted.controls import positive_control
 from attacks.scoring.games import reads
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
@@ -204,7 +204,7 @@ def _measured(
         utility=utility,
         lossless=lossless,
         findings=findings,
-        controls={name: positive_controls()[name] for name in config.attacks},
+        controls={name: positive_control(name) for name in config.attacks},
         gates=gates,
         privacy=tuple(each.statement for each in priced),
         switched_off=[

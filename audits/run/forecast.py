@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
-from attacks.planted.controls import positive_controls
+from attacks.planted.controls import positive_control
 from audits.config.audit import AuditConfig
 from audits.run.build import Federation
 from audits.run.memory import crews, memory_parts, require_memory
@@ -139,7 +139,8 @@ def _tried(
         saving = _saving(run, Path(scratch), clock) * (1 + rounds // config.run.checkpoint_every)
         twin = _twin_round(federation, run, clock) if config.run.check_lossless else 0.0
         start = clock()
-        positive_controls()
+        for name in config.attacks:
+            positive_control(name)
         controls = clock() - start
     whole = sum(timed[name] for name in growing)
     each = (sum(longer.values()) - whole) / len(more) if more else 0.5 * whole / len(tried)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attacks import SUITE, Finding, GroundTruth
-from attacks.planted.controls import ControlResult, positive_controls
+from attacks.planted.controls import ControlResult, positive_control
 from attacks.scoring.games import reads
 from attacks.view.knowledge import Knowledge, UnknownTraitError
 from audits.config.judged import RecordingConfig
@@ -79,7 +79,7 @@ def audit_recording(
         workers=workers,
     )
     gates = [judge(gate, findings=findings, utility={}, lossless=None) for gate in config.gates]
-    controls = positive_controls()
+    controls = {name: positive_control(name) for name in config.attacks}
     seconds = time.time() - started
     algorithm = transcript.public["algorithm"]
     report: dict[str, Any] = {

@@ -39,15 +39,15 @@ Doctor = Callable[[View], None]
 @pytest.fixture(autouse=True)
 def fresh_controls() -> Iterator[None]:
     """Controls are cached per process; a doctored suite must not leave its results behind."""
-    controls.positive_controls.cache_clear()
+    controls.positive_control.cache_clear()
     yield
-    controls.positive_controls.cache_clear()
+    controls.positive_control.cache_clear()
 
 
 def control_of(attack: Controlled, monkeypatch: pytest.MonkeyPatch) -> controls.ControlResult:
     """The control of one attack put in place of the suite."""
     monkeypatch.setattr(controls, "SUITE", MappingProxyType({attack.name: attack}))
-    return controls.positive_controls()[attack.name]
+    return controls.positive_control(attack.name)
 
 
 class Wrapped:
@@ -163,9 +163,8 @@ FLOORS = {
 
 
 def test_every_attack_has_a_floor_and_reaches_it() -> None:
-    results = controls.positive_controls()
-    assert set(results) == set(SUITE)
-    for name, result in results.items():
+    for name in SUITE:
+        result = controls.positive_control(name)
         assert result.passed, name
         assert (result.metric, result.floor) == FLOORS[name]
         assert result.value is not None
@@ -174,14 +173,14 @@ def test_every_attack_has_a_floor_and_reaches_it() -> None:
 
 
 def test_controls_run_once_per_process() -> None:
-    assert controls.positive_controls() is controls.positive_controls()
+    assert controls.positive_control("direct") is controls.positive_control("direct")
 
 
 def test_controls_are_reproducible() -> None:
-    first = controls.positive_controls()
-    controls.positive_controls.cache_clear()
+    first = [controls.positive_control(name) for name in SUITE]
+    controls.positive_control.cache_clear()
     controls.planted.cache_clear()
-    assert controls.positive_controls() == first
+    assert [controls.positive_control(name) for name in SUITE] == first
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_every_bound_is_judged(result: audits.AuditResult) -> None:
             "null control is not at chance",
         ),
     ],
+    ids=["reason", "figure", "clients", "lacks", "extra", "positive", "null"],
 )
 def test_what_was_not_measured_never_passes(
     changes: dict[str, Any], words: str, result: audits.AuditResult
