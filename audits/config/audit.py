@@ -31,7 +31,7 @@ from attacks import SUITE, attack_named
 from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import RATING_VALUES, GateConfig
-from audits.gates.waivers import UNREAD, WaiverConfig, with_days
+from audits.gates.waivers import BESIDE_ATTACKS, WaiverConfig, with_days
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
 from audits.systems import system_named
@@ -139,7 +139,7 @@ class AuditConfig(Settings):
                     raise each.refusal("adversary", "unknown adversary", names)
                 known = self.attacks
                 if isinstance(each, WaiverConfig):  # also of what is switched off
-                    known = (*SUITE, UNREAD)
+                    known = (*SUITE, *BESIDE_ATTACKS)
                 if each.attack is not None and each.attack not in known:
                     raise each.refusal("attack", "is not run", known)
 
