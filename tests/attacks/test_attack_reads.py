@@ -121,7 +121,7 @@ def test_a_table_is_read_where_it_moves_to() -> None:
 
 
 SKELLAM = {"layer": "skellam", "noise_multiplier": 1.0}
-CLIP = {"layer": "clip", "norm": 4.0}
+CLIP = {"layer": "clip", "norm": 0.05}
 
 
 @pytest.mark.parametrize(
