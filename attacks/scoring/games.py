@@ -21,6 +21,9 @@ from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, T
 
 _BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
 
+_SUMS = frozenset({"aggregate", "table", "public"})
+"""First words of what is received of sums: the sums themselves, and public arrays they moved."""
+
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
 
@@ -37,6 +40,9 @@ class Finding:
             had all that it can read. What it lacks, it may have learned from.
         received: what reached the adversary from others (``View.received``), and ``View.known``.
         read: what of it the attack has read, if it was measured.
+        exact: sums without noise that reached the adversary, by name: no search ends with what they
+            tell.
+        noised: likewise, sums under noise: their price says what they tell.
         not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
@@ -54,6 +60,8 @@ class Finding:
     lacks: tuple[str, ...] = ()
     received: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
+    noised: tuple[str, ...] = ()
     not_installed: str = ""
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
@@ -144,7 +152,10 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
     lacks = tuple(step.name.lower() for step in view.unrecorded())
-    blank = replace(blank, lacks=lacks, received=(*_received(view), *_known(view)))
+    told, sums = _received(view), _sums(view)
+    noised = Knowledge.of(view).says_noised
+    blank = replace(blank, lacks=lacks, received=(*told, *_known(view)))
+    blank = replace(blank, noised=sums) if noised else replace(blank, exact=sums)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -189,6 +200,18 @@ def _received(view: View) -> tuple[str, ...]:
     if knowledge.says_noised:
         answered |= {"aggregate", "table", "public"}
     return tuple(name for name, head in zip(told, heads, strict=True) if head not in answered)
+
+
+def _sums(view: View) -> tuple[str, ...]:
+    """Sums over clients that reached the adversary, or moved what it is sent, by name.
+
+    None of what it can read one by one: beside single uploads their sum tells nothing.
+    """
+    told = view.received()
+    heads = [name.partition(" ")[0] for name in told]
+    if "upload" in heads and not Knowledge.of(view).says_hidden:
+        return ()
+    return tuple(name for name, head in zip(told, heads, strict=True) if head in _SUMS)
 
 
 def _known(view: View) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from attacks import SUITE, attack_named
 from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_tables
 from audits.gates.gate import GateConfig
-from audits.gates.waivers import UNREAD, WaiverConfig, with_days
+from audits.gates.waivers import BESIDE_ATTACKS, WaiverConfig, with_days
 from secure_fedrec.core.files import read_json
 from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import ConfigError, DataError, entry
@@ -67,7 +67,7 @@ class JudgedConfig(Settings):
                     raise each.refusal("adversary", "unknown adversary", names)
                 known = self.attacks
                 if isinstance(each, WaiverConfig):  # also of what is switched off
-                    known = (*SUITE, UNREAD)
+                    known = (*SUITE, *BESIDE_ATTACKS)
                 if each.attack is not None and each.attack not in known:
                     raise each.refusal("attack", "is not run", known)
 

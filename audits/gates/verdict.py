@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank, secret_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome, documents_leak, falls
-from audits.gates.waivers import UNREAD
+from audits.gates.waivers import SUMS, UNREAD
 
 EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
     {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
@@ -31,6 +31,12 @@ UNJUDGED = "no gate judges it"
 
 UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
 """Of a figure that is high or critical and under a gate; likewise."""
+
+UNSOLVED = "no search shows all that they tell; noise with a price would bound it"
+"""Of sums without noise; likewise."""
+
+UNPRICED = "no gate is on its epsilon"
+"""Of sums under noise; likewise."""
 
 _JUDGED = ("low", "medium")
 """Severities that a gate may let pass."""
@@ -144,9 +150,10 @@ def objections_to(
         *_few(report),
         *_figures(report, excuse, fail_on),
     ]
-    # A pass speaks of every adversary: without a gate on what one learns, nobody asked.
+    # A pass speaks of every adversary: without a gate on what one learns, nobody asked; and no
+    # search ends with what exact sums tell.
     leaks = found or any(documents_leak(gate) for gate in report["gates"])
-    return found if leaks else list(_ungated(report))
+    return found if leaks else [*_ungated(report), *_sums(report, excuse)]
 
 
 def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -282,6 +289,29 @@ def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
     for adversary, names in unread(report["findings"]).items():
         text = f"{adversary}: it receives what no attack has read: {', '.join(names)}"
         yield _objection(OPEN, text, excuse(adversary, UNREAD, None), adversary=adversary)
+
+
+def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
+    """Sums over clients that no gate on epsilon bounds.
+
+    Sums are equations: that a search has not solved them does not show that nobody can. Noise with
+    a price bounds what they tell, and a bound that nobody has set allows for everything.
+    """
+    priced = {gate["adversary"] for gate in report["gates"] if gate["metric"] == "epsilon"}
+    found: dict[str, dict[str, list[str]]] = {}
+    for finding in report["findings"]:
+        own = found.setdefault(finding["adversary"], {"exact": [], "noised": []})
+        for kind, names in own.items():
+            names += [name for name in finding.get(kind, ()) if name not in names]
+    for adversary, told in found.items():
+        text = ""
+        if told["exact"]:
+            text = f"it holds exact sums ({', '.join(told['exact'])}): {UNSOLVED}"
+        elif told["noised"] and adversary not in priced:
+            text = f"it holds sums under noise ({', '.join(told['noised'])}): {UNPRICED}"
+        if text:
+            excused = excuse(adversary, SUMS, None)
+            yield _objection(OPEN, f"{adversary}: {text}", excused, adversary=adversary)
 
 
 def _without_gates(report: Report) -> Iterator[Objection]:

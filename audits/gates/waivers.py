@@ -17,6 +17,12 @@ from secure_fedrec.settings import Filled, Refused, Settings
 UNREAD = "unread"
 """In the place of an attack: messages that reach an adversary and that no attack has read."""
 
+SUMS = "sums"
+"""In the place of an attack: sums that reach an adversary without noise whose price is gated."""
+
+BESIDE_ATTACKS = (UNREAD, SUMS)
+"""What a waiver can name in the place of an attack."""
+
 
 class _Day:
     """Text that is a date, year first."""
@@ -37,7 +43,7 @@ class WaiverConfig(Settings, section="waivers"):
     Args:
         adversary: whose findings.
         attack: by which attack; "unread" for messages that reach the adversary and that no attack
-            has read.
+            has read, "sums" for sums that reach it without noise under a gate on epsilon.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.

@@ -88,6 +88,8 @@ def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, A
         "lacks": list(finding.lacks),
         "received": list(finding.received),
         "read": list(finding.read),
+        "exact": list(finding.exact),
+        "noised": list(finding.noised),
         "not_installed": finding.not_installed,
         "rounds": list(finding.rounds),
         "units": {"clients": 0, "pairs": 0, "positives": 0, **finding.units},

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.verdict import UNEXCUSED, UNJUDGED
+from audits.gates.verdict import UNEXCUSED, UNJUDGED, UNPRICED, UNSOLVED
 from audits.report.endings import (
     answers,
     as_toml,
@@ -114,6 +114,13 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
             "it; where the bound does not matter that much, move it."
         )
     reasons = report["verdict"]["reasons"]
+    if any(UNSOLVED in reason for reason in reasons):
+        yield Action(
+            "No stack of exact sums ends in a pass: add noise with a price and a gate on epsilon, "
+            'or let somebody answer for the sums for a while, [[waivers]] attack = "sums".'
+        )
+    if any(UNPRICED in reason for reason in reasons):
+        yield Action("Set a gate on epsilon: noise hides as much as its price says.")
     if any(UNJUDGED in reason for reason in reasons):
         yield Action("Set a gate for every figure above info, or document the leak.")
     if any(UNEXCUSED in reason for reason in reasons):

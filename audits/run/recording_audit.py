@@ -193,8 +193,10 @@ def _cost_json(recording: Recording, seconds: float) -> dict[str, Any]:
     messages, total = (int(each) for each in np.sum(list(sent.values()), axis=0))
     up = sent[Step.UPLOAD] + sent[Step.BAG] + sent[Step.COUNTS]
     roles = [
-        _role("ordinary client", clients, messages / clients / rounds, total / clients / rounds, 0.0),
-        _role("server", 1, float(up[0]) / rounds, float(up[1]) / rounds, 0.0),
+        _role(
+            "ordinary client", clients, messages / clients / rounds, total / clients / rounds, 0.0
+        ),
+        _role("server", 1, float(up[0]) / rounds, float(up[1]) / rounds),
     ]
     return {
         "roles": roles,
@@ -206,14 +208,14 @@ def _cost_json(recording: Recording, seconds: float) -> dict[str, Any]:
     }
 
 
-def _role(role: str, parties: int, messages: float, up: float, down: float) -> dict[str, Any]:
+def _role(role: str, parties: int, messages: float, up: float) -> dict[str, Any]:
     return {
         "role": role,
         "parties": parties,
         "messages_per_round": messages,
         "vectors_per_round": 0.0,
         "bytes_up_per_round": up,
-        "bytes_down_per_round": down,
+        "bytes_down_per_round": 0.0,
     }
 
 

@@ -118,3 +118,28 @@ def test_a_table_is_read_where_it_moves_to() -> None:
     assert view.fetched == {"table", "public parameters"}
     assert {"table", "public parameters"} < {*view.received()}
     assert not {"table", "public parameters"} & {*transcript.view(SERVER).received()}
+
+
+SKELLAM = {"layer": "skellam", "noise_multiplier": 1.0}
+CLIP = {"layer": "clip", "norm": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("layers", "who", "exact", "noised"),
+    [
+        ([MASKS], SERVER, True, False),
+        ([CLIP, SKELLAM, {**MASKS, "min_survivors": 12}], SERVER, False, True),
+        ([], SERVER, False, False),  # what it reads one by one
+        ([], OWN, True, False),  # the table that sums moved
+        ([MASKS], OWN, True, False),
+    ],
+    ids=["masks", "noise", "in clear", "clients", "clients, masks"],
+)
+def test_sums_are_told_with_and_without_noise(
+    layers: list[dict[str, Any]], who: Adversary, exact: bool, noised: bool
+) -> None:
+    """By every attack, those that do not apply among them."""
+    recorded = recorded_as(PMF, *layers, items=60)
+    for attack in SUITE.values():
+        finding = evaluate(attack, who, *recorded, seed=0)
+        assert (bool(finding.exact), bool(finding.noised)) == (exact, noised), attack.name

@@ -11,7 +11,7 @@ from attacks.planted.controls import ControlResult
 from attacks.scoring.measures import MEASURES, Observed
 from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
-from audits.gates.verdict import Verdict, objections_to
+from audits.gates.verdict import UNPRICED, UNSOLVED, Verdict, objections_to
 from audits.gates.verdict import decide as verdict_of
 from audits.report.assemble import gate_json
 from audits.report.findings import finding_json
@@ -358,6 +358,24 @@ def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
     assert decided.reasons == ("server: it receives what no attack has read: denoise, traffic",)
     other = replace(one, attack="direct", read=("denoise", "traffic"))
     assert decide([result(PASS)], [one, other], {}).outcome is PASS
+
+
+def test_exact_sums_and_sums_without_a_price_allow_no_pass() -> None:
+    """Whatever a search found: they are equations, and bounded noise alone bounds them."""
+    whole = replace(finding({"auc": 0.5}), exact=("aggregate",))
+    decided = decide([result(PASS)], [whole], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == (f"server: it holds exact sums (aggregate): {UNSOLVED}",)
+    noised = replace(finding({"auc": 0.5}), noised=("aggregate", "table"))
+    decided = decide([result(PASS)], [noised], {})
+    assert decided.reasons == (f"server: it holds sums under noise (aggregate, table): {UNPRICED}",)
+    priced = GateConfig(metric="epsilon", adversary="server", max=8.0)
+    spent = GateResult(gate=priced, value=0.5, outcome=PASS, reason="a reason")
+    assert decide([result(PASS), spent], [noised], {}).outcome is PASS
+    assert decide([result(PASS), spent], [whole], {}).outcome is UNDECIDED
+    other = GateConfig(metric="epsilon", adversary="client", max=8.0)
+    elsewhere = GateResult(gate=other, value=0.5, outcome=PASS, reason="a reason")
+    assert decide([result(PASS), elsewhere], [noised], {}).outcome is UNDECIDED
 
 
 def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:
