@@ -193,9 +193,7 @@ def _cost_json(recording: Recording, seconds: float) -> dict[str, Any]:
     messages, total = (int(each) for each in np.sum(list(sent.values()), axis=0))
     up = sent[Step.UPLOAD] + sent[Step.BAG] + sent[Step.COUNTS]
     roles = [
-        _role(
-            "ordinary client", clients, messages / clients / rounds, total / clients / rounds, 0.0
-        ),
+        _role("ordinary client", clients, messages / clients / rounds, total / clients / rounds),
         _role("server", 1, float(up[0]) / rounds, float(up[1]) / rounds),
     ]
     return {

@@ -73,7 +73,7 @@ def test_the_command_judges_by_a_file(
     assert main(["transcript", "validate", str(folder / "seen"), "--json"]) == 0
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nobody looks": ({}, "adversaries"),
     "training": ({"adversaries": [SERVER], "algorithm": {"name": "pmf"}}, "algorithm"),
     "exactness": (
