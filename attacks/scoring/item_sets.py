@@ -5,16 +5,15 @@ items. Whoever needs more than they hold at once goes through them block by bloc
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.known import Known
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
@@ -27,7 +26,7 @@ _PAIRS_AT_ONCE = 1 << 21
 """Pairs that are held in all their columns, which take some 180 bytes of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ItemSets:
     """A set of items of every client.
 
@@ -40,7 +39,6 @@ class ItemSets:
     indptr: IntArray
     items: IndexArray
     n_items: int
-    _known: Known = field(default_factory=Known, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -118,16 +116,14 @@ class ItemSets:
         both = self.marks() + other.marks()
         return ItemSets.of_sizes(np.diff(both.indptr), both.indices, self.n_items)
 
-    def popularity(self) -> IntArray:
-        """int64[m], sets that hold each item."""
-        counts = partial(np.bincount, self.items, minlength=self.n_items)
-        return self._known.once("popularity", counts).astype(np.int64)
+    @cached_property
+    def popularity(self) -> FloatArray:
+        """float64[m], sets that hold each item."""
+        return np.bincount(self.items, minlength=self.n_items).astype(np.float64)
 
+    @cached_property
     def digest(self) -> bytes:
         """Of everything in it."""
-        return self._known.once("digest", self._digest)
-
-    def _digest(self) -> bytes:
         whole = sha256(f"{len(self)} {self.n_items} ".encode())
         for column in (self.indptr, self.items):
             whole.update(np.ascontiguousarray(column).data)
@@ -135,7 +131,7 @@ class ItemSets:
 
     def dealt(self, seed: int) -> "ItemSets":
         """Sets of the same sizes, drawn at random; those that many attacks ask for are kept."""
-        return _DEALT.get((self.digest(), seed), lambda: self._dealt(seed))
+        return _DEALT.get((self.digest, seed), lambda: self._dealt(seed))
 
     def _dealt(self, seed: int) -> "ItemSets":
         rng = np.random.default_rng(seed)

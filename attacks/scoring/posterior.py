@@ -129,7 +129,7 @@ class _Rules:
         self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
         raters = float(self.counts.max()) + 1.0
         self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
-        ranks = pooled_classes(public.table(game.labels))
+        ranks = pooled_classes(public.table)
         self.most = max(float(each.values[-1]) for each in ranks if each.size)
         self._precision: dict[int, FloatArray] = {}
         kinds = [kinds_of(game.scores, game.part(span)) for span in game.spans]
@@ -138,9 +138,9 @@ class _Rules:
     def precision(self, rule: int, half: int, kind: int) -> FloatArray:
         """Precision of a rule on the clients of a kind of the half that it is learned from."""
         if rule not in self._precision:
-            table = self.tables(np.full((2, _KINDS), rule), own=True)
-            if rule == _POPULARITY:
-                table = self.public.table(self.game.labels)
+            table: Table = self.public.table
+            if rule != _POPULARITY:
+                table = self.tables(np.full((2, _KINDS), rule), own=True)
             self._precision[rule] = precision_at_size(table)
         these = (self.public.half == half) & (self.kinds == kind)
         return np.asarray(self._precision[rule][these])
@@ -169,9 +169,7 @@ class _Rules:
                 found, rest, own_row = self._rule(rule, part, each, learned)
                 scores[pairs], row[clients] = found[pairs], len(rows) + own_row[clients]
                 rows += list(rest)
-        others = None
-        if part.table.rest is not None:
-            others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
+        others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
         return replace(part.table, scores=scores, rest=others)
 
     def _rule(
@@ -265,8 +263,6 @@ class _Rules:
             flat = base + level.listed * len(self.counts)
             pairs += np.bincount(flat, minlength=size)
             hits += np.bincount(flat[part.pairs.labels], minlength=size)
-            if part.table.rest is None:
-                continue
             wide = np.broadcast_to(level.rest, (len(level.rest), self.game.labels.n_items))
             for each in (0, 1):
                 for row, clients in enumerate(np.bincount(level.row[half == each])):

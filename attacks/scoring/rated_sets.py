@@ -159,7 +159,7 @@ def score_rated_sets(
     game = CatalogueGame(scores, labels, visible)
     if not np.isfinite(per_client_auc(game.table)).any():
         return NotApplicable(reason=NO_CONTRAST)
-    popularity = truth.popularity().astype(np.float64)
+    popularity = truth.popularity
     sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
     about = _Sets(predicted, sure, popularity, len(truth))
     figures, gains, wrong = _rated_figures(game, about, seed)
@@ -198,7 +198,7 @@ def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures
     """Figures of the game, gains over an adversary without a view, sure sets that are wrong."""
     aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
     public = public_ranking(game, sets.popularity, seed)
-    prior = per_client_auc(public.table(game.labels))
+    prior = per_client_auc(public.table)
     inside_prior = _informed(per_client_auc(public.within(game)))
     figures: Figures = {
         **interval_figures("auc", mean_auc(aucs, seed)),
@@ -220,7 +220,7 @@ def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures
     if sets.predicted is not None:
         guessed, outright = guessed_figures(sets.predicted, game, "exact_set_share")
         figures |= guessed
-    first = (first | outright) & (precision_at_size(public.table(game.labels)) < 1.0)
+    first = (first | outright) & (precision_at_size(public.table) < 1.0)
     by_luck = exact_sets(first, game.labels, sets.popularity, sets.clients)
     known = sets.sure & outright
     gains["exact_clients"] = Persons(first | known, np.where(known, -np.inf, by_luck.odds))
@@ -245,7 +245,7 @@ def _combined_figures(
     found = [(per_client_auc(part), precision_at_size(part)) for part in ranked.parts()]
     aucs, at_k = (np.concatenate(each) for each in zip(*found, strict=True))
     alone = precision_at_size(game.table)
-    without = precision_at_size(public.table(game.labels))
+    without = precision_at_size(public.table)
     whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
     figures: Figures = {
         **interval_figures("combined_auc", mean_auc(aucs, seed)),
@@ -270,7 +270,7 @@ def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tupl
     Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
     over that as well, the TPR of the same scores dealt to each client's items at random.
     """
-    catalogue, prior, dealt = game.table, public.table(game.labels), game.dealt(seed)
+    catalogue, prior, dealt = game.table, public.table, game.dealt(seed)
     one, without, active = (
         tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior, dealt)
     )

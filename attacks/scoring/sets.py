@@ -54,8 +54,8 @@ class SetClaim(SecretClaim):
         aucs = per_client_auc(game.table)
         if not np.isfinite(aucs).any():
             return NotApplicable(reason=NO_CONTRAST)
-        public = public_ranking(game, sets.popularity().astype(np.float64), seed)
-        prior = per_client_auc(public.table(labels))
+        public = public_ranking(game, sets.popularity, seed)
+        prior = per_client_auc(public.table)
         figures = interval_figures("set_auc", mean_auc(aucs, seed))
         figures["set_prior_auc"] = nan_mean(prior)
         if self.predicted is not None:

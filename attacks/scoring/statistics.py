@@ -22,14 +22,13 @@ References:
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.loops import count_below
-from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, pooled_classes
+from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, kept, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
@@ -52,25 +51,27 @@ class RocCurve(NamedTuple):
     thresholds: FloatArray
 
 
+@kept
 def per_client_auc(table: Table) -> FloatArray:
     """Area under each client's own ROC curve, as the Mann-Whitney statistic [2].
 
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.once("aucs", lambda: _each_part(_part_auc, table)).copy()
+    return _each_part(_part_auc, table)
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
     positives = table.positives()
-    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives())))  # ties count once
-    wins = np.diff(twice_won[table.by_class().hit_ends])
+    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives)))  # ties count once
+    wins = np.diff(twice_won[table.by_class.hit_ends])
     pairs = 2 * positives * (table.sizes - positives)
     aucs = np.full(table.n_clients, np.nan)
     np.divide(wins, pairs, out=aucs, where=pairs > 0)
     return aucs
 
 
+@kept
 def precision_at_size(table: Table) -> FloatArray:
     """Precision of each client's best k pairs, k the number of its positives.
 
@@ -79,7 +80,7 @@ def precision_at_size(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.once("precision", lambda: _each_part(_part_precision, table)).copy()
+    return _each_part(_part_precision, table)
 
 
 def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> FloatArray:
@@ -87,7 +88,7 @@ def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> Floa
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:
-    (hits, ends, *_), (below, up_to) = table.by_class(), table.among_negatives()
+    (hits, ends, *_), (below, up_to) = table.by_class, table.among_negatives
     own_below, own_up_to = (np.zeros(len(hits), dtype=np.int64) for _ in range(2))
     count_below(hits, ends, hits, ends, own_below, own_up_to)
     sizes = table.positives()
@@ -111,13 +112,14 @@ def pooled_roc(table: Table) -> RocCurve:
     plot [3]. Take operating points from ``tpr_at_fpr_interval``, not from here.
     """
     positives, negatives = _both_classes(table)
-    kept = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
-    thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
+    thin = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
+    thresholds = np.append(np.inf, np.unique(np.concatenate(thin))[::-1])
     both = (negatives, positives)
     fpr, tpr = ((each.size - each.below(thresholds)) / each.size for each in both)
     return RocCurve(fpr, tpr, thresholds)
 
 
+@kept
 def tpr_at_fpr_interval(
     table: Table, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
 ) -> Interval | None:
@@ -137,14 +139,6 @@ def tpr_at_fpr_interval(
         positives or below 10 / fpr negative pairs, as the threshold would rest on fewer than ten
         false positives. Pairs are correlated, so this floor is necessary, not sufficient.
     """
-    key = f"tpr {fpr} {seed} {confidence} {draws}"
-    drawn = partial(_tpr_at_fpr_interval, table, fpr, seed, confidence, draws)
-    return table._known.once(key, drawn)
-
-
-def _tpr_at_fpr_interval(
-    table: Table, fpr: float, seed: int, confidence: float, draws: int
-) -> Interval | None:
     check_share("fpr", fpr)
     check_share("confidence", confidence)
     n_positives = table.positives()

@@ -65,9 +65,8 @@ def unmasked_figures(
     honest = is_honest(claim.clients, corrupted)
     labels = truth.take(claim.clients[honest])
     visible, proven = kept_rows(honest, claim.visible, claim.proven)
-    popularity = truth.popularity().astype(np.float64)
     blocks = pieces(visible.listed, labels)
-    found = zip(*(_counts(each, visible, proven, popularity) for each in blocks), strict=True)
+    found = zip(*(_counts(each, visible, proven, truth.popularity) for each in blocks), strict=True)
     virtual, rated, right, wrong, hidden, shown = map(np.concatenate, found)
     if not virtual.any():
         return {"unmasked_share": None, "clients_mostly_unmasked_share": None}, {}

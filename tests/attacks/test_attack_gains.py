@@ -105,10 +105,11 @@ def test_no_clients_truth_is_in_its_own_ranking() -> None:
     rng = np.random.default_rng(7)
     scores = Rows.of_grid(rng.standard_normal(labels.shape) + labels)
     popularity = np.tile(np.arange(30.0), (2, 1))
-    public = PublicRanking(popularity, popularity, halved(20, 0))
 
     def combined(truth: BoolArray) -> FloatArray:
-        (table,) = combined_scores(CatalogueGame(scores, ItemSets.of_grid(truth)), public).parts()
+        sets = ItemSets.of_grid(truth)
+        public = PublicRanking(popularity, popularity, halved(20, 0), sets)
+        (table,) = combined_scores(CatalogueGame(scores, sets), public).parts()
         return table.scores.reshape(20, 30)
 
     before = combined(labels)

@@ -10,7 +10,6 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.threads import one_thread
 
-
 _SHARE = 1e-12
 """Ridge over the trace of the system: no more than keeps it solvable in float64."""
 
