@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
-from attacks.families.containment import Containment
+from attacks.families.containment import fits_by_set
 from attacks.families.sums.decoded import SURE_BITS
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.item_sets import keys_of, listed_rows
@@ -66,7 +66,7 @@ class CollusionLinkage(SuiteAttack):
             raise TypeError("noise carries tags")
         n_items, ratio = int(view.public["n_items"]), Knowledge.of(view).ratio
         rule = np.nan if ratio is None else ratio
-        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=rule).fits()
+        both = fits_by_set(sent, heard, n_items, rule)
         evidence = dict(zip(("set", "set_and_size"), both, strict=True))
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
@@ -118,7 +118,7 @@ def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
         whole = rows == heard.lengths[messages]
         found.append((messages[whole], uploads[whole]))
     messages, uploads = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Fits.of_pairs(messages, uploads, len(heard))
+    return Fits(messages, uploads, len(heard))
 
 
 def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
