@@ -33,9 +33,6 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
 _MAX_POINTS = 512
-_STRIDE = 16
-"""Cuts of which the first look at a draw takes one."""
-_ALL = slice(None)
 _DRAWN_ELEMENTS = 1 << 22
 """Weights of clients in the draws that are worked on at once."""
 
@@ -145,7 +142,7 @@ def tpr_at_fpr_interval(
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
     above = _pairs_above(table, _tail_cuts(_both_classes(table)[1], fpr))
-    blocks = resampled(table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=_STRIDE)
+    blocks = resampled(table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=_MAX_POINTS)
     drawn = np.concatenate([_resampled_tpr(block, above, fpr) for block in blocks])
     once = np.ones((1, table.n_clients), dtype=np.uint8)
     value = float(_resampled_tpr(once, above, fpr)[0])
@@ -237,38 +234,20 @@ def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
 def _resampled_tpr(
     weights: npt.NDArray[np.unsignedinteger], above: _Counts, fpr: float
 ) -> FloatArray:
-    """TPR at an FPR of each draw; a draw without positives or negatives is left out.
-
-    Rates rise along the cuts: where the FPR passes its limit is told among every ``_STRIDE``-th
-    cut, then among those in between.
-    """
+    """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
     # What is drawn is below n times the largest client, a whole number. A product of single floats
     # takes half the time of one of doubles, and is as exact up to 2^24: any order gives these sums.
     most = above.shape[1] * int(above[:, :, -1].sum(axis=0, dtype=np.int64).max(initial=0))
     exact = np.float32 if most < 2**24 else np.float64
-    drawn = weights.astype(exact)
-
-    def sums(label: int, cuts: slice, rows: IntArray | slice = _ALL) -> FloatArray:
-        found = drawn[rows] @ above[label, :, cuts].astype(exact)
-        return np.asarray(found, dtype=np.float64)
-
-    last = above.shape[2] - 1
-    totals = np.concatenate([sums(label, slice(last, None)) for label in (0, 1)], axis=1)
-    there = (totals > 0).all(axis=1)
-    drawn, totals = drawn[there], totals[there]
-    passed = sums(0, slice(_STRIDE - 1, last, _STRIDE)) / totals[:, :1] <= fpr
-    bracket, rates = passed.sum(axis=1), np.zeros(len(drawn))
-    for number in np.unique(bracket).tolist():
-        rows = np.flatnonzero(bracket == number)
-        first = number * _STRIDE
-        own = slice(first, min(first + _STRIDE - 1, last))
-        allowed = (sums(0, own, rows) / totals[rows, :1] <= fpr).sum(axis=1) + first
-        # The last cut that is allowed has the largest TPR.
-        before = max(0, first - 1)
-        hits = sums(1, slice(before, own.stop), rows)
-        found = hits[np.arange(len(rows)), np.maximum(allowed, 1) - 1 - before]
-        rates[rows] = np.where(allowed > 0, found / totals[rows, 1], 0.0)
-    return rates
+    negatives, positives = (
+        (weights.astype(exact) @ each.astype(exact)).astype(np.float64) for each in above
+    )
+    there = (negatives[:, -1] > 0) & (positives[:, -1] > 0)
+    negatives, positives = negatives[there], positives[there]
+    # The last cut that is allowed has the largest TPR; rates rise along the cuts.
+    allowed = (negatives[:, :-1] / negatives[:, -1:] <= fpr).sum(axis=1)
+    hits = positives[np.arange(len(positives)), np.maximum(allowed, 1) - 1]
+    return np.where(allowed > 0, hits / positives[:, -1], 0.0)
 
 
 def _both_classes(table: Table) -> tuple[Pooled, Pooled]:
