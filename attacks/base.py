@@ -88,8 +88,12 @@ class Control:
 class Claim(Protocol):
     """A claim of some kind; it owns its scorer."""
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """What the truth says of it; nothing where the truth holds nothing of the kind."""
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """What the truth says of it; nothing where the truth holds nothing of the kind.
+
+        Raises:
+            InapplicableError: it cannot be judged, for this reason.
+        """
 
 
 Kind = TypeVar("Kind")
@@ -147,7 +151,7 @@ class Controlled(Attack, Protocol):
 
 
 class InapplicableError(Exception):
-    """An attack does not apply, for this reason."""
+    """An attack does not apply, or a claim cannot be judged, for this reason."""
 
 
 class SuiteAttack:
@@ -180,7 +184,7 @@ class OneRound:
 
 
 def need(there: Kind | None, reason: str) -> Kind:
-    """What a ``SuiteAttack`` needs; where it is not there, the reason ends the attack."""
+    """What a ``SuiteAttack`` needs, or who judges a claim; what is not there is a reason to end."""
     if not there:
         raise InapplicableError(reason)
     return there

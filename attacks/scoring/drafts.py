@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attacks.base import InapplicableError, need
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.chance import by_client, hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
+from attacks.scoring.scored import Scored, is_honest, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import mean_interval
@@ -47,17 +48,11 @@ class DraftClaim:
     prefix: str = ""
     tells_people: bool = False
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the members' vectors, and what disclosed ones tell of their attributes."""
-        members = Members.of(self, case.truth.recorded)
-        if members is None:
-            missing = f"the truth holds no {self.table} of round {self.round + 1}"
-            yield NotApplicable(reason=missing)
-            return
+        missing = f"the truth holds no {self.table} of round {self.round + 1}"
+        members = need(Members.of(self, case.truth.recorded), missing)
         matches = Matches.of(self, members, case.corrupted)
-        if isinstance(matches, NotApplicable):
-            yield matches
-            return
         yield score_drafts(matches, prefix=self.prefix, seed=case.seed)
         attributes = case.truth.of_kind(KIND)
         if self.tells_people and attributes:
@@ -107,9 +102,7 @@ class Matches(NamedTuple):
     named: bool
 
     @classmethod
-    def of(
-        cls, claim: DraftClaim, members: Members, corrupted: frozenset[int]
-    ) -> "Matches | NotApplicable":
+    def of(cls, claim: DraftClaim, members: Members, corrupted: frozenset[int]) -> "Matches":
         """Match members and drafts of clients that are not the adversary's own.
 
         Args:
@@ -123,8 +116,7 @@ class Matches(NamedTuple):
         require_finite("drafts", claim.vectors)
         judged = np.flatnonzero(is_honest(members.clients, corrupted))
         given = is_honest(claim.owners, corrupted)
-        if not len(judged) or not given.any():
-            return NotApplicable(reason="there is no draft, or no member, of another client")
+        need(len(judged) and given.any(), "there is no draft, or no member, of another client")
         vectors, owners = members.vectors[judged], claim.owners[given]
         nearest, distances = _nearest(vectors, claim.vectors[given])
         sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)
@@ -196,8 +188,9 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
     members = matches.members[matches.disclosed]
     own = {name: classes[members] for name, classes in attributes.items()}
     people = People(matches.vectors[matches.disclosed], own, ceiling=None)
-    told = score_attributes(people, seed=seed)
-    if isinstance(told, NotApplicable):
+    try:
+        told = score_attributes(people, seed=seed)
+    except InapplicableError:
         return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")
     figures = {f"disclosed_{name}": told.figures[name] for name in names}

@@ -10,7 +10,6 @@ from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.core.kernels import bounds_of
-from secure_fedrec.wire import Truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,43 +68,38 @@ class LinkClaim:
         }
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by who sent what."""
-        figures, gains = link_figures(self, case.truth.recorded, case.corrupted)
+        """Judge it by who sent what: share of messages linked, by each kind of evidence.
+
+        Where several clients fit a message, the adversary guesses among them: the message counts by
+        the odds of naming its sender, the expected top-1 accuracy with ties broken at random.
+
+        - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
+          senders.
+        """
+        nothing = Scored(figures={"linked_share": None}, units={})
+        columns = case.truth.recorded.columns(self.round, "noise-origins")
+        if columns is None:
+            yield nothing
+            return
+        order = np.argsort(columns["tags"])
+        found = order[np.searchsorted(columns["tags"][order], self.tags)]
+        sender = columns["clients"][found]
+        honest = is_honest(sender, case.corrupted)
+        if not honest.any():
+            yield nothing
+            return
+        figures: Figures = {}
+        best = np.zeros(np.count_nonzero(honest))
+        place = np.searchsorted(self.senders, sender).clip(max=len(self.senders) - 1)
+        known = self.senders[place] == sender
+        for kind, fit in self.fits.items():
+            candidates = fit.candidates
+            fits = known & fit.holds(place)
+            odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
+            figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
+            figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
+            best = max(best, odds, key=np.mean)
+        chance = 1.0 / max(1, int(np.count_nonzero(is_honest(self.senders, case.corrupted))))
+        figures["linked_share"] = float(np.mean(best))
+        gains: Gains = {"linked_lift": Gain(best - chance, guesses=True)}
         yield Scored(figures=figures, gains=gains, units={})
-
-
-def link_figures(
-    claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
-) -> tuple[Figures, Gains]:
-    """Share of messages linked to their sender, by each kind of evidence.
-
-    Where several clients fit a message, the adversary guesses among them: the message counts by the
-    odds of naming its sender, the expected top-1 accuracy with ties broken at random.
-
-    - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
-      senders.
-    """
-    nothing: Figures = {"linked_share": None}
-    columns = recorded.columns(claim.round, "noise-origins")
-    if columns is None:
-        return nothing, {}
-    order = np.argsort(columns["tags"])
-    found = order[np.searchsorted(columns["tags"][order], claim.tags)]
-    sender = columns["clients"][found]
-    honest = is_honest(sender, corrupted)
-    if not honest.any():
-        return nothing, {}
-    figures: Figures = {}
-    best = np.zeros(np.count_nonzero(honest))
-    place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
-    known = claim.senders[place] == sender
-    for kind, fit in claim.fits.items():
-        candidates = fit.candidates
-        fits = known & fit.holds(place)
-        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
-        figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
-        figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
-        best = max(best, odds, key=np.mean)
-    chance = 1.0 / max(1, int(np.count_nonzero(is_honest(claim.senders, corrupted))))
-    figures["linked_share"] = float(np.mean(best))
-    return figures, {"linked_lift": Gain(best - chance, guesses=True)}

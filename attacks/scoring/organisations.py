@@ -26,10 +26,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from attacks.base import need
 from attacks.scoring.chance import normal_null, ranked_unit
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Judged, SecretClaim
+from attacks.scoring.scored import NOBODY, Scored, is_honest, require_finite
+from attacks.scoring.truth import SecretClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
 
@@ -114,7 +115,7 @@ class SalesClaim(OrganisationClaim):
 
     kind = "sales"
 
-    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Scored:
         """How often items were chosen, mean over organisations, whose sales the adversary's know.
 
         Raises:
@@ -128,9 +129,8 @@ class SalesClaim(OrganisationClaim):
             return _sales(vectors, truth[client, items], np.maximum(known, 0).sum(0), sold, seed)
 
         told = self.told(corrupted, tell)
-        if not told:
-            few = f"fewer than {_FEWEST} items are known to whoever looks, or left to be told"
-            return NotApplicable(reason=few if len(self.clients) else NOBODY)
+        few = f"fewer than {_FEWEST} items are known to whoever looks, or left to be told"
+        need(told, few if len(self.clients) else NOBODY)
         correlation, prior, null, deviation = _means(told)
         size = sum(each.size for each in told)
         aucs = [each.auc for each in told if each.auc is not None]
@@ -153,7 +153,7 @@ class MembersClaim(OrganisationClaim):
 
     kind = "members"
 
-    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Scored:
         """Who is a user, mean over organisations; nobody attacks himself.
 
         Raises:
@@ -166,9 +166,8 @@ class MembersClaim(OrganisationClaim):
             return _members(vectors, chosen, candidates[:, -1] == 1, seed)
 
         told = self.told(corrupted, tell)
-        if not told:
-            few = "too few items or persons are known to tell one from another"
-            return NotApplicable(reason=few if len(self.clients) else NOBODY)
+        few = "too few items or persons are known to tell one from another"
+        need(told, few if len(self.clients) else NOBODY)
         auc, prior, null, deviation = _means(told)
         members, persons = sum(each.members for each in told), sum(each.size for each in told)
         honest = int(is_honest(self.clients, corrupted).sum())

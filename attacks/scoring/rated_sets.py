@@ -6,12 +6,13 @@ adversary has popularity as well as its view: rated sets are also scored by both
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from attacks.base import need
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import (
     Estimate,
@@ -27,8 +28,8 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import NotApplicable, Scored, is_honest
-from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, guessed_figures, units_of
+from attacks.scoring.scored import ALL_CORRUPTED, NO_CONTRAST, Scored, is_honest
+from attacks.scoring.sets import guessed_figures, units_of
 from attacks.scoring.statistics import (
     advantage,
     per_client_auc,
@@ -92,6 +93,9 @@ class RatedSetClaim:
         ValueError: fields list different pairs, or mark pairs that they do not list.
     """
 
+    decides: ClassVar = True
+    """Nothing else of the finding is worth judging where this claim cannot be."""
+
     clients: IntArray
     scores: FloatArray | Rows
     visible: BoolArray | Rows
@@ -127,21 +131,17 @@ class RatedSetClaim:
         """The history, then what is predicted, if anything is."""
         return (*self.history.values(), *(() if self.predicted is None else (self.predicted,)))
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the training ratings; what hangs on it is not judged without them."""
         if not len(self.clients):
             return
-        if case.truth.train is None:
-            yield NotApplicable(reason="the truth holds no ratings", whole=True)
-            return
-        truth = ItemSets.rated(case.truth.train)
-        found = score_rated_sets(self, truth, case.corrupted, case.seed)
-        yield replace(found, whole=True) if isinstance(found, NotApplicable) else found
+        truth = ItemSets.rated(need(case.truth.train, "the truth holds no ratings"))
+        yield score_rated_sets(self, truth, case.corrupted, case.seed)
 
 
 def score_rated_sets(
     rated: RatedSetClaim, truth: ItemSets, corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
+) -> Scored:
     """Judge rated sets, over the catalogue and within the visible support.
 
     Args:
@@ -151,14 +151,12 @@ def score_rated_sets(
         seed: of the bootstrap and of the null control.
     """
     honest = is_honest(rated.clients, corrupted)
-    if not honest.any():
-        return NotApplicable(reason=ALL_CORRUPTED)
+    need(honest.any(), ALL_CORRUPTED)
     labels = truth.take(rated.clients[honest])
     scores, visible, *others = kept_rows(honest, rated.scores, rated.visible, *rated.others)
     predicted = others.pop() if rated.predicted is not None else None
     game = CatalogueGame(scores, labels, visible)
-    if not np.isfinite(per_client_auc(game.table)).any():
-        return NotApplicable(reason=NO_CONTRAST)
+    need(np.isfinite(per_client_auc(game.table)).any(), NO_CONTRAST)
     popularity = truth.popularity
     sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
     about = _Sets(predicted, sure, popularity, len(truth))

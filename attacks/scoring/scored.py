@@ -9,20 +9,20 @@ import numpy as np
 from attacks.scoring.gains import Figures, Gains, Level, gain_figures
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
+ALL_CORRUPTED = "every client the claims are about is the adversary's own"
+NO_CONTRAST = "there is nothing to tell apart in the truth"
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotApplicable:
-    """What an attack, or the judging of its claims, would have needed is not there.
+    """What an attack would have needed is not there.
 
     Args:
         reason: what is missing.
-        whole: whether nothing else of the finding is worth judging either.
     """
 
     reason: str
-    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

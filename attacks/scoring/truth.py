@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.scored import NotApplicable, Scored
+from attacks.scoring.scored import Scored
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth
 from secure_fedrec.wire.recording import OWN
 
 _PRIVATE = "private-"  # kinds of private tables in the truth
-
-Judged: TypeAlias = Scored | NotApplicable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +119,13 @@ class SecretClaim:
     name: str
     clients: IntArray
 
-    def scored(self, case: Case) -> Iterator[Judged]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the secret of that name; nothing where there is none."""
         truth = case.truth.of_kind(self.kind).get(self.name)
         if truth is not None:
             yield self.judged(truth, case.corrupted, case.seed)
 
-    def judged(self, truth: Any, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: Any, corrupted: frozenset[int], seed: int) -> Scored:
         """Judge it.
 
         Args:
@@ -136,6 +134,7 @@ class SecretClaim:
             seed: of the bootstrap and of the null control.
 
         Raises:
+            InapplicableError: there is nothing to judge.
             ValueError: a number that is claimed is not finite.
         """
         raise NotImplementedError

@@ -10,14 +10,14 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
-from attacks.scoring.ratings import RatingClaim, rating_figures
+from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.statistics import precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
-from tests.attacks.made import table_of_grids
+from tests.attacks.made import scored_by, table_of_grids
 
 NOBODY: frozenset[int] = frozenset()
 LEVEL = Level(seed=0)
@@ -257,9 +257,9 @@ def named(train: RatingTable, keep: BoolArray, said: FloatArray | None = None) -
         clients=train.clients[keep].astype(np.int64),
         items=train.items[keep].astype(np.int64),
         ratings=(train.ratings if said is None else said)[keep],
+        about=np.arange(train.n_clients),
     )
-    figures, gains = rating_figures(claimed, np.arange(train.n_clients), train, NOBODY)
-    return figures | gain_figures(gains, LEVEL)
+    return scored_by(claimed, train=train).at(LEVEL)
 
 
 def test_silence_about_equal_ratings_recovers_none_of_them() -> None:
