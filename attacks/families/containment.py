@@ -10,19 +10,15 @@ from secure_fedrec.uploads import RowBlock
 _PAIRS_AT_ONCE = 2**21
 
 
-def containing(sent: RowBlock, heard: RowBlock, n_items: int) -> tuple[IntArray, IntArray]:
+def containing(sent: ItemSets, heard: ItemSets) -> tuple[IntArray, IntArray]:
     """Messages and uploads that contain them, ascending by both: int64[P] each.
 
     Args:
-        sent: B uploads under names.
-        heard: K messages without.
-        n_items: of the catalogue.
+        sent: B uploads under names, as sets in any order.
+        heard: K messages without, likewise.
     """
-    uploads, messages = (
-        ItemSets(indptr=each.indptr, items=each.rows, n_items=n_items).marks(np.int32)
-        for each in (sent, heard)
-    )
-    holders, found = uploads.T.tocsr(), [np.zeros((2, 0), dtype=np.int64)]
+    messages, holders = heard.marks(np.int32), sent.marks(np.int32).T.tocsr()
+    found = [np.zeros((2, 0), dtype=np.int64)]
     blocks = 1 + len(heard) * len(sent) // _PAIRS_AT_ONCE
     for block in np.array_split(np.arange(len(heard)), blocks):
         shared = messages[block] @ holders
@@ -45,7 +41,8 @@ def fits_by_set(sent: RowBlock, heard: RowBlock, n_items: int, ratio: float) -> 
         n_items: of the catalogue.
         ratio: virtual rows per rated one, or NaN if sizes follow no rule.
     """
-    messages, uploads = containing(sent, heard, n_items)
+    sets = (ItemSets(indptr=e.indptr, items=e.rows, n_items=n_items) for e in (sent, heard))
+    messages, uploads = containing(*sets)
     virtual = heard.lengths[messages]
     rated = sent.lengths[uploads] - virtual
     asked, room = np.floor(ratio * rated), n_items - rated

@@ -113,7 +113,7 @@ def test_messages_are_looked_up_block_by_block(
 ) -> None:
     run, _ = federate(cloak=RHO_1, denoisers=10)
     whole = link_of(claims_of(run.transcript, coalition)).fits["value"]
-    monkeypatch.setattr("attacks.families.linkage._MATCHED_AT_ONCE", at_once)
+    monkeypatch.setattr("attacks.families.containment._PAIRS_AT_ONCE", at_once)
     found = link_of(claims_of(run.transcript, coalition)).fits["value"]
     assert len(whole.messages) == 50
     np.testing.assert_array_equal(found.messages, whole.messages)
