@@ -7,7 +7,7 @@ adversary has popularity as well as its view: rated sets are also scored by both
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -157,10 +157,8 @@ def score_rated_sets(
     predicted = others.pop() if rated.predicted is not None else None
     game = CatalogueGame(scores, labels, visible)
     need(np.isfinite(per_client_auc(game.table)).any(), NO_CONTRAST)
-    popularity = truth.popularity
     sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
-    about = _Sets(predicted, sure, popularity, len(truth))
-    figures, gains, wrong = _rated_figures(game, about, seed)
+    figures, gains, wrong = _rated_figures(game, predicted, sure, truth, seed)
     curve = pooled_roc(game.table)
     by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
     return Scored(
@@ -176,26 +174,12 @@ def score_rated_sets(
     )
 
 
-class _Sets(NamedTuple):
-    """Whole sets as they are named, and what luck needs.
-
-    Attributes:
-        predicted: what is guessed outright.
-        sure: bool[B], of whom that is known to be right.
-        popularity: float64[m], how many clients' sets hold each item.
-        clients: whose sets these are counts of.
-    """
-
-    predicted: Rows | None
-    sure: BoolArray
-    popularity: FloatArray
-    clients: int
-
-
-def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures, Gains, int]:
+def _rated_figures(
+    game: CatalogueGame, predicted: Rows | None, sure: BoolArray, truth: ItemSets, seed: int
+) -> tuple[Figures, Gains, int]:
     """Figures of the game, gains over an adversary without a view, sure sets that are wrong."""
     aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
-    public = public_ranking(game, sets.popularity, seed)
+    public = public_ranking(game, truth.popularity, seed)
     prior = per_client_auc(public.table)
     inside_prior = _informed(per_client_auc(public.within(game)))
     figures: Figures = {
@@ -215,14 +199,14 @@ def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures
     figures |= together | likely
     gains |= combined | surely
     outright = np.zeros(len(first), dtype=bool)
-    if sets.predicted is not None:
-        guessed, outright = guessed_figures(sets.predicted, game, "exact_set_share")
+    if predicted is not None:
+        guessed, outright = guessed_figures(predicted, game, "exact_set_share")
         figures |= guessed
     first = (first | outright) & (precision_at_size(public.table) < 1.0)
-    by_luck = exact_sets(first, game.labels, sets.popularity, sets.clients)
-    known = sets.sure & outright
+    by_luck = exact_sets(first, game.labels, truth.popularity, len(truth))
+    known = sure & outright
     gains["exact_clients"] = Persons(first | known, np.where(known, -np.inf, by_luck.odds))
-    return figures, gains, int(np.count_nonzero(sets.sure & ~outright))
+    return figures, gains, int(np.count_nonzero(sure & ~outright))
 
 
 def _combined_figures(
