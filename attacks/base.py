@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
-from attacks.scoring.scored import NotApplicable, Scored
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, NotApplicable, Scored
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Step, View
 

@@ -20,8 +20,7 @@ from attacks.base import need
 from attacks.scoring.chance import normal_null
 from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.scored import Scored, is_honest, require_finite
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.threads import one_thread
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled

@@ -7,8 +7,7 @@ import numpy as np
 
 from attacks.base import need
 from attacks.scoring.gains import Figures, Persons
-from attacks.scoring.scored import ALL_CORRUPTED, Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, Case, Scored, is_honest
 from attacks.view.coalition import words_of
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, nobody
 from secure_fedrec.uploads import RowBlock

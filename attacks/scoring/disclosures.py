@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from attacks.scoring.gains import Figures
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from attacks.scoring.vectors import VECTOR_ERROR
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
 from secure_fedrec.data import RatingTable

@@ -16,8 +16,7 @@ from attacks.base import InapplicableError, need
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.chance import by_client, hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.scored import Scored, is_honest, require_finite
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import mean_interval
 from secure_fedrec.wire import Truth
@@ -111,12 +110,14 @@ class Matches(NamedTuple):
         Raises:
             ValueError: a draft is not finite.
         """
+        from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
+
         require_finite("drafts", claim.vectors)
         judged = np.flatnonzero(is_honest(members.clients, corrupted))
         given = is_honest(claim.owners, corrupted)
         need(len(judged) and given.any(), "there is no draft, or no member, of another client")
         vectors, owners = members.vectors[judged], claim.owners[given]
-        nearest, distances = _nearest(vectors, claim.vectors[given])
+        distances, nearest = KDTree(claim.vectors[given]).query(vectors)
         sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)
         return cls(
             members=judged,
@@ -193,19 +194,6 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")
     figures = {f"disclosed_{name}": told.figures[name] for name in names}
     return replace(told, figures=figures, gains={})
-
-
-def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The draft closest to each vector, and its distance: int64[M], float64[M].
-
-    Args:
-        vectors: float64[M, d].
-        drafts: float64[N, d], N > 0.
-    """
-    from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
-
-    distances, nearest = KDTree(drafts).query(vectors)
-    return nearest.astype(np.int64), distances
 
 
 def _chance(guesses: IntArray, clients: IntArray) -> float:

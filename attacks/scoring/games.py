@@ -13,8 +13,7 @@ from typing import Any
 from attacks.base import Attack, Claims, InapplicableError
 from attacks.scoring.gains import Figures, Level
 from attacks.scoring.measures import MEASURES
-from attacks.scoring.scored import NotApplicable, Scored
-from attacks.scoring.truth import Case, GroundTruth
+from attacks.scoring.truth import Case, GroundTruth, NotApplicable, Scored
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, Transcript, View

@@ -17,10 +17,16 @@ from attacks.base import need
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_of
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import ALL_CORRUPTED, NO_CONTRAST, Scored, is_honest, require_finite
 from attacks.scoring.sets import score_table
 from attacks.scoring.statistics import dealt_labels, per_client_auc
-from attacks.scoring.truth import SecretClaim
+from attacks.scoring.truth import (
+    ALL_CORRUPTED,
+    NO_CONTRAST,
+    Scored,
+    SecretClaim,
+    is_honest,
+    require_finite,
+)
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, Gains
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.core.kernels import bounds_of
 

@@ -7,8 +7,14 @@ import numpy as np
 from attacks.base import need
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, normal_null, ranked_unit
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.scored import NO_CONTRAST, NOBODY, Scored, is_honest, require_finite
-from attacks.scoring.truth import SecretClaim
+from attacks.scoring.truth import (
+    NO_CONTRAST,
+    NOBODY,
+    Scored,
+    SecretClaim,
+    is_honest,
+    require_finite,
+)
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 

@@ -77,15 +77,8 @@ class CatalogueGame:
     def dealt(self, seed: int) -> Table:
         """The same scores against sets of the same sizes, drawn at random."""
         if seed not in self._dealt:
-            drawn = self.labels.dealt(seed)
-            spans = spans_of(self.scores.listed, drawn)
-            make = [partial(_against, self.scores, drawn, span) for span in spans]
-            self._dealt[seed] = BlockedTable(make)
+            self._dealt[seed] = CatalogueGame(self.scores, self.labels.dealt(seed)).table
         return self._dealt[seed]
-
-
-def _against(scores: Rows, sets: ItemSets, span: slice) -> ScoreTable:
-    return table_of(scores, joined(scores.listed, sets, span))
 
 
 def table_of(scores: Rows, pairs: Joined) -> ScoreTable:

@@ -28,7 +28,6 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import ALL_CORRUPTED, NO_CONTRAST, Scored, is_honest
 from attacks.scoring.sets import guessed_figures, units_of
 from attacks.scoring.statistics import (
     advantage,
@@ -38,7 +37,7 @@ from attacks.scoring.statistics import (
     tpr_at_fpr_interval,
 )
 from attacks.scoring.tables import Table, count_per_client, highest_each
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, NO_CONTRAST, Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from attacks.scoring.chance import by_client
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 

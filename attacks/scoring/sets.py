@@ -15,10 +15,9 @@ from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.ranking import CatalogueGame, public_ranking
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import ALL_CORRUPTED, NO_CONTRAST, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
-from attacks.scoring.truth import SecretClaim
+from attacks.scoring.truth import ALL_CORRUPTED, NO_CONTRAST, Scored, SecretClaim, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import share_interval

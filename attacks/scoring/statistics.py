@@ -21,7 +21,6 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +54,7 @@ def per_client_auc(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return _each_part(_part_auc, table)
+    return np.concatenate([_part_auc(part) for part in table.parts()])
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
@@ -77,11 +76,7 @@ def precision_at_size(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return _each_part(_part_precision, table)
-
-
-def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> FloatArray:
-    return np.concatenate([figure(part) for part in table.parts()])
+    return np.concatenate([_part_precision(part) for part in table.parts()])
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:

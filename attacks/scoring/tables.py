@@ -42,9 +42,14 @@ class ScoreTable:
     """Statistics that were asked for (``kept``)."""
 
     def __post_init__(self) -> None:
-        check_column("indptr", self.indptr, "int64")
-        check_column("scores", self.scores, "float64")
-        check_column("labels", self.labels, "bool", length=len(self.scores))
+        for name, kind in (("indptr", "int64"), ("scores", "float64"), ("labels", "bool")):
+            column = getattr(self, name)
+            if not isinstance(column, np.ndarray) or column.dtype != np.dtype(kind):
+                raise TypeError(f"{name} must be an array of {kind}")
+            if column.ndim != 1:
+                raise ValueError(f"{name} must have one dimension, not {column.shape}")
+        if len(self.labels) != len(self.scores):
+            raise ValueError(f"{len(self.labels)} labels of {len(self.scores)} scores")
         ends = (*self.indptr[:1], *self.indptr[-1:])
         if ends != (0, len(self.scores)) or (np.diff(self.indptr) < 0).any():
             raise ValueError(f"indptr must rise from 0 to {len(self.scores)}, the number of pairs")
@@ -264,17 +269,3 @@ def highest_each(values: npt.NDArray[Any], indptr: IntArray) -> npt.NDArray[Any]
     if len(there):
         highest[there] = np.maximum(np.maximum.reduceat(values, indptr[:-1][there]), 1)
     return highest
-
-
-def check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
-    """Refuse a column of another type or shape.
-
-    Raises:
-        TypeError: it is no array of that dtype.
-        ValueError: its length or number of dimensions is another.
-    """
-    if not isinstance(column, np.ndarray) or column.dtype != np.dtype(dtype):
-        raise TypeError(f"{name} must be an array of {dtype}")
-    if column.ndim != 1 or (length is not None and len(column) != length):
-        wanted = "one dimension" if length is None else f"the shape ({length},)"
-        raise ValueError(f"{name} must have {wanted}, not {column.shape}")

@@ -15,13 +15,7 @@ import numpy as np
 from attacks.base import need
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, unit
 from attacks.scoring.gains import Figures, Gain, Persons, interval_figures
-from attacks.scoring.scored import (
-    ALL_CORRUPTED,
-    Scored,
-    is_honest,
-    require_finite,
-)
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 

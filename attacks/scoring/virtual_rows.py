@@ -11,9 +11,8 @@ from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.item_sets import ItemSets, Joined, pieces
 from attacks.scoring.loops import count_below
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 

@@ -14,10 +14,9 @@ from attacks.scoring.item_sets import ItemSets, Joined, joined
 from attacks.scoring.ranking import table_of
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import Scored
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingTable

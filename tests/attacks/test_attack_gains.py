@@ -12,9 +12,9 @@ from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.statistics import precision_at_size
+from attacks.scoring.truth import Scored
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from tests.attacks.made import scored_by, table_of_grids

@@ -12,7 +12,7 @@ from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.scoring.gains import Estimate
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.organisations import MembersClaim, SalesClaim, explained, probe
-from attacks.scoring.scored import Scored
+from attacks.scoring.truth import Scored
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from audits.run.training import open_run

@@ -8,7 +8,7 @@ import pytest
 from attacks.scoring.gains import Level, Persons, common_sets, luck_of_sets
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
-from attacks.scoring.scored import Scored
+from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.named import in_the_clear
 from secure_fedrec.core.arrays import BoolArray, FloatArray

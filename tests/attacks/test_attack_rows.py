@@ -9,7 +9,7 @@ from attacks.scoring.gains import Figures, Level
 from attacks.scoring.item_sets import ItemSets, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.rows import Rows, touches
-from attacks.scoring.scored import Scored
+from attacks.scoring.truth import Scored
 from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.uploads import RowBlock

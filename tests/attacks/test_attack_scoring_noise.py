@@ -7,8 +7,8 @@ from attacks.scoring.attributes import FeatureClaim, People, score_attributes
 from attacks.scoring.drafts import DraftClaim, Matches, Members
 from attacks.scoring.gains import Gain, Level
 from attacks.scoring.profiles import HistogramClaim
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth

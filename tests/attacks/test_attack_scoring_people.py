@@ -20,8 +20,8 @@ from attacks.scoring.attributes import (
 from attacks.scoring.drafts import DraftClaim, Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.gains import Level
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View

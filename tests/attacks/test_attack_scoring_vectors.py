@@ -12,8 +12,8 @@ from attacks.base import InapplicableError
 from attacks.scoring.chance import hit_null
 from attacks.scoring.gains import Level
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth

@@ -15,7 +15,7 @@ from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.held_out import HeldOutClaim, held_out_grid
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import Scored
+from attacks.scoring.truth import Scored
 from secure_fedrec.data import load
 from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.protocols import ranking_case

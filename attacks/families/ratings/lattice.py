@@ -26,7 +26,6 @@ from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, read_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.wire import Step, View
 
 _NOISE_MULTIPLE = 8.0
@@ -172,15 +171,13 @@ def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -
     """The scale that puts most rows on the rating scale."""
     candidates = scale_candidates(a, b, levels)
     tolerance = _tolerance(noise, candidates, levels)
-    hits = np.zeros(len(candidates), dtype=np.int64)
-    count_on_levels(a, b, levels, candidates, tolerance, hits)
+    ratings = -a / candidates[:, None] + candidates[:, None] * b
+    gaps = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    hits = (gaps <= tolerance[:, None]).sum(axis=1)
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
-    scale = float(candidates[best])
-    ratings = -a / scale + scale * b
-    near = np.abs(ratings - levels[nearest_levels(ratings, levels)]) <= tolerance[best]
-    return refine_scale(a, b, levels, scale, near)
+    return refine_scale(a, b, levels, float(candidates[best]), gaps[best] <= tolerance[best])
 
 
 def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
@@ -218,26 +215,3 @@ def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
     """Index of the nearest level (levels are evenly spaced)."""
     position = np.rint((ratings - levels[0]) / (levels[1] - levels[0]))
     return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))
-
-
-@compiled_loop
-def count_on_levels(
-    a: FloatArray,
-    b: FloatArray,
-    levels: FloatArray,
-    scales: FloatArray,
-    tolerance: FloatArray,
-    hits: IntArray,
-) -> None:
-    """How many of the ratings ``-a / s + s b`` each scale s puts within its tolerance of a level.
-
-    Levels are evenly spaced; the nearest one is found and compared as arrays of them would be.
-    """
-    low, spacing, top = levels[0], levels[1] - levels[0], len(levels) - 1.0
-    for number in range(len(scales)):
-        scale, near, found = scales[number], tolerance[number], 0
-        for row in range(len(a)):
-            rating = -a[row] / scale + scale * b[row]
-            place = min(max(np.rint((rating - low) / spacing), 0.0), top)
-            found += abs(rating - levels[int(place)]) <= near
-        hits[number] = found

@@ -168,7 +168,8 @@ def _prove(
     came: Presence, cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
 ) -> bool:
     """Settle what follows for certain, in place; False if the counts contradict each other."""
-    if np.nan_to_num(came.counts - counts[_cohort_of(came, cohorts)]).any():
+    of_round = np.unique(came.present, axis=0, return_inverse=True)[1].reshape(-1)
+    if np.nan_to_num(came.counts - counts[of_round]).any():
         return False
     told = ~np.isnan(counts).any(axis=0)
     solved, bits = _solve_clients(cohorts, counts[:, told], came.copies)
@@ -286,9 +287,3 @@ def _estimate(
         found = fit_bits(design, target, expected=odds, noise=noise, copies=copies)
         estimates[members, item] = found
     return estimates
-
-
-def _cohort_of(presence: Presence, cohorts: FloatArray) -> list[int]:
-    """Position of each round's cohort among the distinct ones."""
-    place = {cohort.tobytes(): number for number, cohort in enumerate(cohorts.astype(bool))}
-    return [place[cohort.tobytes()] for cohort in presence.present]

@@ -119,7 +119,7 @@ class State:
         unit = rows[base] / length
         tilt = float(public[base] @ unit)
         for level in sums.levels.tolist():
-            roots = scale_roots(-length[None], np.array([tilt]), np.array([level]))
+            roots = scale_roots(*np.array([[-length], [tilt], [level]]))
             for scale in roots[roots != 0].tolist():
                 vector = scale * unit
                 error = vector_error(vector, public[base], level, float(errors[base]))
