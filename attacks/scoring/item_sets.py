@@ -4,7 +4,6 @@ A view shows of each client the few items that its messages name: ragged sets, n
 items. Whoever needs more than they hold at once goes through them block by block.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -208,28 +207,15 @@ def listed_rows(
         (sets of the clients, int64[N], place of each row's pair in them).
     """
     owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
-    keys = owners * n_items + block.rows.astype(np.int64)
-    if (np.diff(keys) > 0).all():
-        sizes = np.bincount(owners, minlength=len(clients))
-        items = block.rows.astype(np.int32, copy=False)
-        return ItemSets.of_sizes(sizes, items, n_items), np.arange(len(keys))
-    distinct, where = np.unique(keys, return_inverse=True)
-    return sets_of_keys(distinct, len(clients), n_items), where.reshape(-1).astype(np.int64)
-
-
-def sets_of_keys(keys: IntArray, clients: int, n_items: int) -> ItemSets:
-    """Sets of ascending distinct numbers ``client * n_items + item``."""
-    owners, items = np.divmod(keys, n_items)
-    sizes = np.bincount(owners, minlength=clients)
-    return ItemSets.of_sizes(sizes, items.astype(np.int32), n_items)
+    keys, where = owners * n_items + block.rows.astype(np.int64), np.arange(len(block.rows))
+    if not (np.diff(keys) > 0).all():
+        keys, where = np.unique(keys, return_inverse=True)
+        owners = keys // n_items
+    sizes, items = np.bincount(owners, minlength=len(clients)), keys % n_items
+    sets = ItemSets.of_sizes(sizes, items.astype(np.int32), n_items)
+    return sets, where.reshape(-1).astype(np.int64)
 
 
 def keys_of(sets: ItemSets) -> IntArray:
     """int64[K], ``client * n_items + item``, ascending."""
     return np.asarray(sets.owners * sets.n_items + sets.items)
-
-
-def pieces(sets: ItemSets, other: ItemSets) -> Iterator[Joined]:
-    """All pairs of two families of sets, block by block."""
-    for span in spans_of(sets, other):
-        yield joined(sets, other, span)

@@ -124,6 +124,7 @@ class _Rules:
         self.game, self.public = game, public
         self.values = np.unique(np.concatenate([c.values for c in pooled_classes(game.table)]))
         self.few = len(self.values) <= _FEW_VALUES
+        self.levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)  # of a kind of client
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
         self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
@@ -196,24 +197,16 @@ class _Rules:
         found, row = np.unique(kinds * len(level.rest) + level.row, return_inverse=True)
         kind, rest = np.divmod(found, len(level.rest))
         return _Level(
-            level.listed + self._levels * kinds[part.pairs.owners],
-            level.rest[rest] + self._levels * kind[:, None],
+            level.listed + self.levels * kinds[part.pairs.owners],
+            level.rest[rest] + self.levels * kind[:, None],
             row.reshape(-1),
         )
-
-    @property
-    def _levels(self) -> int:
-        """How many levels a kind of client has."""
-        return 2 * max(len(self.values) if self.few else 0, _OCTAVES)
 
     def _said(self, part: Part) -> _Level:
         scores, seen = self.game.scores, part.visible.astype(np.int64)
         shared = isinstance(scores.rest, np.ndarray)
-        unseen = np.zeros(1, dtype=np.int64)
-        if self.game.visible is None:
-            unseen = np.ones(1, dtype=np.int64)
-        elif shared:
-            unseen = np.asarray(self.game.visible.rest).astype(np.int64)
+        visible = self.game.visible
+        unseen = np.atleast_1d(True if visible is None else visible.rest).astype(np.int64)
         row = np.zeros(len(part.pairs.indptr) - 1, dtype=np.int64)
         if self.few:
             values = len(self.values)
@@ -251,7 +244,7 @@ class _Rules:
 
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         """Pairs, and those of them that are hits: float64[2, levels, counts] each."""
-        levels = _KINDS * self._levels
+        levels = _KINDS * self.levels
         shape = (2, levels, len(self.counts))
         size = 2 * levels * len(self.counts)
         pairs, hits = np.zeros(size), np.zeros(size)

@@ -121,9 +121,8 @@ class RatedSetClaim:
 
     def __post_init__(self) -> None:
         require_alike(self.scores, self.visible, *self.others)
-        require_marks(self.visible, shared=True)
-        if self.predicted is not None:
-            require_marks(self.predicted, shared=True)
+        marks = (self.visible, self.predicted)
+        require_marks(*(each for each in marks if each is not None), shared=True)
 
     @property
     def others(self) -> "tuple[FloatArray | BoolArray | Rows, ...]":
@@ -131,46 +130,35 @@ class RatedSetClaim:
         return (*self.history.values(), *(() if self.predicted is None else (self.predicted,)))
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the training ratings; what hangs on it is not judged without them."""
+        """Judge it by the training ratings, over the catalogue and within the visible support.
+
+        What hangs on it is not judged without them.
+        """
         if not len(self.clients):
             return
         truth = ItemSets.rated(need(case.truth.train, "the truth holds no ratings"))
-        yield score_rated_sets(self, truth, case.corrupted, case.seed)
-
-
-def score_rated_sets(
-    rated: RatedSetClaim, truth: ItemSets, corrupted: frozenset[int], seed: int
-) -> Scored:
-    """Judge rated sets, over the catalogue and within the visible support.
-
-    Args:
-        rated: the claim.
-        truth: which items every client rated.
-        corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap and of the null control.
-    """
-    honest = is_honest(rated.clients, corrupted)
-    need(honest.any(), ALL_CORRUPTED)
-    labels = truth.take(rated.clients[honest])
-    scores, visible, *others = kept_rows(honest, rated.scores, rated.visible, *rated.others)
-    predicted = others.pop() if rated.predicted is not None else None
-    game = CatalogueGame(scores, labels, visible)
-    need(np.isfinite(per_client_auc(game.table)).any(), NO_CONTRAST)
-    sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
-    figures, gains, wrong = _rated_figures(game, predicted, sure, truth, seed)
-    curve = pooled_roc(game.table)
-    by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
-    return Scored(
-        figures=figures,
-        gains=gains,
-        units=units_of(game.table),
-        details={
-            **({"auc_by_rounds": by_rounds} if rated.history else {}),
-            **({"sure_sets": int(sure.sum()), "sure_sets_wrong": wrong} if sure.any() else {}),
-        },
-        null_control=_rated_null(game.dealt(seed)),
-        roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
-    )
+        honest = is_honest(self.clients, case.corrupted)
+        need(honest.any(), ALL_CORRUPTED)
+        labels = truth.take(self.clients[honest])
+        scores, visible, *others = kept_rows(honest, self.scores, self.visible, *self.others)
+        predicted = others.pop() if self.predicted is not None else None
+        game = CatalogueGame(scores, labels, visible)
+        need(np.isfinite(per_client_auc(game.table)).any(), NO_CONTRAST)
+        sure = np.zeros(len(labels), dtype=bool) if self.sure is None else self.sure[honest]
+        figures, gains, wrong = _rated_figures(game, predicted, sure, truth, case.seed)
+        curve = pooled_roc(game.table)
+        by_rounds = history_figures(dict(zip(self.history, others, strict=True)), labels)
+        yield Scored(
+            figures=figures,
+            gains=gains,
+            units=units_of(game.table),
+            details={
+                **({"auc_by_rounds": by_rounds} if self.history else {}),
+                **({"sure_sets": int(sure.sum()), "sure_sets_wrong": wrong} if sure.any() else {}),
+            },
+            null_control=_rated_null(game.dealt(case.seed)),
+            roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
+        )
 
 
 def _rated_figures(

@@ -19,7 +19,7 @@ from attacks.scoring.tables import ScoreTable
 from attacks.scoring.truth import Case, Scored
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
-from secure_fedrec.data import RatingTable
+from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.evaluation.intervals import Interval, mean_interval
 from secure_fedrec.wire import BlockStore, Truth, View
 
@@ -45,6 +45,22 @@ class LatticeAt:
     def run(self, view: View) -> Claims | NotApplicable:
         """Claims from that round alone."""
         return Lattice().run(view.at(self._round))
+
+
+def table_of_marks(rated: BoolArray) -> RatingTable:
+    """Ratings of one value where a grid is marked."""
+    clients, items = np.nonzero(rated)
+    return RatingTable.from_columns(
+        name="marks",
+        n_clients=len(rated),
+        n_items=rated.shape[1],
+        clients=clients,
+        items=items,
+        ratings=np.ones(len(items)),
+        scale=RatingScale(0.0, 1.0, 1.0),
+        client_labels=np.arange(len(rated)),
+        item_labels=np.arange(rated.shape[1]),
+    )
 
 
 def scored_by(

@@ -9,7 +9,7 @@ from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, 
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public_ranking
-from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
+from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.sets import SetClaim
@@ -17,7 +17,7 @@ from attacks.scoring.statistics import precision_at_size
 from attacks.scoring.truth import Scored
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
-from tests.attacks.made import scored_by, table_of_grids
+from tests.attacks.made import scored_by, table_of_grids, table_of_marks
 
 NOBODY: frozenset[int] = frozenset()
 LEVEL = Level(seed=0)
@@ -59,7 +59,7 @@ def with_virtual_items(labels: BoolArray, seed: int) -> BoolArray:
 
 
 def judged(rated: RatedSetClaim, labels: BoolArray) -> Figures:
-    scored = score_rated_sets(rated, ItemSets.of_grid(labels), NOBODY, 0)
+    scored = scored_by(rated, train=table_of_marks(labels))
     assert isinstance(scored, Scored)
     return scored.at(LEVEL)
 
@@ -210,7 +210,7 @@ def test_the_only_client_left_has_its_upload_read() -> None:
     alone = RatedSetClaim(
         clients=np.array([29]), scores=labels[29:].astype(np.float64), visible=labels[29:]
     )
-    scored = score_rated_sets(alone, ItemSets.of_grid(labels), frozenset(range(29)), 0)
+    scored = scored_by(alone, None, frozenset(range(29)), train=table_of_marks(labels))
     assert isinstance(scored, Scored)
     figures = scored.at(LEVEL)
     assert figures["precision_at_k"] == figures["combined_auc"] == 1.0

@@ -7,7 +7,7 @@ import pytest
 
 from attacks.scoring.gains import Level, Persons, common_sets, luck_of_sets
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
+from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.named import in_the_clear
@@ -15,7 +15,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import BlockStore, Truth
-from tests.attacks.made import scored_by
+from tests.attacks.made import scored_by, table_of_marks
 
 NOBODY: frozenset[int] = frozenset()
 FEDERATIONS = 200
@@ -41,7 +41,7 @@ def judged(
         predicted=predicted,
         sure=sure,
     )
-    return score_rated_sets(claim, ItemSets.of_grid(labels), NOBODY, 0)
+    return scored_by(claim, train=table_of_marks(labels))
 
 
 # --- luck -----------------------------------------------------------------------------------------

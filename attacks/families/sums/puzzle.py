@@ -4,7 +4,6 @@ All that have as many candidates and as many of them behind it are looked at tog
 clients at a time.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -82,11 +81,11 @@ class Puzzle:
         counts = np.zeros(len(self.sums.rows), dtype=np.int64)
         if self.sums.counts is not None:
             counts = self.sums.counts
-        senders_of = self._members()
         for denoiser, (start, stop) in zip(
             self.denoisers.tolist(), pairwise(self.sums.indptr.tolist()), strict=True
         ):
-            group = self._group(senders_of.get(denoiser, []), range(start, stop))
+            senders = sorted(who for who, of in self.group_of.items() if of == denoiser)
+            group = self._group(senders, range(start, stop))
             left = np.ones(stop - start, dtype=np.bool_)
             for size, count, cells in group.alike(counts[start:stop], left):
                 left[cells] = ~self._explained(group, cells, size, count, halves=halves)
@@ -94,13 +93,6 @@ class Puzzle:
             if direction is not None:
                 for size, terms, cells in group.alike(counts[start:stop] + 1, left):
                     self._explain_with_own_row(group, cells, size, terms, direction)
-
-    def _members(self) -> dict[int, list[int]]:
-        """Places of the senders that are known to be a denoiser's, ascending."""
-        found: dict[int, list[int]] = defaultdict(list)
-        for sender in sorted(self.group_of):
-            found[self.group_of[sender]].append(sender)
-        return found
 
     def _group(self, senders: Sequence[int], cells: range) -> "_Group":
         """What may stand behind some sums; whose item is in none of them is real."""

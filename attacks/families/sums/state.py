@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attacks.families.ratings.offsets import scale_roots
+from attacks.families.ratings.lattice import scale_roots
 from attacks.families.sums.decoded import UNTOLD, Columns, Decoded, Entry
 from attacks.families.sums.round_sums import RoundSums
 from attacks.families.sums.vector_matches import (
