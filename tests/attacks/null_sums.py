@@ -442,6 +442,16 @@ def _attacks(made: Recorded) -> Mapping[str, Attack]:
 
 
 def _honest(part: Disclosures, made: Recorded) -> Disclosures:
-    """A claim of names that lie, as one of the members whose vectors they have."""
+    """A claim of names that lie, as one of the members whose vectors they have.
+
+    Names that counts of who came tell rest on the lie: what is claimed of one under a vector that
+    was not known is judged as a claim about the client whose vector it is.
+    """
+    if not made.lies:
+        return part
     names = np.array([made.lies.get(name, name) for name in part.names.tolist()], dtype=np.int64)
+    for place, name in enumerate(part.names.tolist()):
+        own = made.known[part.round].get(name)
+        if own is not None and not np.allclose(part.vectors[place], own, rtol=1e-6):
+            names[place] = -1
     return replace(part, names=names)

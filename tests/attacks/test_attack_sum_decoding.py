@@ -180,7 +180,10 @@ def test_decoys_explain_nothing_for_certain(
 
 
 def test_rank_two_and_eight_digits_name_nobody() -> None:
-    """With 60 known vectors most rows of unknown raters are explained by chance."""
+    """With 60 known vectors most rows of unknown raters are explained by chance.
+
+    So nothing is certain of any of them, and the search counts them as tried.
+    """
     rng = np.random.default_rng([5, 1])
     federation = Federation(
         [[60 + int(c) for c in rng.choice(100, 3, replace=False)] for _ in range(200)],
@@ -192,10 +195,27 @@ def test_rank_two_and_eight_digits_name_nobody() -> None:
         codec=FixedPoint(bits=32, fraction_bits=8, clip=16.0),
         bound=False,
     )
+    assert sum(explained(federation, row, known=60) for row in range(10)) >= 6
     known = [(each, 1e-15) for each in federation.users[:60]]
     found = decode(federation.sums, known)
     assert not any(sure for _, sure in found.ties.values())
     assert found.tried > 2**20
+
+
+def explained(federation: Federation, row: int, *, known: int) -> bool:
+    """Whether three of the first so many clients' vectors add up to a row, with some ratings."""
+    users, sums = federation.users[:known], federation.sums
+    off = STARS[:, None] - users @ sums.vectors[row]
+    added = (off[..., None] * users).transpose(1, 0, 2)
+    two = np.triu_indices(known, 1)
+    pairs = added[two[0]][:, :, None] + added[two[1]][:, None]
+    for third in range(known):
+        others = (two[0] != third) & (two[1] != third)
+        left = sums.rows[row] - added[third]
+        gaps = np.abs(pairs[others][..., None, :] - left).max(axis=-1)
+        if (gaps <= 1.5 * sums.resolution).any():
+            return True
+    return False
 
 
 def named(found: Decoded, known: int) -> set[tuple[int, int]]:
