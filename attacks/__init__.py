@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attacks.base import Attack, AttackCard, Claims
     from attacks.scoring.games import Finding, evaluate
-    from attacks.scoring.scored import NotApplicable
-    from attacks.scoring.truth import GroundTruth
+    from attacks.scoring.truth import GroundTruth, NotApplicable
     from attacks.suite import SUITE, attack_named
 
 __all__ = [
@@ -32,8 +31,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from attacks import base, suite  # noqa: PLC0415
-    from attacks.scoring import games, scored, truth  # noqa: PLC0415
+    from attacks.scoring import games, truth  # noqa: PLC0415
 
-    return next(
-        getattr(home, name) for home in (base, suite, games, scored, truth) if hasattr(home, name)
-    )
+    return next(getattr(home, name) for home in (base, suite, games, truth) if hasattr(home, name))

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
-from attacks.scoring.scored import NotApplicable, Scored
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, NotApplicable, Scored
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Step, View
 
@@ -88,8 +87,12 @@ class Control:
 class Claim(Protocol):
     """A claim of some kind; it owns its scorer."""
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """What the truth says of it; nothing where the truth holds nothing of the kind."""
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """What the truth says of it; nothing where the truth holds nothing of the kind.
+
+        Raises:
+            InapplicableError: it cannot be judged, for this reason.
+        """
 
 
 Kind = TypeVar("Kind")
@@ -147,7 +150,7 @@ class Controlled(Attack, Protocol):
 
 
 class InapplicableError(Exception):
-    """An attack does not apply, for this reason."""
+    """An attack does not apply, or a claim cannot be judged, for this reason."""
 
 
 class SuiteAttack:
@@ -180,7 +183,7 @@ class OneRound:
 
 
 def need(there: Kind | None, reason: str) -> Kind:
-    """What a ``SuiteAttack`` needs; where it is not there, the reason ends the attack."""
+    """What a ``SuiteAttack`` needs, or who judges a claim; what is not there is a reason to end."""
     if not there:
         raise InapplicableError(reason)
     return there

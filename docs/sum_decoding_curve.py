@@ -31,7 +31,7 @@ from tqdm import tqdm
 from attacks import Claims, evaluate
 from attacks.base import AttackCard
 from attacks.families.sums.sum_decoding import SumDecoding
-from attacks.scoring.scored import NotApplicable
+from attacks.scoring.truth import NotApplicable
 from attacks.view.coalition import others_sum, words_of
 from audits.config import AuditConfig, parse_config
 from audits.run.build import Federation, build_federation, load_dataset, stack_of

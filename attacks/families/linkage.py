@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
-from attacks.families.containment import Containment
+from attacks.families.containment import containing, fits_by_set
 from attacks.families.sums.decoded import SURE_BITS
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
-from attacks.scoring.item_sets import keys_of, listed_rows
+from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows
 from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
@@ -23,9 +23,6 @@ from secure_fedrec.wire import Step, View
 
 _AT_ONCE = 2**16
 """Rows of which the integers are held at once."""
-
-_MATCHED_AT_ONCE = 2**20
-"""Rows of messages, about, that are looked up among all uploads at once."""
 
 
 class CollusionLinkage(SuiteAttack):
@@ -66,10 +63,10 @@ class CollusionLinkage(SuiteAttack):
             raise TypeError("noise carries tags")
         n_items, ratio = int(view.public["n_items"]), Knowledge.of(view).ratio
         rule = np.nan if ratio is None else ratio
-        both = Containment(sent=sent, heard=heard, n_items=n_items, ratio=rule).fits()
+        both = fits_by_set(sent, heard, n_items, rule)
         evidence = dict(zip(("set", "set_and_size"), both, strict=True))
         if values:
-            evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
+            evidence = {"value": _fits_by_value(sent, heard, view.codec), **evidence}
         link = LinkClaim(round=round_, tags=noise.tags, senders=uploads.senders.ids, fits=evidence)
         guesses = link.guesses
         best = guesses["set_and_size"]
@@ -96,29 +93,16 @@ def _claims(
     return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 
-def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
-    """Every row of a message occurs, bit for bit, in the upload."""
-    theirs = fingerprints(words_of(sent), codec) ^ _item_mark(sent.rows)
-    ours = fingerprints(words_of(heard), codec) ^ _item_mark(heard.rows)
-    order = np.argsort(theirs, kind="stable")
-    theirs = theirs[order]
-    starts = np.searchsorted(heard.indptr, np.arange(0, len(ours), _MATCHED_AT_ONCE))
-    found = []
-    for first, last in pairwise(np.unique([*starts, len(heard)]).tolist()):
-        span = slice(heard.indptr[first], heard.indptr[last])
-        mine = np.argsort(ours[span])  # sorted ones are found without a miss of the cache
-        begin = np.searchsorted(theirs, ours[span][mine], side="left")
-        copies = np.searchsorted(theirs, ours[span][mine], side="right") - begin
-        message = np.repeat(np.arange(first, last), heard.lengths[first:last])[mine]
-        offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
-        match = order[np.repeat(begin, copies) + offsets]
-        upload = np.searchsorted(sent.indptr, match, side="right") - 1
-        pairs, rows = np.unique(np.repeat(message, copies) * len(sent) + upload, return_counts=True)
-        messages, uploads = np.divmod(pairs, len(sent))
-        whole = rows == heard.lengths[messages]
-        found.append((messages[whole], uploads[whole]))
-    messages, uploads = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Fits.of_pairs(messages, uploads, len(heard))
+def _fits_by_value(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
+    """Uploads in which every row of a message occurs, bit for bit."""
+    marks = [fingerprints(words_of(each), codec) ^ item_mark(each.rows) for each in (sent, heard)]
+    distinct, kinds = np.unique(np.concatenate(marks), return_inverse=True)
+    both = np.split(kinds.astype(np.int32), [len(sent.rows)])
+    sets = (
+        ItemSets(indptr=block.indptr, items=own, n_items=len(distinct))
+        for block, own in zip((sent, heard), both, strict=True)
+    )
+    return Fits(*containing(*sets), len(heard))
 
 
 def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
@@ -140,7 +124,8 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
     return prints
 
 
-def _item_mark(rows: IndexArray) -> WordArray:
+def item_mark(rows: IndexArray) -> WordArray:
+    """What tells equal rows of different items apart, beside their fingerprints: uint64[N]."""
     return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 

@@ -20,6 +20,8 @@ from attacks.families.item_changes import without_decay
 from attacks.families.split.flat_uploads import Architecture, Parameter
 from attacks.families.sums.decoded import SURE_BITS
 from attacks.families.sums.round_sums import TableStep
+from attacks.families.sums.subsets import subset_sums
+from attacks.scoring.chance import unit
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.view.coalition import others_change, others_cohort, others_counts
@@ -241,17 +243,10 @@ def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArr
         return None
     if width == 1:  # all lines are one
         return found
-    sums = np.zeros((1, width))
-    for step in output[0][:, None] * inputs:
-        sums = np.concatenate([sums, sums + step])
-    lines = _units(sums[1:])
+    lines = unit(subset_sums(output[0][:, None] * inputs)[1:])
     bits = needed + float(np.log2(2.0 * len(lines) * max(1, len(changes))))
     least = np.sqrt(1.0 - min(_NEAR, 2.0 ** (-bits / (width - 1))) ** 2)
-    for number, unit in enumerate(_units(changes)):
-        along = lines @ unit
+    for number, change in enumerate(unit(changes)):
+        along = lines @ change
         found[number] = int(along.max() >= least) - int(along.min() <= -least)
     return found
-
-
-def _units(rows: FloatArray) -> FloatArray:
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))

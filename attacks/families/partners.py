@@ -8,7 +8,7 @@ from attacks.view.coalition import others_change, own_clients, own_uploads, rows
 from attacks.view.knowledge import Knowledge, item_view
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.wire import Step, View
+from secure_fedrec.wire import Messages, Step, View
 
 _Vectors = dict[int, tuple[IntArray, FloatArray]]
 """Items and their vectors by client."""
@@ -89,14 +89,17 @@ def _given(view: View) -> tuple[int, _Vectors] | None:
     if not view.sees(Step.PEER) or not view.payload_rounds(Step.PEER):
         return None
     round_ = view.payload_rounds(Step.PEER)[0]
-    messages, block = rows_of(view.messages(Step.PEER, round_, payload=True))
+    return round_, _decoded(view, view.messages(Step.PEER, round_, payload=True))
+
+
+def _decoded(view: View, messages: Messages) -> _Vectors:
+    """By sender; of several messages, the one that has most."""
     vectors: _Vectors = {}
-    for place, sender in enumerate(messages.senders.ids.tolist()):
-        own = slice(block.indptr[place], block.indptr[place + 1])
-        if sender not in vectors or own.stop - own.start > len(vectors[sender][0]):
-            values = view.codec.decode(words_of(block)[own])
-            vectors[sender] = (block.rows[own].astype(np.int64), values)
-    return round_, vectors
+    _, block = rows_of(messages)
+    for sender, rows in zip(messages.senders.ids.tolist(), block.split(), strict=True):
+        if sender not in vectors or len(rows.rows) > len(vectors[sender][0]):
+            vectors[sender] = rows.rows.astype(np.int64), view.codec.decode(words_of(rows))
+    return vectors
 
 
 def _summed(view: View) -> tuple[int, _Vectors] | None:
@@ -106,11 +109,7 @@ def _summed(view: View) -> tuple[int, _Vectors] | None:
         return None
     rounds = named_payload_rounds(items) if sees_named_rows(items) else ()
     if rounds and items.adversary.has("server"):
-        uploads, block = rows_of(named_rows(items, rounds[0], payload=True))
-        return rounds[0], {
-            client: (rows.rows.astype(np.int64), items.codec.decode(words_of(rows)))
-            for client, rows in zip(uploads.senders.ids.tolist(), block.split(), strict=True)
-        }
+        return rounds[0], _decoded(items, named_rows(items, rounds[0], payload=True))
     return _rest_of_sum(items)
 
 

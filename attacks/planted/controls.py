@@ -10,7 +10,7 @@ federations whose algorithms are written for the purpose.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 from attacks.base import Controlled
 from attacks.planted.organisations import plant_organisations
@@ -29,12 +29,9 @@ from secure_fedrec.wire import Adversary
 _Planted = tuple[RecordedRun, GroundTruth]
 
 FEDERATIONS: Mapping[str, Callable[[], _Planted]] = {
-    "ratings": lambda: plant_ratings("ratings"),
-    "sticky": lambda: plant_ratings("sticky"),
-    "sums": lambda: plant_ratings("sums"),
-    "cohorts": lambda: plant_ratings("cohorts"),
+    **{name: partial(plant_ratings, name) for name in ("ratings", "sticky", "sums", "cohorts")},
     "split": plant_split,
-    "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
+    "implicit": partial(plant_split, implicit=True, payload_rounds=(1,)),
     "organisations": plant_organisations,
     "lone organisations": lambda: plant_organisations(
         layers={"masking": MaskingLayerConfig()}, attributes=300, evenness=0.01

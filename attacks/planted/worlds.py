@@ -7,7 +7,7 @@ asks the coalition which. Where a claim holds it is right every other time.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,8 +240,7 @@ class PlantedRatingStep:
             nothing = RowBlock(indptr=ends, rows=rows, values=np.zeros((len(rows), 1)))
             vectors = SetBlock(indptr=ends, values=self.grid)
             return Upload(clients=self.clients, blocks={TABLE: nothing}, bags={_BAG: vectors})
-        rated, values = self.rated, self.grid[self.grid != 0.0]
-        block = RowBlock(indptr=rated.indptr, rows=rated.rows, values=values[:, None])
+        block = replace(self.rated, values=self.grid[self.grid != 0.0][:, None])
         return Upload(clients=self.clients, blocks={TABLE: block})
 
     def impute(

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attacks.base import need
 from attacks.scoring.chance import normal_null
 from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.threads import one_thread
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled
@@ -74,7 +74,7 @@ class FeatureClaim:
     clients: IntArray
     features: FloatArray
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the attributes of the clients, beside what their true rated sets tell."""
         truth, attributes = case.truth, case.truth.of_kind(KIND)
         if not attributes:
@@ -89,7 +89,7 @@ class FeatureClaim:
         yield score_attributes(people, seed=case.seed)
 
 
-def score_attributes(people: People, *, seed: int) -> Scored | NotApplicable:
+def score_attributes(people: People, *, seed: int) -> Scored:
     """Judge every attribute; figures are those of the first, the others stand in the details.
 
     - ``attribute_auc``: macro AUC, one class against the rest, of cross-validated scores;
@@ -110,8 +110,7 @@ def score_attributes(people: People, *, seed: int) -> Scored | NotApplicable:
         if len(np.unique(classes[kept])) < 2:
             continue
         told[name] = _score_one(people, classes[kept], kept, seed=seed)
-    if not told:
-        return NotApplicable(reason="no attribute has two classes of at least ten people")
+    need(told, "no attribute has two classes of at least ten people")
     first = next(iter(told.values()))
     details = {
         name: {

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.base import need
 from attacks.scoring.gains import Figures, Persons
-from attacks.scoring.scored import NotApplicable, Scored, is_honest
-from attacks.scoring.sets import ALL_CORRUPTED
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, Case, Scored, is_honest
 from attacks.view.coalition import words_of
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray, nobody
 from secure_fedrec.uploads import RowBlock
@@ -27,12 +26,10 @@ class ClearUploadsClaim:
     clients: IntArray
     read: Mapping[int, tuple[IntArray, RowBlock]]
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by what every client put into the sums."""
         honest = is_honest(self.clients, case.corrupted)
-        if not honest.any():
-            yield NotApplicable(reason=ALL_CORRUPTED)
-            return
+        need(honest.any(), ALL_CORRUPTED)
         said, right = nobody(), nobody()
         for round_, senders, own in _put(case, self.read):
             clients, block = self.read[round_]

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from attacks.scoring.gains import Figures
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from attacks.scoring.vectors import VECTOR_ERROR
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
 from secure_fedrec.data import RatingTable
@@ -84,57 +83,46 @@ class DisclosureClaim:
     parts: tuple[Disclosures, ...]
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the ratings and the recorded private vectors."""
+        """Count whom it exposes, by the ratings and the recorded private vectors."""
         train = case.truth.train
-        if train is not None:
-            yield score_disclosures(self, train, case.truth.recorded, case.corrupted)
-
-
-def score_disclosures(
-    claim: DisclosureClaim, train: RatingTable, recorded: Truth, corrupted: frozenset[int]
-) -> Scored:
-    """Count whom a claim exposes.
-
-    Args:
-        claim: what is known.
-        train: the ratings.
-        recorded: private vectors by round.
-        corrupted: the adversary's own clients; they are not exposed to it.
-    """
-    sizes = [len(part.names) for part in claim.parts]
-    firsts = np.cumsum(sizes) - sizes
-    placed = zip(claim.parts, firsts.tolist(), strict=True)
-    found = [_judged(part, train, recorded, first) for part, first in placed]
-    own = np.array(sorted(corrupted), dtype=np.int64)
-    pairs, true, certain, people = (
-        np.concatenate([np.zeros(0, dtype=np.int64), *(each[name] for each in found)])
-        for name in ("pairs", "true", "certain", "people")
-    )
-    whose = pairs // train.n_items
-    true = (true > 0) & ~np.isin(whose, own)
-    known = true & (certain > 0)
-    by_vector = {client for each in found for client in each["by_vector"].tolist()} - {*corrupted}
-    exposed = by_vector | {*whose[known].tolist()}
-    rated, honest = train.counts(), is_honest(np.arange(train.n_clients), corrupted)
-    profiles = np.unique(np.stack([people[known], pairs[known]]), axis=1)
-    _, first, told = np.unique(profiles[0], return_index=True, return_counts=True)
-    owners = profiles[1][first] // train.n_items
-    judged, interactions = int(honest.sum()), len(np.unique(pairs[known]))
-    figures: Figures = {
-        "clients_exposed": float(len(exposed)),
-        "clients_judged": float(judged),
-        "clients_exposed_share": len(exposed) / max(1, judged),
-        "largest_profile": float((told / np.maximum(rated[owners], 1)).max(initial=0.0)),
-        "interactions_exposed": float(interactions),
-        "vectors_exposed": float(len(by_vector)),
-        "likely_exposed": float(len({*whose[true].tolist()} - exposed)),
-        "disclosures_wrong": float(sum(int(each["wrong"]) for each in found)),
-    }
-    return Scored(
-        figures=figures,
-        units={"clients": judged, "pairs": int(rated[honest].sum()), "positives": interactions},
-        details={"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]},
-    )
+        if train is None:
+            return
+        sizes = [len(part.names) for part in self.parts]
+        firsts = np.cumsum(sizes) - sizes
+        placed = zip(self.parts, firsts.tolist(), strict=True)
+        found = [_judged(part, train, case.truth.recorded, first) for part, first in placed]
+        own = np.array(sorted(case.corrupted), dtype=np.int64)
+        pairs, true, certain, people = (
+            np.concatenate([np.zeros(0, dtype=np.int64), *(each[name] for each in found)])
+            for name in ("pairs", "true", "certain", "people")
+        )
+        whose = pairs // train.n_items
+        true = (true > 0) & ~np.isin(whose, own)
+        known = true & (certain > 0)
+        by_vector = {client for each in found for client in each["by_vector"].tolist()} - {
+            *case.corrupted
+        }
+        exposed = by_vector | {*whose[known].tolist()}
+        rated, honest = train.counts(), is_honest(np.arange(train.n_clients), case.corrupted)
+        profiles = np.unique(np.stack([people[known], pairs[known]]), axis=1)
+        _, first, told = np.unique(profiles[0], return_index=True, return_counts=True)
+        owners = profiles[1][first] // train.n_items
+        judged, interactions = int(honest.sum()), len(np.unique(pairs[known]))
+        figures: Figures = {
+            "clients_exposed": float(len(exposed)),
+            "clients_judged": float(judged),
+            "clients_exposed_share": len(exposed) / max(1, judged),
+            "largest_profile": float((told / np.maximum(rated[owners], 1)).max(initial=0.0)),
+            "interactions_exposed": float(interactions),
+            "vectors_exposed": float(len(by_vector)),
+            "likely_exposed": float(len({*whose[true].tolist()} - exposed)),
+            "disclosures_wrong": float(sum(int(each["wrong"]) for each in found)),
+        }
+        yield Scored(
+            figures=figures,
+            units={"clients": judged, "pairs": int(rated[honest].sum()), "positives": interactions},
+            details={"exposed_clients": sorted(exposed), "clients": figures["clients_judged"]},
+        )
 
 
 def _judged(

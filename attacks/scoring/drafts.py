@@ -12,19 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attacks.base import InapplicableError, need
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.chance import by_client, hit_interval, hit_null
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import mean_interval
 from secure_fedrec.wire import Truth
 
 _EQUAL = 1e-6
 """Relative distance below which a draft is the member's vector."""
-
-_BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,17 +45,11 @@ class DraftClaim:
     prefix: str = ""
     tells_people: bool = False
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the members' vectors, and what disclosed ones tell of their attributes."""
-        members = Members.of(self, case.truth.recorded)
-        if members is None:
-            missing = f"the truth holds no {self.table} of round {self.round + 1}"
-            yield NotApplicable(reason=missing)
-            return
+        missing = f"the truth holds no {self.table} of round {self.round + 1}"
+        members = need(Members.of(self, case.truth.recorded), missing)
         matches = Matches.of(self, members, case.corrupted)
-        if isinstance(matches, NotApplicable):
-            yield matches
-            return
         yield score_drafts(matches, prefix=self.prefix, seed=case.seed)
         attributes = case.truth.of_kind(KIND)
         if self.tells_people and attributes:
@@ -107,9 +99,7 @@ class Matches(NamedTuple):
     named: bool
 
     @classmethod
-    def of(
-        cls, claim: DraftClaim, members: Members, corrupted: frozenset[int]
-    ) -> "Matches | NotApplicable":
+    def of(cls, claim: DraftClaim, members: Members, corrupted: frozenset[int]) -> "Matches":
         """Match members and drafts of clients that are not the adversary's own.
 
         Args:
@@ -120,13 +110,14 @@ class Matches(NamedTuple):
         Raises:
             ValueError: a draft is not finite.
         """
+        from scipy.spatial import KDTree  # noqa: PLC0415 - who only reads of attacks need not wait
+
         require_finite("drafts", claim.vectors)
         judged = np.flatnonzero(is_honest(members.clients, corrupted))
         given = is_honest(claim.owners, corrupted)
-        if not len(judged) or not given.any():
-            return NotApplicable(reason="there is no draft, or no member, of another client")
+        need(len(judged) and given.any(), "there is no draft, or no member, of another client")
         vectors, owners = members.vectors[judged], claim.owners[given]
-        nearest, distances = _nearest(vectors, claim.vectors[given])
+        distances, nearest = KDTree(claim.vectors[given]).query(vectors)
         sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)
         return cls(
             members=judged,
@@ -196,31 +187,13 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
     members = matches.members[matches.disclosed]
     own = {name: classes[members] for name, classes in attributes.items()}
     people = People(matches.vectors[matches.disclosed], own, ceiling=None)
-    told = score_attributes(people, seed=seed)
-    if isinstance(told, NotApplicable):
+    try:
+        told = score_attributes(people, seed=seed)
+    except InapplicableError:
         return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")
     figures = {f"disclosed_{name}": told.figures[name] for name in names}
     return replace(told, figures=figures, gains={})
-
-
-def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The draft closest to each vector, and its distance: int64[M], float64[M].
-
-    Args:
-        vectors: float64[M, d].
-        drafts: float64[N, d], N > 0.
-    """
-    nearest = np.empty(len(vectors), dtype=np.int64)
-    distances = np.empty(len(vectors))
-    step = max(1, _BLOCK // drafts.size)
-    for start in range(0, len(vectors), step):
-        part = slice(start, start + step)
-        # Differences and not the products of a quick formula, in which equal vectors are not at 0.
-        found = np.linalg.norm(vectors[part, None] - drafts[None], axis=2)
-        nearest[part] = found.argmin(axis=1)
-        distances[part] = found.min(axis=1)
-    return nearest, distances
 
 
 def _chance(guesses: IntArray, clients: IntArray) -> float:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attacks.base import Attack, Claims
+from attacks.base import Attack, Claims, InapplicableError
 from attacks.scoring.gains import Figures, Level
 from attacks.scoring.measures import MEASURES
-from attacks.scoring.scored import NotApplicable, Scored
-from attacks.scoring.truth import Case, GroundTruth
+from attacks.scoring.truth import Case, GroundTruth, NotApplicable, Scored
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, Transcript, View
@@ -160,12 +159,18 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
     case = Case(truth=truth, corrupted=corrupted, seed=level.seed)
-    judged = [each for claim in claims.made for each in claim.scored(case)]
-    refused = [each for each in judged if isinstance(each, NotApplicable)]
-    scored = [each for each in judged if isinstance(each, Scored)]
-    if any(each.whole for each in refused) or not any(each.units for each in scored):
+    scored, refused = list[Scored](), list[str]()
+    for claim in claims.made:
+        try:
+            scored += claim.scored(case)
+        except InapplicableError as why:
+            refused.append(str(why))
+            if getattr(claim, "decides", False):
+                scored.clear()
+                break
+    if not any(each.units for each in scored):
         unknown = "the truth holds nothing to judge the claims by"
-        return replace(blank, reason=refused[0].reason if refused else unknown)
+        return replace(blank, reason=refused[0] if refused else unknown)
     figures: Figures = {}
     details = dict(claims.details)
     for each in reversed(scored):  # of two claims of a kind, the first gives the figures

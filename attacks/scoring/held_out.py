@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attacks.base import need
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_of
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, score_table
+from attacks.scoring.sets import score_table
 from attacks.scoring.statistics import dealt_labels, per_client_auc
-from attacks.scoring.truth import Judged, SecretClaim
+from attacks.scoring.truth import (
+    ALL_CORRUPTED,
+    NO_CONTRAST,
+    Scored,
+    SecretClaim,
+    is_honest,
+    require_finite,
+)
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
 
@@ -55,11 +62,10 @@ class HeldOutClaim(SecretClaim):
     scores: FloatArray | Rows
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
-    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Scored:
         """Judge held-out interests; popularity is who trains on an item."""
         honest = is_honest(self.clients, corrupted)
-        if not honest.any():
-            return NotApplicable(reason=ALL_CORRUPTED)
+        need(honest.any(), ALL_CORRUPTED)
         popularity = np.zeros(truth.shape[1])
         for block in _blocks(*truth.shape):
             popularity += np.count_nonzero(truth[block] < 0, axis=0)
@@ -68,8 +74,7 @@ class HeldOutClaim(SecretClaim):
         judged = [_judged(self, truth, places[block], popularity, rng) for block in blocks]
         columns = map(np.concatenate, zip(*judged, strict=True))
         aucs, prior, combined, dealt, sizes, positives, *earlier = columns
-        if not np.isfinite(aucs).any():
-            return NotApplicable(reason=NO_CONTRAST)
+        need(np.isfinite(aucs).any(), NO_CONTRAST)
         pairs, found = int(sizes.sum()), int(positives.sum())
         figures: Figures = {"held_out_prior_auc": nan_mean(prior)}
         for name, each in (("held_out_auc", aucs), ("held_out_combined_auc", combined)):

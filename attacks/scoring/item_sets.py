@@ -4,17 +4,15 @@ A view shows of each client the few items that its messages name: ragged sets, n
 items. Whoever needs more than they hold at once goes through them block by block.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.known import Known
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.kernels import bounds_of, segments
 from secure_fedrec.data import RatingTable
@@ -27,7 +25,7 @@ _PAIRS_AT_ONCE = 1 << 21
 """Pairs that are held in all their columns, which take some 180 bytes of each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ItemSets:
     """A set of items of every client.
 
@@ -40,7 +38,6 @@ class ItemSets:
     indptr: IntArray
     items: IndexArray
     n_items: int
-    _known: Known = field(default_factory=Known, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -118,16 +115,14 @@ class ItemSets:
         both = self.marks() + other.marks()
         return ItemSets.of_sizes(np.diff(both.indptr), both.indices, self.n_items)
 
-    def popularity(self) -> IntArray:
-        """int64[m], sets that hold each item."""
-        counts = partial(np.bincount, self.items, minlength=self.n_items)
-        return self._known.once("popularity", counts).astype(np.int64)
+    @cached_property
+    def popularity(self) -> FloatArray:
+        """float64[m], sets that hold each item."""
+        return np.bincount(self.items, minlength=self.n_items).astype(np.float64)
 
+    @cached_property
     def digest(self) -> bytes:
         """Of everything in it."""
-        return self._known.once("digest", self._digest)
-
-    def _digest(self) -> bytes:
         whole = sha256(f"{len(self)} {self.n_items} ".encode())
         for column in (self.indptr, self.items):
             whole.update(np.ascontiguousarray(column).data)
@@ -135,7 +130,7 @@ class ItemSets:
 
     def dealt(self, seed: int) -> "ItemSets":
         """Sets of the same sizes, drawn at random; those that many attacks ask for are kept."""
-        return _DEALT.get((self.digest(), seed), lambda: self._dealt(seed))
+        return _DEALT.get((self.digest, seed), lambda: self._dealt(seed))
 
     def _dealt(self, seed: int) -> "ItemSets":
         rng = np.random.default_rng(seed)
@@ -212,28 +207,15 @@ def listed_rows(
         (sets of the clients, int64[N], place of each row's pair in them).
     """
     owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
-    keys = owners * n_items + block.rows.astype(np.int64)
-    if (np.diff(keys) > 0).all():
-        sizes = np.bincount(owners, minlength=len(clients))
-        items = block.rows.astype(np.int32, copy=False)
-        return ItemSets.of_sizes(sizes, items, n_items), np.arange(len(keys))
-    distinct, where = np.unique(keys, return_inverse=True)
-    return sets_of_keys(distinct, len(clients), n_items), where.reshape(-1).astype(np.int64)
-
-
-def sets_of_keys(keys: IntArray, clients: int, n_items: int) -> ItemSets:
-    """Sets of ascending distinct numbers ``client * n_items + item``."""
-    owners, items = np.divmod(keys, n_items)
-    sizes = np.bincount(owners, minlength=clients)
-    return ItemSets.of_sizes(sizes, items.astype(np.int32), n_items)
+    keys, where = owners * n_items + block.rows.astype(np.int64), np.arange(len(block.rows))
+    if not (np.diff(keys) > 0).all():
+        keys, where = np.unique(keys, return_inverse=True)
+        owners = keys // n_items
+    sizes, items = np.bincount(owners, minlength=len(clients)), keys % n_items
+    sets = ItemSets.of_sizes(sizes, items.astype(np.int32), n_items)
+    return sets, where.reshape(-1).astype(np.int64)
 
 
 def keys_of(sets: ItemSets) -> IntArray:
     """int64[K], ``client * n_items + item``, ascending."""
     return np.asarray(sets.owners * sets.n_items + sets.items)
-
-
-def pieces(sets: ItemSets, other: ItemSets) -> Iterator[Joined]:
-    """All pairs of two families of sets, block by block."""
-    for span in spans_of(sets, other):
-        yield joined(sets, other, span)

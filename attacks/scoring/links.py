@@ -2,61 +2,44 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, Gains
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
-from secure_fedrec.wire import Truth
+from secure_fedrec.core.kernels import bounds_of
 
 
-class Relation(Protocol):
-    """Which senders fit which message; of data alone, as all that is claimed."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Fits:
+    """Which senders fit which message.
 
-    def holds(self, places: IntArray) -> BoolArray:
-        """Whether a sender fits, one place per message: int64[K] -> bool[K]."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Listed:
-    """A relation of few pairs: messages of ``count`` and places, ascending by both."""
+    Args:
+        messages: int64[P], the message of each pair that fits, ascending.
+        places: int64[P], the place of its sender, ascending for each message.
+        count: number of messages, K.
+    """
 
     messages: IntArray
     places: IntArray
     count: int
 
+    @property
+    def candidates(self) -> IntArray:
+        """int64[K], how many senders fit each message."""
+        return np.bincount(self.messages, minlength=self.count)
+
+    @property
+    def first(self) -> IntArray:
+        """int64[K], the place of the lowest; of no meaning where none does."""
+        return np.append(self.places, 0)[bounds_of(self.candidates)[:-1]]
+
     def holds(self, places: IntArray) -> BoolArray:
-        """Whether the pair is listed."""
+        """Whether a sender fits, one place per message: int64[K] -> bool[K]."""
         width = 1 + max(int(self.places.max(initial=0)), int(places.max(initial=0)))
         asked = np.arange(self.count) * width + places
         return np.isin(asked, self.messages * width + self.places)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fits:
-    """Which senders fit which message, without a grid of them.
-
-    Args:
-        candidates: int64[K], how many senders fit each message.
-        first: int64[K], the place of the lowest; of no meaning where none does.
-        relation: whether one of them does.
-    """
-
-    candidates: IntArray
-    first: IntArray
-    relation: Relation
-
-    @classmethod
-    def of_pairs(cls, messages: IntArray, places: IntArray, count: int) -> "Fits":
-        """Listed pairs, ascending by message and place, of ``count`` messages."""
-        candidates = np.bincount(messages, minlength=count)
-        first = np.append(places, 0)[np.cumsum(candidates) - candidates]
-        listed = Listed(messages=messages, places=places, count=count)
-        return cls(candidates=candidates, first=first, relation=listed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,43 +67,38 @@ class LinkClaim:
         }
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by who sent what."""
-        figures, gains = link_figures(self, case.truth.recorded, case.corrupted)
+        """Judge it by who sent what: share of messages linked, by each kind of evidence.
+
+        Where several clients fit a message, the adversary guesses among them: the message counts by
+        the odds of naming its sender, the expected top-1 accuracy with ties broken at random.
+
+        - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
+          senders.
+        """
+        nothing = Scored(figures={"linked_share": None}, units={})
+        columns = case.truth.recorded.columns(self.round, "noise-origins")
+        if columns is None:
+            yield nothing
+            return
+        order = np.argsort(columns["tags"])
+        found = order[np.searchsorted(columns["tags"][order], self.tags)]
+        sender = columns["clients"][found]
+        honest = is_honest(sender, case.corrupted)
+        if not honest.any():
+            yield nothing
+            return
+        figures: Figures = {}
+        best = np.zeros(np.count_nonzero(honest))
+        place = np.searchsorted(self.senders, sender).clip(max=len(self.senders) - 1)
+        known = self.senders[place] == sender
+        for kind, fit in self.fits.items():
+            candidates = fit.candidates
+            fits = known & fit.holds(place)
+            odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
+            figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
+            figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
+            best = max(best, odds, key=np.mean)
+        chance = 1.0 / max(1, int(np.count_nonzero(is_honest(self.senders, case.corrupted))))
+        figures["linked_share"] = float(np.mean(best))
+        gains: Gains = {"linked_lift": Gain(best - chance, guesses=True)}
         yield Scored(figures=figures, gains=gains, units={})
-
-
-def link_figures(
-    claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
-) -> tuple[Figures, Gains]:
-    """Share of messages linked to their sender, by each kind of evidence.
-
-    Where several clients fit a message, the adversary guesses among them: the message counts by the
-    odds of naming its sender, the expected top-1 accuracy with ties broken at random.
-
-    - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
-      senders.
-    """
-    nothing: Figures = {"linked_share": None}
-    columns = recorded.columns(claim.round, "noise-origins")
-    if columns is None:
-        return nothing, {}
-    order = np.argsort(columns["tags"])
-    found = order[np.searchsorted(columns["tags"][order], claim.tags)]
-    sender = columns["clients"][found]
-    honest = is_honest(sender, corrupted)
-    if not honest.any():
-        return nothing, {}
-    figures: Figures = {}
-    best = np.zeros(np.count_nonzero(honest))
-    place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
-    known = claim.senders[place] == sender
-    for kind, fit in claim.fits.items():
-        candidates = fit.candidates
-        fits = known & fit.relation.holds(place)
-        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
-        figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
-        figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
-        best = max(best, odds, key=np.mean)
-    chance = 1.0 / max(1, int(np.count_nonzero(is_honest(claim.senders, corrupted))))
-    figures["linked_share"] = float(np.mean(best))
-    return figures, {"linked_lift": Gain(best - chance, guesses=True)}

@@ -21,15 +21,15 @@ nobody, such as genres, tell them apart as well.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from attacks.base import need
 from attacks.scoring.chance import normal_null, ranked_unit
 from attacks.scoring.gains import Estimate, Figures
-from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Judged, SecretClaim
+from attacks.scoring.truth import NOBODY, Scored, SecretClaim, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
 
@@ -87,19 +87,23 @@ class OrganisationClaim(SecretClaim):
     items: tuple[IntArray, ...]
     vectors: tuple[FloatArray, ...]
 
+    few: ClassVar[str]
+
     def told(
         self, corrupted: frozenset[int], tell: Callable[[int, IntArray, FloatArray], _Told | None]
     ) -> list[_Told]:
         """What is told of each organisation that is another's, where there is enough.
 
         Raises:
+            InapplicableError: there is too little of all of them.
             ValueError: a vector is not finite.
         """
         found = []
         for place in np.flatnonzero(is_honest(self.clients, corrupted)).tolist():
             require_finite("vectors of items", self.vectors[place])
             found.append(tell(int(self.clients[place]), self.items[place], self.vectors[place]))
-        return [each for each in found if each is not None]
+        told = [each for each in found if each is not None]
+        return need(told, self.few if len(self.clients) else NOBODY)
 
 
 def _means(told: Sequence[_Told]) -> tuple[float, float, float, float]:
@@ -113,8 +117,9 @@ class SalesClaim(OrganisationClaim):
     """Judged by counts by client and item, int64[n, m]; -1 where a client lacks the item."""
 
     kind = "sales"
+    few = f"fewer than {_FEWEST} items are known to whoever looks, or left to be told"
 
-    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Scored:
         """How often items were chosen, mean over organisations, whose sales the adversary's know.
 
         Raises:
@@ -128,9 +133,6 @@ class SalesClaim(OrganisationClaim):
             return _sales(vectors, truth[client, items], np.maximum(known, 0).sum(0), sold, seed)
 
         told = self.told(corrupted, tell)
-        if not told:
-            few = f"fewer than {_FEWEST} items are known to whoever looks, or left to be told"
-            return NotApplicable(reason=few if len(self.clients) else NOBODY)
         correlation, prior, null, deviation = _means(told)
         size = sum(each.size for each in told)
         aucs = [each.auc for each in told if each.auc is not None]
@@ -152,8 +154,9 @@ class MembersClaim(OrganisationClaim):
     """
 
     kind = "members"
+    few = "too few items or persons are known to tell one from another"
 
-    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Scored:
         """Who is a user, mean over organisations; nobody attacks himself.
 
         Raises:
@@ -166,9 +169,6 @@ class MembersClaim(OrganisationClaim):
             return _members(vectors, chosen, candidates[:, -1] == 1, seed)
 
         told = self.told(corrupted, tell)
-        if not told:
-            few = "too few items or persons are known to tell one from another"
-            return NotApplicable(reason=few if len(self.clients) else NOBODY)
         auc, prior, null, deviation = _means(told)
         members, persons = sum(each.members for each in told), sum(each.size for each in told)
         honest = int(is_honest(self.clients, corrupted).sum())

@@ -124,12 +124,13 @@ class _Rules:
         self.game, self.public = game, public
         self.values = np.unique(np.concatenate([c.values for c in pooled_classes(game.table)]))
         self.few = len(self.values) <= _FEW_VALUES
+        self.levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)  # of a kind of client
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
         self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
         raters = float(self.counts.max()) + 1.0
         self.log_odds: FloatArray = np.log((self.counts + 0.5) / (raters - self.counts))
-        ranks = pooled_classes(public.table(game.labels))
+        ranks = pooled_classes(public.table)
         self.most = max(float(each.values[-1]) for each in ranks if each.size)
         self._precision: dict[int, FloatArray] = {}
         kinds = [kinds_of(game.scores, game.part(span)) for span in game.spans]
@@ -138,9 +139,9 @@ class _Rules:
     def precision(self, rule: int, half: int, kind: int) -> FloatArray:
         """Precision of a rule on the clients of a kind of the half that it is learned from."""
         if rule not in self._precision:
-            table = self.tables(np.full((2, _KINDS), rule), own=True)
-            if rule == _POPULARITY:
-                table = self.public.table(self.game.labels)
+            table: Table = self.public.table
+            if rule != _POPULARITY:
+                table = self.tables(np.full((2, _KINDS), rule), own=True)
             self._precision[rule] = precision_at_size(table)
         these = (self.public.half == half) & (self.kinds == kind)
         return np.asarray(self._precision[rule][these])
@@ -169,9 +170,7 @@ class _Rules:
                 found, rest, own_row = self._rule(rule, part, each, learned)
                 scores[pairs], row[clients] = found[pairs], len(rows) + own_row[clients]
                 rows += list(rest)
-        others = None
-        if part.table.rest is not None:
-            others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
+        others = Rest.of_rows(np.stack(rows), row, owners, part.pairs.items)
         return replace(part.table, scores=scores, rest=others)
 
     def _rule(
@@ -198,24 +197,16 @@ class _Rules:
         found, row = np.unique(kinds * len(level.rest) + level.row, return_inverse=True)
         kind, rest = np.divmod(found, len(level.rest))
         return _Level(
-            level.listed + self._levels * kinds[part.pairs.owners],
-            level.rest[rest] + self._levels * kind[:, None],
+            level.listed + self.levels * kinds[part.pairs.owners],
+            level.rest[rest] + self.levels * kind[:, None],
             row.reshape(-1),
         )
-
-    @property
-    def _levels(self) -> int:
-        """How many levels a kind of client has."""
-        return 2 * max(len(self.values) if self.few else 0, _OCTAVES)
 
     def _said(self, part: Part) -> _Level:
         scores, seen = self.game.scores, part.visible.astype(np.int64)
         shared = isinstance(scores.rest, np.ndarray)
-        unseen = np.zeros(1, dtype=np.int64)
-        if self.game.visible is None:
-            unseen = np.ones(1, dtype=np.int64)
-        elif shared:
-            unseen = np.asarray(self.game.visible.rest).astype(np.int64)
+        visible = self.game.visible
+        unseen = np.atleast_1d(True if visible is None else visible.rest).astype(np.int64)
         row = np.zeros(len(part.pairs.indptr) - 1, dtype=np.int64)
         if self.few:
             values = len(self.values)
@@ -253,7 +244,7 @@ class _Rules:
 
     def _counted(self) -> tuple[FloatArray, FloatArray]:
         """Pairs, and those of them that are hits: float64[2, levels, counts] each."""
-        levels = _KINDS * self._levels
+        levels = _KINDS * self.levels
         shape = (2, levels, len(self.counts))
         size = 2 * levels * len(self.counts)
         pairs, hits = np.zeros(size), np.zeros(size)
@@ -265,8 +256,6 @@ class _Rules:
             flat = base + level.listed * len(self.counts)
             pairs += np.bincount(flat, minlength=size)
             hits += np.bincount(flat[part.pairs.labels], minlength=size)
-            if part.table.rest is None:
-                continue
             wide = np.broadcast_to(level.rest, (len(level.rest), self.game.labels.n_items))
             for each in (0, 1):
                 for row, clients in enumerate(np.bincount(level.row[half == each])):

@@ -4,10 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.base import need
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, normal_null, ranked_unit
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.scored import NOBODY, NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Judged, SecretClaim
+from attacks.scoring.truth import (
+    NO_CONTRAST,
+    NOBODY,
+    Scored,
+    SecretClaim,
+    is_honest,
+    require_finite,
+)
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 
@@ -26,7 +33,7 @@ class LabelClaim(SecretClaim):
 
     scores: FloatArray
 
-    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Scored:
         """Judge a class per client.
 
         - ``label_accuracy``: share of clients whose class has the highest score, ties shared;
@@ -35,12 +42,10 @@ class LabelClaim(SecretClaim):
         - ``label_lift``: accuracy above the base rate.
         """
         known = is_honest(self.clients, corrupted) & (truth[self.clients] >= 0)
-        if not known.any():
-            return NotApplicable(reason=NOBODY)
+        need(known.any(), NOBODY)
         scores, classes = self.scores[known], truth[self.clients[known]]
         require_finite("scores of classes", scores)
-        if len(np.unique(classes)) < 2:
-            return NotApplicable(reason="there is nothing to tell apart in the truth")
+        need(len(np.unique(classes)) > 1, NO_CONTRAST)
         best = scores == scores.max(axis=1, keepdims=True)
         guesses = best / best.sum(axis=1, keepdims=True)
         odds = guesses[np.arange(len(classes)), classes]
@@ -75,7 +80,7 @@ class HistogramClaim(SecretClaim):
     shares: FloatArray
     activity: FloatArray
 
-    def judged(self, truth: FloatArray, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: FloatArray, corrupted: frozenset[int], seed: int) -> Scored:
         """Judge how each client's records are distributed.
 
         - ``histogram_error``: half the L1 distance of the shares, the part of the records in a
@@ -86,8 +91,7 @@ class HistogramClaim(SecretClaim):
         - ``activity_correlation``: rank correlation over clients of the claimed and true activity.
         """
         known = is_honest(self.clients, corrupted) & (truth[self.clients].sum(axis=1) > 0)
-        if not known.any():
-            return NotApplicable(reason=NOBODY)
+        need(known.any(), NOBODY)
         claimed, actual = self.shares[known], truth[self.clients[known]]
         require_finite("claimed histograms", claimed)
         totals = actual.sum(axis=1)

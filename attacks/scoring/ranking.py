@@ -1,15 +1,14 @@
 """A game over a catalogue, block by block of clients, and what ranks it without a look at them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 
 from attacks.scoring.item_sets import ItemSets, Joined, joined, spans_of
-from attacks.scoring.known import Known
 from attacks.scoring.loops import Rest
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import per_client_auc
@@ -78,29 +77,16 @@ class CatalogueGame:
     def dealt(self, seed: int) -> Table:
         """The same scores against sets of the same sizes, drawn at random."""
         if seed not in self._dealt:
-            drawn = self.labels.dealt(seed)
-            spans = spans_of(self.scores.listed, drawn)
-            make = [partial(_against, self.scores, drawn, span) for span in spans]
-            self._dealt[seed] = BlockedTable(make)
+            self._dealt[seed] = CatalogueGame(self.scores, self.labels.dealt(seed)).table
         return self._dealt[seed]
-
-
-def _against(scores: Rows, sets: ItemSets, span: slice) -> ScoreTable:
-    return table_of(scores, joined(scores.listed, sets, span))
 
 
 def table_of(scores: Rows, pairs: Joined) -> ScoreTable:
     """The game of a block of clients."""
     values = np.ascontiguousarray(scores.of(pairs), dtype=np.float64)
-    clients, n_items, rest = len(pairs.indptr) - 1, scores.listed.n_items, None
-    everybody = np.zeros(clients, dtype=np.int64)
-    if isinstance(scores.rest, np.ndarray):
-        row = np.asarray(scores.rest, dtype=np.float64)[None]
-        rest = Rest.of_rows(row, everybody, pairs.owners, pairs.items)
-    elif len(pairs.items) < clients * n_items:
-        one = np.array([scores.rest], dtype=np.float64)
-        none = np.zeros(len(pairs.items), dtype=np.int32)
-        rest = Rest(one, np.array([0, n_items]), np.array([0, 1]), everybody, none)
+    everybody = np.zeros(len(pairs.indptr) - 1, dtype=np.int64)
+    row = np.full((1, scores.listed.n_items), scores.rest, dtype=np.float64)
+    rest = Rest.of_rows(row, everybody, pairs.owners, pairs.items)
     return ScoreTable(indptr=pairs.indptr, scores=values, labels=pairs.labels, rest=rest)
 
 
@@ -139,7 +125,7 @@ def standing(scores: Rows, part: Part) -> Standing:
         ordered = np.sort(row)
         left, right = (np.searchsorted(ordered, row, side=end) for end in ("left", "right"))
         return Standing(left[part.pairs.items], right[part.pairs.items], left, right, shared=True)
-    left, right = table.standing()
+    left, right = table.standing
     listed, value = np.diff(indptr), float(scores.rest)
     left_out = scores.listed.n_items - listed
     of_pair = np.repeat(left_out, listed)
@@ -180,20 +166,20 @@ class PublicRanking:
             rule fitted on counts that leave one client out could take them from the counts of all,
             where these are released, and be left with that client's set.
         half: int64[B], of each client.
+        labels: the clients' sets.
         own: what the items in a client's own set have less than the rows say: 1 in counts of all.
-        size: items in all sets together.
     """
 
     rows: FloatArray
     learned: FloatArray
     half: IntArray
+    labels: ItemSets
     own: float = 0.0
-    size: int = 0
-    _known: Known = field(default_factory=Known, init=False, repr=False)
 
-    def table(self, labels: ItemSets) -> ScoreTable:
+    @cached_property
+    def table(self) -> ScoreTable:
         """The game of who ranks by it: made once, as it serves many attacks on the same sets."""
-        return self._known.once("table", lambda: ranked(self.rows, self.half, labels, self.own))
+        return ranked(self.rows, self.half, self.labels, self.own)
 
     def of(self, part: Part) -> FloatArray:
         """float64[T], of the pairs of a block of clients."""
@@ -212,7 +198,7 @@ class PublicRanking:
             seen = ItemSets.of_sizes(sizes, items, int(kept.sum()))
             return ranked(self.rows[:, kept], self.half, seen, self.own)
         if visible is None:
-            return self.table(game.labels)
+            return self.table
 
         def seen_of(span: slice) -> ScoreTable:
             part = game.part(span)
@@ -244,12 +230,12 @@ def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> Pu
     """
     labels = game.labels
     # Attacks on the same clients share what depends on none of them; to hash is a fraction of it.
-    whole = sha256(f"{seed} ".encode() + labels.digest() + popularity.tobytes())
+    whole = sha256(f"{seed} ".encode() + labels.digest + popularity.tobytes())
     counted = _COUNTED.get(whole.digest(), lambda: _counted(popularity, labels, seed))
     best, ranking = _CHANCE, counted[0]
     said = _said_of_others(game, popularity, seed)
     for candidate in (*counted[1:], *said):
-        aucs = per_client_auc(candidate.table(labels))
+        aucs = per_client_auc(candidate.table)
         aucs = aucs[np.isfinite(aucs)]
         found, error = float(aucs.mean()), float(aucs.std()) / np.sqrt(len(aucs))
         if found > best and found - _CHANCE > _CLEARLY * error:
@@ -262,19 +248,19 @@ _Counted = tuple[PublicRanking, PublicRanking, PublicRanking]
 
 def _counted(popularity: FloatArray, labels: ItemSets, seed: int) -> _Counted:
     """No ranking, the one of all others' counts, and the one of the other half's."""
-    half, size = halved(len(labels), seed), len(labels.items)
+    half = halved(len(labels), seed)
     in_half = half[labels.owners] * labels.n_items + labels.items
     own_half = np.bincount(in_half, minlength=2 * labels.n_items).reshape(2, labels.n_items)
     rows = np.stack([popularity, popularity])
     apart, nothing = rows - own_half, np.zeros_like(rows)
     return (
-        PublicRanking(nothing, nothing, half, size=size),
-        PublicRanking(rows, apart, half, own=1.0, size=size),
-        PublicRanking(apart, apart, half, size=size),
+        PublicRanking(nothing, nothing, half, labels),
+        PublicRanking(rows, apart, half, labels, own=1.0),
+        PublicRanking(apart, apart, half, labels),
     )
 
 
-_COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 150 * kept[0].size)
+_COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 150 * len(kept[0].labels.items))
 """The tables of three rankings with their sorted scores take some 50 bytes an item each."""
 
 
@@ -286,11 +272,11 @@ def _said_of_others(
     if clients < 2:
         return
     half = halved(clients, seed)
-    counts = np.sort((clients * popularity - labels.popularity()) / clients)
+    counts = np.sort((clients * popularity - labels.popularity) / clients)
     means = _mean_ranks(game, half)
     for sign in (1.0, -1.0):
         said = np.stack([_in_counts(sign * means[1 - each], counts) for each in (0, 1)])
-        yield PublicRanking(said, said, half, size=len(labels.items))
+        yield PublicRanking(said, said, half, labels)
 
 
 def _mean_ranks(game: CatalogueGame, half: IntArray) -> FloatArray:

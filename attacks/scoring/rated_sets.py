@@ -6,12 +6,13 @@ adversary has popularity as well as its view: rated sets are also scored by both
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from attacks.base import need
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import (
     Estimate,
@@ -27,8 +28,7 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, public_ranking
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import NotApplicable, Scored, is_honest
-from attacks.scoring.sets import ALL_CORRUPTED, NO_CONTRAST, guessed_figures, units_of
+from attacks.scoring.sets import guessed_figures, units_of
 from attacks.scoring.statistics import (
     advantage,
     per_client_auc,
@@ -37,7 +37,7 @@ from attacks.scoring.statistics import (
     tpr_at_fpr_interval,
 )
 from attacks.scoring.tables import Table, count_per_client, highest_each
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, NO_CONTRAST, Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -92,6 +92,9 @@ class RatedSetClaim:
         ValueError: fields list different pairs, or mark pairs that they do not list.
     """
 
+    decides: ClassVar = True
+    """Nothing else of the finding is worth judging where this claim cannot be."""
+
     clients: IntArray
     scores: FloatArray | Rows
     visible: BoolArray | Rows
@@ -118,87 +121,53 @@ class RatedSetClaim:
 
     def __post_init__(self) -> None:
         require_alike(self.scores, self.visible, *self.others)
-        require_marks(self.visible, shared=True)
-        if self.predicted is not None:
-            require_marks(self.predicted, shared=True)
+        marks = (self.visible, self.predicted)
+        require_marks(*(each for each in marks if each is not None), shared=True)
 
     @property
     def others(self) -> "tuple[FloatArray | BoolArray | Rows, ...]":
         """The history, then what is predicted, if anything is."""
         return (*self.history.values(), *(() if self.predicted is None else (self.predicted,)))
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """Judge it by the training ratings; what hangs on it is not judged without them."""
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """Judge it by the training ratings, over the catalogue and within the visible support.
+
+        What hangs on it is not judged without them.
+        """
         if not len(self.clients):
             return
-        if case.truth.train is None:
-            yield NotApplicable(reason="the truth holds no ratings", whole=True)
-            return
-        truth = ItemSets.rated(case.truth.train)
-        found = score_rated_sets(self, truth, case.corrupted, case.seed)
-        yield replace(found, whole=True) if isinstance(found, NotApplicable) else found
+        truth = ItemSets.rated(need(case.truth.train, "the truth holds no ratings"))
+        honest = is_honest(self.clients, case.corrupted)
+        need(honest.any(), ALL_CORRUPTED)
+        labels = truth.take(self.clients[honest])
+        scores, visible, *others = kept_rows(honest, self.scores, self.visible, *self.others)
+        predicted = others.pop() if self.predicted is not None else None
+        game = CatalogueGame(scores, labels, visible)
+        need(np.isfinite(per_client_auc(game.table)).any(), NO_CONTRAST)
+        sure = np.zeros(len(labels), dtype=bool) if self.sure is None else self.sure[honest]
+        figures, gains, wrong = _rated_figures(game, predicted, sure, truth, case.seed)
+        curve = pooled_roc(game.table)
+        by_rounds = history_figures(dict(zip(self.history, others, strict=True)), labels)
+        yield Scored(
+            figures=figures,
+            gains=gains,
+            units=units_of(game.table),
+            details={
+                **({"auc_by_rounds": by_rounds} if self.history else {}),
+                **({"sure_sets": int(sure.sum()), "sure_sets_wrong": wrong} if sure.any() else {}),
+            },
+            null_control=_rated_null(game.dealt(case.seed)),
+            roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
+        )
 
 
-def score_rated_sets(
-    rated: RatedSetClaim, truth: ItemSets, corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
-    """Judge rated sets, over the catalogue and within the visible support.
-
-    Args:
-        rated: the claim.
-        truth: which items every client rated.
-        corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap and of the null control.
-    """
-    honest = is_honest(rated.clients, corrupted)
-    if not honest.any():
-        return NotApplicable(reason=ALL_CORRUPTED)
-    labels = truth.take(rated.clients[honest])
-    scores, visible, *others = kept_rows(honest, rated.scores, rated.visible, *rated.others)
-    predicted = others.pop() if rated.predicted is not None else None
-    game = CatalogueGame(scores, labels, visible)
-    if not np.isfinite(per_client_auc(game.table)).any():
-        return NotApplicable(reason=NO_CONTRAST)
-    popularity = truth.popularity().astype(np.float64)
-    sure = np.zeros(len(labels), dtype=bool) if rated.sure is None else rated.sure[honest]
-    about = _Sets(predicted, sure, popularity, len(truth))
-    figures, gains, wrong = _rated_figures(game, about, seed)
-    curve = pooled_roc(game.table)
-    by_rounds = history_figures(dict(zip(rated.history, others, strict=True)), labels)
-    return Scored(
-        figures=figures,
-        gains=gains,
-        units=units_of(game.table),
-        details={
-            **({"auc_by_rounds": by_rounds} if rated.history else {}),
-            **({"sure_sets": int(sure.sum()), "sure_sets_wrong": wrong} if sure.any() else {}),
-        },
-        null_control=_rated_null(game.dealt(seed)),
-        roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
-    )
-
-
-class _Sets(NamedTuple):
-    """Whole sets as they are named, and what luck needs.
-
-    Attributes:
-        predicted: what is guessed outright.
-        sure: bool[B], of whom that is known to be right.
-        popularity: float64[m], how many clients' sets hold each item.
-        clients: whose sets these are counts of.
-    """
-
-    predicted: Rows | None
-    sure: BoolArray
-    popularity: FloatArray
-    clients: int
-
-
-def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures, Gains, int]:
+def _rated_figures(
+    game: CatalogueGame, predicted: Rows | None, sure: BoolArray, truth: ItemSets, seed: int
+) -> tuple[Figures, Gains, int]:
     """Figures of the game, gains over an adversary without a view, sure sets that are wrong."""
     aucs, inside = per_client_auc(game.table), per_client_auc(game.support)
-    public = public_ranking(game, sets.popularity, seed)
-    prior = per_client_auc(public.table(game.labels))
+    public = public_ranking(game, truth.popularity, seed)
+    prior = per_client_auc(public.table)
     inside_prior = _informed(per_client_auc(public.within(game)))
     figures: Figures = {
         **interval_figures("auc", mean_auc(aucs, seed)),
@@ -217,14 +186,14 @@ def _rated_figures(game: CatalogueGame, sets: _Sets, seed: int) -> tuple[Figures
     figures |= together | likely
     gains |= combined | surely
     outright = np.zeros(len(first), dtype=bool)
-    if sets.predicted is not None:
-        guessed, outright = guessed_figures(sets.predicted, game, "exact_set_share")
+    if predicted is not None:
+        guessed, outright = guessed_figures(predicted, game, "exact_set_share")
         figures |= guessed
-    first = (first | outright) & (precision_at_size(public.table(game.labels)) < 1.0)
-    by_luck = exact_sets(first, game.labels, sets.popularity, sets.clients)
-    known = sets.sure & outright
+    first = (first | outright) & (precision_at_size(public.table) < 1.0)
+    by_luck = exact_sets(first, game.labels, truth.popularity, len(truth))
+    known = sure & outright
     gains["exact_clients"] = Persons(first | known, np.where(known, -np.inf, by_luck.odds))
-    return figures, gains, int(np.count_nonzero(sets.sure & ~outright))
+    return figures, gains, int(np.count_nonzero(sure & ~outright))
 
 
 def _combined_figures(
@@ -245,7 +214,7 @@ def _combined_figures(
     found = [(per_client_auc(part), precision_at_size(part)) for part in ranked.parts()]
     aucs, at_k = (np.concatenate(each) for each in zip(*found, strict=True))
     alone = precision_at_size(game.table)
-    without = precision_at_size(public.table(game.labels))
+    without = precision_at_size(public.table)
     whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
     figures: Figures = {
         **interval_figures("combined_auc", mean_auc(aucs, seed)),
@@ -270,7 +239,7 @@ def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tupl
     Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
     over that as well, the TPR of the same scores dealt to each client's items at random.
     """
-    catalogue, prior, dealt = game.table, public.table(game.labels), game.dealt(seed)
+    catalogue, prior, dealt = game.table, public.table, game.dealt(seed)
     one, without, active = (
         tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior, dealt)
     )

@@ -7,8 +7,7 @@ import numpy as np
 
 from attacks.scoring.chance import by_client
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
-from attacks.scoring.scored import Scored, is_honest
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 
@@ -30,54 +29,45 @@ class RatingClaim:
     about: IntArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the training ratings."""
-        if case.truth.train is not None:
-            about = self.clients if self.about is None else self.about
-            figures, gains = rating_figures(self, about, case.truth.train, case.corrupted)
-            yield Scored(figures=figures, gains=gains, units={})
+        """Judge it: share of the clients' ratings that are named exactly, beside a constant.
 
+        Every rating of the clients counts. Where the attack abstains the adversary says what
+        everybody would: the most frequent rating of all, or of the item among the other clients,
+        whichever is right more often. All figures are shares of all these ratings; gains are
+        resampled by client:
 
-def rating_figures(
-    claim: RatingClaim, clients: IntArray, train: RatingTable, corrupted: frozenset[int]
-) -> tuple[Figures, Gains]:
-    """Share of the clients' ratings that are named exactly, beside the best constant.
+        - ``rating_accuracy``; ``rating_mode_accuracy`` of that constant alone;
+        - ``coverage``: share of the ratings that the attack names at all;
+        - ``rating_lift``; ``rating_headroom_lift``: its share of what the constant leaves.
+        """
+        train = case.truth.train
+        if train is None:
+            return
+        about = np.zeros(train.n_clients, dtype=bool)
+        about[self.clients], about[() if self.about is None else self.about] = True, True
+        about &= is_honest(np.arange(train.n_clients), case.corrupted)
+        judged = about[train.clients]
+        if not judged.any():
+            unknown = ("rating_accuracy", "rating_mode_accuracy", "coverage")
+            yield Scored(figures=dict.fromkeys(unknown), units={})
+            return
+        said = _said(self, train)
+        covered = np.isfinite(said)
+        constant = best_constant(train, judged)
+        right = np.where(covered, said, constant) == train.ratings
+        known = constant == train.ratings
 
-    Every rating of the clients counts. Where the attack abstains the adversary says what everybody
-    would: the most frequent rating of all, or of the item among the other clients, whichever is
-    right more often. All figures are shares of all these ratings; gains are resampled by client:
-
-    - ``rating_accuracy``; ``rating_mode_accuracy`` of that constant alone;
-    - ``coverage``: share of the ratings that the attack names at all;
-    - ``rating_lift``; ``rating_headroom_lift``: its share of what the constant leaves.
-
-    Args:
-        claim: what is named.
-        clients: int64[B], whom the attack is about.
-        train: the ratings.
-        corrupted: the adversary's own clients; they are left out.
-    """
-    about = np.zeros(train.n_clients, dtype=bool)
-    about[clients], about[claim.clients] = True, True
-    about &= is_honest(np.arange(train.n_clients), corrupted)
-    judged = about[train.clients]
-    if not judged.any():
-        return {"rating_accuracy": None, "rating_mode_accuracy": None, "coverage": None}, {}
-    said = _said(claim, train)
-    covered = np.isfinite(said)
-    constant = best_constant(train, judged)
-    right = np.where(covered, said, constant) == train.ratings
-    known = constant == train.ratings
-
-    gain, room = (
-        by_client(each[judged], train.clients[judged])
-        for each in (right.astype(np.float64) - known, 1.0 - known.astype(np.float64))
-    )
-    figures: Figures = {
-        "rating_accuracy": float(right[judged].mean()),
-        "rating_mode_accuracy": float(known[judged].mean()),
-        "coverage": float(covered[judged].mean()),
-    }
-    return figures, {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
+        gain, room = (
+            by_client(each[judged], train.clients[judged])
+            for each in (right.astype(np.float64) - known, 1.0 - known.astype(np.float64))
+        )
+        figures: Figures = {
+            "rating_accuracy": float(right[judged].mean()),
+            "rating_mode_accuracy": float(known[judged].mean()),
+            "coverage": float(covered[judged].mean()),
+        }
+        gains: Gains = {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
+        yield Scored(figures=figures, gains=gains, units={})
 
 
 def _said(claim: RatingClaim, train: RatingTable) -> FloatArray:

@@ -57,16 +57,13 @@ class Rows:
 
     def of(self, pairs: Joined) -> npt.NDArray[Any]:
         """Values of some pairs: [T]."""
-        if isinstance(self.rest, np.ndarray):
-            return np.asarray(self.rest[pairs.items])
-        found = self.values[np.maximum(pairs.source, 0)] if len(self.values) else self.values
+        rest = self.rest[pairs.items] if isinstance(self.rest, np.ndarray) else self.rest
+        if not len(self.values):
+            return np.full(len(pairs.items), rest)
+        found = self.values[np.maximum(pairs.source, 0)]
         if self.over is not None:
             found = found / self.over[pairs.span.start + pairs.owners]
-        if not len(self.values):
-            return np.full(len(pairs.items), self.rest)
-        if self.values.dtype == bool:
-            return np.asarray(np.where(pairs.source >= 0, found, bool(self.rest)))
-        return np.asarray(np.where(pairs.source >= 0, found, self.rest))
+        return np.asarray(np.where(pairs.source >= 0, found, rest))
 
     def take(self, clients: IntArray) -> "Rows":
         """Values of some clients, in that order."""

@@ -9,21 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.base import need
 from attacks.scoring.chance import mean_auc, nan_mean, normal_null, null_auc
 from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.ranking import CatalogueGame, public_ranking
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import NotApplicable, Scored, is_honest
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable, Table, count_per_client
-from attacks.scoring.truth import Judged, SecretClaim
+from attacks.scoring.truth import ALL_CORRUPTED, NO_CONTRAST, Scored, SecretClaim, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import share_interval
-
-ALL_CORRUPTED = "every client the claims are about is the adversary's own"
-NO_CONTRAST = "there is nothing to tell apart in the truth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,19 +40,17 @@ class SetClaim(SecretClaim):
     scores: FloatArray
     predicted: BoolArray | None = None
 
-    def judged(self, truth: BoolArray, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: BoolArray, corrupted: frozenset[int], seed: int) -> Scored:
         """Judge sets that are not rated sets."""
         honest = is_honest(self.clients, corrupted)
-        if not honest.any():
-            return NotApplicable(reason=ALL_CORRUPTED)
+        need(honest.any(), ALL_CORRUPTED)
         sets = ItemSets.of_grid(truth)
         labels = sets.take(self.clients[honest])
         game = CatalogueGame(Rows.of_grid(self.scores[honest]), labels)
         aucs = per_client_auc(game.table)
-        if not np.isfinite(aucs).any():
-            return NotApplicable(reason=NO_CONTRAST)
-        public = public_ranking(game, sets.popularity().astype(np.float64), seed)
-        prior = per_client_auc(public.table(labels))
+        need(np.isfinite(aucs).any(), NO_CONTRAST)
+        public = public_ranking(game, sets.popularity, seed)
+        prior = per_client_auc(public.table)
         figures = interval_figures("set_auc", mean_auc(aucs, seed))
         figures["set_prior_auc"] = nan_mean(prior)
         if self.predicted is not None:

@@ -21,22 +21,17 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from attacks.scoring.loops import count_below
-from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, pooled_classes
+from attacks.scoring.tables import Pooled, ScoreTable, Table, count_per_client, kept, pooled_classes
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.intervals import Interval, check_share, percentile_interval, resampled
 
 _MAX_POINTS = 512
-_STRIDE = 16
-"""Cuts of which the first look at a draw takes one."""
-_ALL = slice(None)
 _DRAWN_ELEMENTS = 1 << 22
 """Weights of clients in the draws that are worked on at once."""
 
@@ -52,25 +47,27 @@ class RocCurve(NamedTuple):
     thresholds: FloatArray
 
 
+@kept
 def per_client_auc(table: Table) -> FloatArray:
     """Area under each client's own ROC curve, as the Mann-Whitney statistic [2].
 
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.once("aucs", lambda: _each_part(_part_auc, table)).copy()
+    return np.concatenate([_part_auc(part) for part in table.parts()])
 
 
 def _part_auc(table: ScoreTable) -> FloatArray:
     positives = table.positives()
-    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives())))  # ties count once
-    wins = np.diff(twice_won[table.by_class().hit_ends])
+    twice_won = np.cumsum(np.append(0, np.add(*table.among_negatives)))  # ties count once
+    wins = np.diff(twice_won[table.by_class.hit_ends])
     pairs = 2 * positives * (table.sizes - positives)
     aucs = np.full(table.n_clients, np.nan)
     np.divide(wins, pairs, out=aucs, where=pairs > 0)
     return aucs
 
 
+@kept
 def precision_at_size(table: Table) -> FloatArray:
     """Precision of each client's best k pairs, k the number of its positives.
 
@@ -79,15 +76,11 @@ def precision_at_size(table: Table) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    return table._known.once("precision", lambda: _each_part(_part_precision, table)).copy()
-
-
-def _each_part(figure: Callable[[ScoreTable], FloatArray], table: Table) -> FloatArray:
-    return np.concatenate([figure(part) for part in table.parts()])
+    return np.concatenate([_part_precision(part) for part in table.parts()])
 
 
 def _part_precision(table: ScoreTable) -> FloatArray:
-    (hits, ends, *_), (below, up_to) = table.by_class(), table.among_negatives()
+    (hits, ends, *_), (below, up_to) = table.by_class, table.among_negatives
     own_below, own_up_to = (np.zeros(len(hits), dtype=np.int64) for _ in range(2))
     count_below(hits, ends, hits, ends, own_below, own_up_to)
     sizes = table.positives()
@@ -111,13 +104,14 @@ def pooled_roc(table: Table) -> RocCurve:
     plot [3]. Take operating points from ``tpr_at_fpr_interval``, not from here.
     """
     positives, negatives = _both_classes(table)
-    kept = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
-    thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
+    thin = [_thinned(pooled, _MAX_POINTS // 2 - 1) for pooled in (positives, negatives)]
+    thresholds = np.append(np.inf, np.unique(np.concatenate(thin))[::-1])
     both = (negatives, positives)
     fpr, tpr = ((each.size - each.below(thresholds)) / each.size for each in both)
     return RocCurve(fpr, tpr, thresholds)
 
 
+@kept
 def tpr_at_fpr_interval(
     table: Table, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
 ) -> Interval | None:
@@ -137,21 +131,13 @@ def tpr_at_fpr_interval(
         positives or below 10 / fpr negative pairs, as the threshold would rest on fewer than ten
         false positives. Pairs are correlated, so this floor is necessary, not sufficient.
     """
-    key = f"tpr {fpr} {seed} {confidence} {draws}"
-    drawn = partial(_tpr_at_fpr_interval, table, fpr, seed, confidence, draws)
-    return table._known.once(key, drawn)
-
-
-def _tpr_at_fpr_interval(
-    table: Table, fpr: float, seed: int, confidence: float, draws: int
-) -> Interval | None:
     check_share("fpr", fpr)
     check_share("confidence", confidence)
     n_positives = table.positives()
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
     above = _pairs_above(table, _tail_cuts(_both_classes(table)[1], fpr))
-    blocks = resampled(table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=_STRIDE)
+    blocks = resampled(table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=_MAX_POINTS)
     drawn = np.concatenate([_resampled_tpr(block, above, fpr) for block in blocks])
     once = np.ones((1, table.n_clients), dtype=np.uint8)
     value = float(_resampled_tpr(once, above, fpr)[0])
@@ -243,38 +229,20 @@ def _pairs_above(table: Table, cuts: FloatArray) -> _Counts:
 def _resampled_tpr(
     weights: npt.NDArray[np.unsignedinteger], above: _Counts, fpr: float
 ) -> FloatArray:
-    """TPR at an FPR of each draw; a draw without positives or negatives is left out.
-
-    Rates rise along the cuts: where the FPR passes its limit is told among every ``_STRIDE``-th
-    cut, then among those in between.
-    """
+    """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
     # What is drawn is below n times the largest client, a whole number. A product of single floats
     # takes half the time of one of doubles, and is as exact up to 2^24: any order gives these sums.
     most = above.shape[1] * int(above[:, :, -1].sum(axis=0, dtype=np.int64).max(initial=0))
     exact = np.float32 if most < 2**24 else np.float64
-    drawn = weights.astype(exact)
-
-    def sums(label: int, cuts: slice, rows: IntArray | slice = _ALL) -> FloatArray:
-        found = drawn[rows] @ above[label, :, cuts].astype(exact)
-        return np.asarray(found, dtype=np.float64)
-
-    last = above.shape[2] - 1
-    totals = np.concatenate([sums(label, slice(last, None)) for label in (0, 1)], axis=1)
-    there = (totals > 0).all(axis=1)
-    drawn, totals = drawn[there], totals[there]
-    passed = sums(0, slice(_STRIDE - 1, last, _STRIDE)) / totals[:, :1] <= fpr
-    bracket, rates = passed.sum(axis=1), np.zeros(len(drawn))
-    for number in np.unique(bracket).tolist():
-        rows = np.flatnonzero(bracket == number)
-        first = number * _STRIDE
-        own = slice(first, min(first + _STRIDE - 1, last))
-        allowed = (sums(0, own, rows) / totals[rows, :1] <= fpr).sum(axis=1) + first
-        # The last cut that is allowed has the largest TPR.
-        before = max(0, first - 1)
-        hits = sums(1, slice(before, own.stop), rows)
-        found = hits[np.arange(len(rows)), np.maximum(allowed, 1) - 1 - before]
-        rates[rows] = np.where(allowed > 0, found / totals[rows, 1], 0.0)
-    return rates
+    negatives, positives = (
+        (weights.astype(exact) @ each.astype(exact)).astype(np.float64) for each in above
+    )
+    there = (negatives[:, -1] > 0) & (positives[:, -1] > 0)
+    negatives, positives = negatives[there], positives[there]
+    # The last cut that is allowed has the largest TPR; rates rise along the cuts.
+    allowed = (negatives[:, :-1] / negatives[:, -1:] <= fpr).sum(axis=1)
+    hits = positives[np.arange(len(positives)), np.maximum(allowed, 1) - 1]
+    return np.where(allowed > 0, hits / positives[:, -1], 0.0)
 
 
 def _both_classes(table: Table) -> tuple[Pooled, Pooled]:

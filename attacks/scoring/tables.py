@@ -8,18 +8,18 @@ counts them as if they were.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from functools import cached_property, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.known import Known
 from attacks.scoring.loops import ByClass, Rest, count_below, count_rest_below
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.kernels import bounds_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreTable:
     """Scores and truth of a game, the pairs of one client next to each other.
 
@@ -38,13 +38,18 @@ class ScoreTable:
     scores: FloatArray
     labels: BoolArray
     rest: Rest | None = None
-    _known: Known = field(default_factory=Known, init=False, repr=False)
-    """What several statistics need of a table is computed once."""
+    kept: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+    """Statistics that were asked for (``kept``)."""
 
     def __post_init__(self) -> None:
-        check_column("indptr", self.indptr, "int64")
-        check_column("scores", self.scores, "float64")
-        check_column("labels", self.labels, "bool", length=len(self.scores))
+        for name, kind in (("indptr", "int64"), ("scores", "float64"), ("labels", "bool")):
+            column = getattr(self, name)
+            if not isinstance(column, np.ndarray) or column.dtype != np.dtype(kind):
+                raise TypeError(f"{name} must be an array of {kind}")
+            if column.ndim != 1:
+                raise ValueError(f"{name} must have one dimension, not {column.shape}")
+        if len(self.labels) != len(self.scores):
+            raise ValueError(f"{len(self.labels)} labels of {len(self.scores)} scores")
         ends = (*self.indptr[:1], *self.indptr[-1:])
         if ends != (0, len(self.scores)) or (np.diff(self.indptr) < 0).any():
             raise ValueError(f"indptr must rise from 0 to {len(self.scores)}, the number of pairs")
@@ -79,29 +84,37 @@ class ScoreTable:
         """int64[n_clients], positives of each client."""
         return count_per_client(self.labels, self.indptr)
 
-    def by_class(self) -> "ByClass":
+    @cached_property
+    def by_class(self) -> ByClass:
         """Listed scores by class, ascending for each client; nobody changes them."""
-        return self._known.once("by class", lambda: _by_class(self))
+        positives = self.positives()
+        hits, misses = self.scores[self.labels], self.scores[~self.labels]
+        ends = [bounds_of(each) for each in (positives, np.diff(self.indptr) - positives)]
+        sort_each(hits, ends[0])
+        sort_each(misses, ends[1])
+        taken = np.empty(0, dtype=np.int32)
+        if self.rest is not None:
+            taken = self.rest.taken
+            if len(self.rest.values) > len(self.rest.runs) - 1:  # else a client has one value
+                taken = taken.copy()
+                sort_each(taken, self.indptr)
+        return ByClass(hits, ends[0], misses, ends[1], taken)
 
+    @cached_property
     def among_negatives(self) -> tuple[IntArray, IntArray]:
         """int64[P], negatives of the client below each of its positives, and not above it."""
-        return self._known.once("among negatives", self._among_negatives)
-
-    def _among_negatives(self) -> tuple[IntArray, IntArray]:
-        each = self.by_class()
+        each = self.by_class
         below, up_to = (np.zeros(len(each.hits), dtype=np.int64) for _ in range(2))
         count_below(each.hits, each.hit_ends, each.misses, each.miss_ends, below, up_to)
         if self.rest is not None:
             count_rest_below(each, self.rest, self.indptr, below, up_to)
         return below, up_to
 
+    @cached_property
     def standing(self) -> tuple[IntArray, IntArray]:
         """int64[N], listed pairs of the client with smaller scores, and with no larger ones."""
-        return self._known.once("standing", self._standing)
-
-    def _standing(self) -> tuple[IntArray, IntArray]:
         left, right = (np.zeros(len(self.scores), dtype=np.int64) for _ in range(2))
-        hits, hit_ends, misses, miss_ends, _ = self.by_class()
+        hits, hit_ends, misses, miss_ends, _ = self.by_class
         for values, ends in ((hits, hit_ends), (misses, miss_ends)):
             count_below(self.scores, self.indptr, values, ends, left, right)
         return left, right
@@ -110,21 +123,6 @@ class ScoreTable:
         """The game of some of the listed pairs, bool[N]; of another rest, or none."""
         ends, scores = bounds_of(count_per_client(keep, self.indptr)), self.scores[keep]
         return ScoreTable(indptr=ends, scores=scores, labels=self.labels[keep], rest=rest)
-
-
-def _by_class(table: ScoreTable) -> ByClass:
-    positives = table.positives()
-    hits, misses = table.scores[table.labels], table.scores[~table.labels]
-    ends = [bounds_of(each) for each in (positives, np.diff(table.indptr) - positives)]
-    sort_each(hits, ends[0])
-    sort_each(misses, ends[1])
-    taken = np.empty(0, dtype=np.int32)
-    if table.rest is not None:
-        taken = table.rest.taken
-        if len(table.rest.values) > len(table.rest.runs) - 1:  # else a client has one value
-            taken = taken.copy()
-            sort_each(taken, table.indptr)
-    return ByClass(hits, ends[0], misses, ends[1], taken)
 
 
 def sort_each(values: npt.NDArray[Any], ends: IntArray) -> None:
@@ -144,7 +142,7 @@ class BlockedTable:
     def __init__(self, make: Sequence[Callable[[], ScoreTable]]) -> None:
         self._make = make
         self._only: ScoreTable | None = None
-        self._known = Known()
+        self.kept: dict[object, Any] = {}
 
     def parts(self) -> Iterator[ScoreTable]:
         """The blocks."""
@@ -157,13 +155,14 @@ class BlockedTable:
 
     def positives(self) -> IntArray:
         """int64[n_clients], positives of each client."""
-        return self._known.once("clients", self._counted)[0]
+        return self._counted[0]
 
     @property
     def sizes(self) -> IntArray:
         """int64[n_clients], pairs of each client."""
-        return self._known.once("clients", self._counted)[1]
+        return self._counted[1]
 
+    @cached_property
     def _counted(self) -> list[IntArray]:
         found = [(part.positives(), part.sizes) for part in self.parts()]
         return [np.concatenate(each) for each in zip(*found, strict=True)]
@@ -180,6 +179,25 @@ class BlockedTable:
 
 
 Table: TypeAlias = ScoreTable | BlockedTable
+
+_More = ParamSpec("_More")
+_Found = TypeVar("_Found")
+
+
+def kept(
+    statistic: Callable[Concatenate[Table, _More], _Found],
+) -> Callable[Concatenate[Table, _More], _Found]:
+    """A statistic of a table that is computed once for the same arguments; nobody changes it."""
+
+    @wraps(statistic)
+    def once(table: Table, /, *args: _More.args, **named: _More.kwargs) -> _Found:
+        key = (statistic.__name__, args, *sorted(named.items()))
+        if key not in table.kept:
+            table.kept[key] = statistic(table, *args, **named)
+        found: _Found = table.kept[key]
+        return found
+
+    return once
 
 
 class Pooled(NamedTuple):
@@ -207,12 +225,9 @@ class Pooled(NamedTuple):
         return np.asarray(self.values[np.searchsorted(self.ends, places, side="right")])
 
 
+@kept
 def pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
     """Scores of the positives and of the negatives."""
-    return table._known.once("classes", lambda: _pooled_classes(table))
-
-
-def _pooled_classes(table: Table) -> tuple[Pooled, Pooled]:
     positives: list[_Counted] = []
     negatives: list[_Counted] = []
     for part in table.parts():
@@ -254,17 +269,3 @@ def highest_each(values: npt.NDArray[Any], indptr: IntArray) -> npt.NDArray[Any]
     if len(there):
         highest[there] = np.maximum(np.maximum.reduceat(values, indptr[:-1][there]), 1)
     return highest
-
-
-def check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
-    """Refuse a column of another type or shape.
-
-    Raises:
-        TypeError: it is no array of that dtype.
-        ValueError: its length or number of dimensions is another.
-    """
-    if not isinstance(column, np.ndarray) or column.dtype != np.dtype(dtype):
-        raise TypeError(f"{name} must be an array of {dtype}")
-    if column.ndim != 1 or (length is not None and len(column) != length):
-        wanted = "one dimension" if length is None else f"the shape ({length},)"
-        raise ValueError(f"{name} must have {wanted}, not {column.shape}")

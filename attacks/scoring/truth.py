@@ -1,21 +1,75 @@
-"""What the harness knows and no attack does."""
+"""What the harness knows and no attack does, and what it makes of a claim by that."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.scored import NotApplicable, Scored
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from attacks.scoring.gains import Figures, Gains, Level, gain_figures
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth
 from secure_fedrec.wire.recording import OWN
 
 _PRIVATE = "private-"  # kinds of private tables in the truth
 
-Judged: TypeAlias = Scored | NotApplicable
+
+ALL_CORRUPTED = "every client the claims are about is the adversary's own"
+NO_CONTRAST = "there is nothing to tell apart in the truth"
+NOBODY = "nobody but the adversary's own clients has a secret to tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotApplicable:
+    """What an attack would have needed is not there.
+
+    Args:
+        reason: what is missing.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A claim, judged.
+
+    Args:
+        figures: measured values; a value is None where the data cannot support it.
+        gains: over what is known without the view; they become figures with intervals.
+        units: clients (or members of clients), pairs and positives behind the figures.
+        details: what else is worth reporting.
+        null_control: the same claim against a truth it cannot know.
+        roc: pooled ROC curve.
+    """
+
+    figures: Figures
+    units: Mapping[str, int]
+    gains: Gains = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    null_control: Mapping[str, Any] | None = None
+    roc: Mapping[str, list[float]] | None = None
+
+    def at(self, level: Level) -> Figures:
+        """All figures, those of the gains with limits as sure as asked for."""
+        return self.figures | gain_figures(self.gains, level)
+
+
+def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
+    """Which of these clients are not on the adversary's side: bool[B]."""
+    return ~np.isin(clients, sorted(corrupted))
+
+
+def require_finite(what: str, values: FloatArray) -> None:
+    """Refuse a claim that is no number: a mean would leave its client out, as if it were not there.
+
+    Raises:
+        ValueError: a value is NaN or infinite.
+    """
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} must be finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +175,13 @@ class SecretClaim:
     name: str
     clients: IntArray
 
-    def scored(self, case: Case) -> Iterator[Judged]:
+    def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the secret of that name; nothing where there is none."""
         truth = case.truth.of_kind(self.kind).get(self.name)
         if truth is not None:
             yield self.judged(truth, case.corrupted, case.seed)
 
-    def judged(self, truth: Any, corrupted: frozenset[int], seed: int) -> Judged:
+    def judged(self, truth: Any, corrupted: frozenset[int], seed: int) -> Scored:
         """Judge it.
 
         Args:
@@ -136,6 +190,7 @@ class SecretClaim:
             seed: of the bootstrap and of the null control.
 
         Raises:
+            InapplicableError: there is nothing to judge.
             ValueError: a number that is claimed is not finite.
         """
         raise NotImplementedError

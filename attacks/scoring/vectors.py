@@ -12,13 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from attacks.base import need
 from attacks.scoring.chance import beside_sums, hit_interval, hit_null, unit
 from attacks.scoring.gains import Figures, Gain, Persons, interval_figures
-from attacks.scoring.scored import NotApplicable, Scored, is_honest, require_finite
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import ALL_CORRUPTED, Case, Scored, is_honest, require_finite
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Truth
 
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
@@ -53,79 +52,66 @@ class VectorClaim:
     of_items: bool = False
     told: BoolArray | None = None
 
-    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
-        """Judge it by the private vectors that were recorded."""
-        yield score_vectors(
-            self, case.truth.recorded, case.corrupted, case.seed, train=case.truth.train
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """Judge it by the private vectors that were recorded.
+
+        - ``user_vector_share``: recovered to a relative error below 1e-3;
+        - ``user_vector_cosine``: the median over clients of the cosine to the true vector;
+        - ``vector_cosine``: its mean; ``_chance``: the mean cosine to the other clients' vectors;
+          ``_lift``: the mean over clients of the difference;
+        - ``reidentified_share``; ``_chance``: one over the number of clients; ``_lift``.
+
+        The adversary's own clients are neither judged nor candidates.
+
+        Raises:
+            ValueError: a claimed vector is not finite.
+        """
+        train, seed = case.truth.train, case.seed
+        columns = case.truth.recorded.columns(self.round, f"private-{self.table}")
+        if columns is None or (self.of_items and train is None):
+            unknown = (
+                "user_vector_share",
+                "user_vector_cosine",
+                "vector_cosine",
+                "reidentified_share",
+            )
+            yield Scored(figures=dict.fromkeys(unknown), units={})
+            return
+        honest = is_honest(self.clients, case.corrupted)
+        need(honest.any(), ALL_CORRUPTED)
+        values = columns["values"]
+        if self.of_items and train is not None:
+            values = _means(values, train)
+        everybody = np.arange(len(values))
+        candidates = everybody[is_honest(everybody, case.corrupted)]
+        actual = values.reshape(len(everybody), -1)[candidates, : self.vectors.shape[1]]
+        claimed = self.vectors[honest]
+        require_finite("claimed vectors", claimed)
+        own = np.searchsorted(candidates, self.clients[honest])
+        rng = np.random.default_rng(seed)
+        shuffled = rng.permutation(len(candidates))[own]
+        told = claimed.any(axis=1)
+        if self.told is not None:
+            told &= self.told[honest]
+            claimed = np.where(self.told[honest][:, None], claimed, rng.normal(size=claimed.shape))
+        compared = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
+        to_own, sums, odds, dealt, to_next = compared
+        size = len(candidates)
+        direction, gains = beside_sums("vector_cosine", to_own, sums, size, seed=seed, span=2.0)
+        figures = _closeness(claimed, actual[own]) | direction
+        chance = 1.0 / len(candidates)
+        share = hit_interval(odds, seed=seed)
+        figures |= {**interval_figures("reidentified_share", share), "reidentified_chance": chance}
+        yield Scored(
+            figures=figures,
+            gains={
+                **gains,
+                "reidentified_lift": Gain(odds - chance, guesses=True),
+                "reidentified_clients": _named(to_own[told], to_next[told], size, claimed.shape[1]),
+            },
+            units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
+            null_control=hit_null("reidentified_share", dealt, chance),
         )
-
-
-def score_vectors(
-    claim: VectorClaim,
-    recorded: Truth,
-    corrupted: frozenset[int],
-    seed: int,
-    *,
-    train: RatingTable | None = None,
-) -> Scored | NotApplicable:
-    """Judge private vectors.
-
-    - ``user_vector_share``: recovered to a relative error below 1e-3;
-    - ``user_vector_cosine``: the median over clients of the cosine to the true vector;
-    - ``vector_cosine``: its mean; ``_chance``: the mean cosine to the other clients' vectors;
-      ``_lift``: the mean over clients of the difference;
-    - ``reidentified_share``; ``_chance``: one over the number of clients; ``_lift``.
-
-    Args:
-        claim: the claim.
-        recorded: private vectors by round.
-        corrupted: the adversary's own clients; they are neither judged nor candidates.
-        seed: of the bootstrap and of the null control.
-        train: training items, of vectors that are means over them.
-
-    Raises:
-        ValueError: a claimed vector is not finite.
-    """
-    columns = recorded.columns(claim.round, f"private-{claim.table}")
-    if columns is None or (claim.of_items and train is None):
-        unknown = ("user_vector_share", "user_vector_cosine", "vector_cosine", "reidentified_share")
-        return Scored(figures=dict.fromkeys(unknown), units={})
-    honest = is_honest(claim.clients, corrupted)
-    if not honest.any():
-        return NotApplicable(reason="every client the claims are about is the adversary's own")
-    values = columns["values"]
-    if claim.of_items and train is not None:
-        values = _means(values, train)
-    everybody = np.arange(len(values))
-    candidates = everybody[is_honest(everybody, corrupted)]
-    actual = values.reshape(len(everybody), -1)[candidates, : claim.vectors.shape[1]]
-    claimed = claim.vectors[honest]
-    require_finite("claimed vectors", claimed)
-    own = np.searchsorted(candidates, claim.clients[honest])
-    rng = np.random.default_rng(seed)
-    shuffled = rng.permutation(len(candidates))[own]
-    told = claimed.any(axis=1)
-    if claim.told is not None:
-        told &= claim.told[honest]
-        claimed = np.where(claim.told[honest][:, None], claimed, rng.normal(size=claimed.shape))
-    compared = _compared(unit(claimed), unit(actual.astype(float)), own, shuffled)
-    to_own, sums, odds, dealt, to_next = compared
-    size = len(candidates)
-    direction, gains = beside_sums("vector_cosine", to_own, sums, size, seed=seed, span=2.0)
-    figures = _closeness(claimed, actual[own]) | direction
-    chance = 1.0 / len(candidates)
-    share = hit_interval(odds, seed=seed)
-    figures |= {**interval_figures("reidentified_share", share), "reidentified_chance": chance}
-    return Scored(
-        figures=figures,
-        gains={
-            **gains,
-            "reidentified_lift": Gain(odds - chance, guesses=True),
-            "reidentified_clients": _named(to_own[told], to_next[told], size, claimed.shape[1]),
-        },
-        units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
-        null_control=hit_null("reidentified_share", dealt, chance),
-    )
 
 
 def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Persons:

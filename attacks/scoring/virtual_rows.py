@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks.scoring.gains import Figures, Gain, Gains
-from attacks.scoring.item_sets import ItemSets, Joined, pieces
+from attacks.scoring.gains import Figures, Gain
+from attacks.scoring.item_sets import ItemSets, Joined, joined, spans_of
 from attacks.scoring.loops import count_below
 from attacks.scoring.rows import Rows, kept_rows, require_alike, require_marks
-from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.tables import count_per_client, sort_each
-from attacks.scoring.truth import Case
+from attacks.scoring.truth import Case, Scored, is_honest
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 
@@ -41,45 +40,37 @@ class UnmaskedClaim:
         require_marks(self.visible, self.proven)
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the rated sets."""
-        if case.truth.train is not None:
-            truth = ItemSets.rated(case.truth.train)
-            figures, gains = unmasked_figures(self, truth, case.corrupted)
-            yield Scored(figures=figures, gains=gains, units={})
+        """Judge it by the rated sets.
 
-
-def unmasked_figures(
-    claim: UnmaskedClaim, truth: ItemSets, corrupted: frozenset[int]
-) -> tuple[Figures, Gains]:
-    """Share of the virtual rows that were proven virtual, and of clients with over 90 % of them.
-
-    The gain is a client's share less that of its rated rows that were "proven" virtual, beyond what
-    naming as many of the least popular rows gives; a client of whom rows of one kind alone were
-    seen has none.
-
-    Args:
-        claim: what is proven of whom.
-        truth: which items every client rated.
-        corrupted: the adversary's own clients; they are left out.
-    """
-    honest = is_honest(claim.clients, corrupted)
-    labels = truth.take(claim.clients[honest])
-    visible, proven = kept_rows(honest, claim.visible, claim.proven)
-    popularity = truth.popularity().astype(np.float64)
-    blocks = pieces(visible.listed, labels)
-    found = zip(*(_counts(each, visible, proven, popularity) for each in blocks), strict=True)
-    virtual, rated, right, wrong, hidden, shown = map(np.concatenate, found)
-    if not virtual.any():
-        return {"unmasked_share": None, "clients_mostly_unmasked_share": None}, {}
-    per_client = _share(right, virtual)
-    guessed = np.maximum(_share(hidden, virtual) - _share(shown, rated), 0)
-    told = (virtual > 0) & (rated > 0)  # else "all of them" would be a gain
-    gain = np.where(told, per_client - _share(wrong[:, 1], rated) - guessed, np.nan)
-    return {
-        "unmasked_share": float(right.sum() / virtual.sum()),
-        "wrongly_unmasked_share": float(wrong[:, 0].sum() / max(1, len(labels.items))),
-        "clients_mostly_unmasked_share": float(np.mean(per_client > 0.9)),
-    }, {"unmasked_lift": Gain(gain)}
+        By the share of the virtual rows that were proven virtual, and of clients with over 90 % of
+        them. The gain is a client's share less that of its rated rows that were "proven" virtual,
+        beyond what naming as many of the least popular rows gives; a client of whom rows of one
+        kind alone were seen has none.
+        """
+        if case.truth.train is None:
+            return
+        truth = ItemSets.rated(case.truth.train)
+        honest = is_honest(self.clients, case.corrupted)
+        labels = truth.take(self.clients[honest])
+        visible, proven = kept_rows(honest, self.visible, self.proven)
+        blocks = (joined(visible.listed, labels, s) for s in spans_of(visible.listed, labels))
+        found = [_counts(each, visible, proven, truth.popularity) for each in blocks]
+        columns = map(np.concatenate, zip(*found, strict=True))
+        virtual, rated, right, wrong, shown_wrong, hidden, shown = columns
+        if not virtual.any():
+            unknown = ("unmasked_share", "clients_mostly_unmasked_share")
+            yield Scored(figures=dict.fromkeys(unknown), units={})
+            return
+        per_client = _share(right, virtual)
+        guessed = np.maximum(_share(hidden, virtual) - _share(shown, rated), 0)
+        told = (virtual > 0) & (rated > 0)  # else "all of them" would be a gain
+        gain = np.where(told, per_client - _share(shown_wrong, rated) - guessed, np.nan)
+        figures: Figures = {
+            "unmasked_share": float(right.sum() / virtual.sum()),
+            "wrongly_unmasked_share": float(wrong.sum() / max(1, len(labels.items))),
+            "clients_mostly_unmasked_share": float(np.mean(per_client > 0.9)),
+        }
+        yield Scored(figures=figures, gains={"unmasked_lift": Gain(gain)}, units={})
 
 
 def _counts(
@@ -88,8 +79,8 @@ def _counts(
     """Of a block of clients what the figures are made of.
 
     Returns:
-        Virtual and rated rows that were seen; rows proven virtual rightly, and wrongly [b, 2], in
-        all and of those seen; how many least popular rows are virtual, and how many rated.
+        Virtual and rated rows that were seen; rows proven virtual rightly, and wrongly, in all and
+        of those seen; how many least popular rows are virtual, and how many rated.
     """
     seen, said = (np.asarray(each.of(pairs), dtype=bool) for each in (visible, proven))
     virtual, rated = seen & ~pairs.labels, seen & pairs.labels
@@ -99,11 +90,8 @@ def _counts(
         count_per_client(each, pairs.indptr)
         for each in (virtual, rated, virtual & said, pairs.labels & said, rated & said)
     ]
-    return (
-        *sums[:3],
-        np.stack(sums[3:], axis=1),
-        *(np.bincount(pairs.owners, least * each, len(sums[0])) for each in (virtual, rated)),
-    )
+    least_of = (np.bincount(pairs.owners, least * e, len(sums[0])) for e in (virtual, rated))
+    return (*sums, *least_of)
 
 
 def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) -> FloatArray:

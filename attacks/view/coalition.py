@@ -481,16 +481,9 @@ class Presence(NamedTuple):
         if seen.shown:
             visible = seen.listed.grid()
             possible = Rows.marked(seen.listed, seen.possible).grid()
-        return cls(
-            rounds=seen.rounds,
-            clients=seen.clients,
-            present=seen.present[:, : len(visible)],
-            counts=seen.counts,
-            visible=visible,
-            possible=possible,
-            copies=copies,
-            shown=seen.shown,
-        )
+        present = seen.present[:, : len(visible)]
+        first = seen.rounds, seen.clients, present, seen.counts
+        return cls(*first, visible, possible, copies=copies, shown=seen.shown)
 
     def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:
         """What is said of every client: the grid, or one row for everybody.

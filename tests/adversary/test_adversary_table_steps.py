@@ -13,7 +13,7 @@ import pytest
 from attacks import Finding, GroundTruth, evaluate
 from attacks.base import Claims
 from attacks.families.sums.sum_decoding import SumDecoding
-from attacks.scoring.scored import NotApplicable
+from attacks.scoring.truth import NotApplicable
 from attacks.suite import SUITE
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attacks import Claims, NotApplicable
+from attacks import Claims, GroundTruth, NotApplicable
+from attacks.base import Claim
 from attacks.families.ratings.lattice import Lattice
 from attacks.scoring.item_sets import ItemSets, Joined, joined
 from attacks.scoring.ranking import table_of
@@ -15,10 +16,12 @@ from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.tables import ScoreTable
+from attacks.scoring.truth import Case, Scored
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.evaluation.intervals import Interval, mean_interval
-from secure_fedrec.wire import View
+from secure_fedrec.wire import BlockStore, Truth, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +45,36 @@ class LatticeAt:
     def run(self, view: View) -> Claims | NotApplicable:
         """Claims from that round alone."""
         return Lattice().run(view.at(self._round))
+
+
+def table_of_marks(rated: BoolArray) -> RatingTable:
+    """Ratings of one value where a grid is marked."""
+    clients, items = np.nonzero(rated)
+    return RatingTable.from_columns(
+        name="marks",
+        n_clients=len(rated),
+        n_items=rated.shape[1],
+        clients=clients,
+        items=items,
+        ratings=np.ones(len(items)),
+        scale=RatingScale(0.0, 1.0, 1.0),
+        client_labels=np.arange(len(rated)),
+        item_labels=np.arange(rated.shape[1]),
+    )
+
+
+def scored_by(
+    claim: Claim,
+    recorded: Truth | None = None,
+    corrupted: frozenset[int] = frozenset(),
+    seed: int = 0,
+    *,
+    train: RatingTable | None = None,
+) -> Scored:
+    """A claim that yields one judgement."""
+    truth = GroundTruth(recorded=recorded or Truth(BlockStore(None)), train=train)
+    (scored,) = claim.scored(Case(truth=truth, corrupted=corrupted, seed=seed))
+    return scored
 
 
 def rated_of(claims: Claims) -> RatedGrids:

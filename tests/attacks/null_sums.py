@@ -15,7 +15,7 @@ import numpy as np
 from attacks import SUITE, Attack, Claims, GroundTruth
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.clear_uploads import ClearUploadsClaim
-from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.view.knowledge import item_view
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import Algorithm
@@ -31,6 +31,7 @@ from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, OwnUploads, RecordingPolicy
+from tests.attacks.made import scored_by
 
 KINDS = ("popular", "sparse", "decoys", "popular", "sparse", "decoys", "sparse", "decoys", "tables")
 SCALES = {
@@ -428,8 +429,8 @@ def outcome(made: Recorded) -> Outcome:
             certain[name] = sum(int(p.certain.sum() + p.solved.sum()) for p in told.parts)
             # Counts of who came tell further names, which are no better than those they rest on.
             parts = [p for p in told.parts if p.vectors.shape[1] or not made.lies]
-            judged = DisclosureClaim(parts=tuple(_honest(part, made) for part in parts))
-            found = score_disclosures(judged, made.truth.ratings, made.run.truth, corrupted)
+            claim = DisclosureClaim(parts=tuple(_honest(part, made) for part in parts))
+            found = scored_by(claim, made.run.truth, corrupted, train=made.truth.ratings)
             wrong += int(found.figures["disclosures_wrong"] or 0)
             exposed |= set(found.details["exposed_clients"])
     return Outcome(certain=certain, wrong=wrong, expected=expected, exposed=frozenset(exposed))

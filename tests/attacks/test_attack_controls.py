@@ -87,7 +87,7 @@ class Constant(Wrapped):
                 return replace(claim, ratings=np.full(len(claim.items), 3.0))
             case LinkClaim():
                 nobody = np.zeros(0, dtype=np.int64)
-                none = Fits.of_pairs(nobody, nobody, len(claim.tags))
+                none = Fits(nobody, nobody, len(claim.tags))
                 return replace(claim, fits=dict.fromkeys(claim.fits, none))
             case LoneRowsClaim():
                 return replace(claim, rows={})

@@ -9,10 +9,11 @@ import pytest
 from attacks import SUITE, evaluate
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.planted.controls import WHO, planted
-from attacks.scoring.disclosures import DisclosureClaim, Disclosures, score_disclosures
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.measures import Figures, severity_of
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import BlockStore, Truth
+from tests.attacks.made import scored_by
 
 VECTORS = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 PAIRS = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 3)]
@@ -37,7 +38,7 @@ def figures(*parts: Disclosures, corrupted: frozenset[int] = frozenset()) -> Fig
     store = BlockStore(None)
     store.append(1, "private-user_vectors", {"values": VECTORS})
     claim = DisclosureClaim(parts=parts)
-    return score_disclosures(claim, table(), Truth(store), corrupted).figures
+    return scored_by(claim, Truth(store), corrupted, train=table()).figures
 
 
 def pseudonyms(

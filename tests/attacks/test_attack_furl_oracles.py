@@ -56,25 +56,25 @@ def test_constant_inputs_come_out_of_the_sum(
     inputs = np.hstack([np.tile(constant, (examples, 1)), changing])
     gradients = rng.normal(size=(examples, units))
     weights, biases = factor * gradients.T @ inputs, factor * gradients.sum(axis=0)
-    found = recover_inputs(weights[None], biases[None])
-    np.testing.assert_allclose(found.values[0, :3], constant, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.fits[0, :3], 1.0, rtol=1e-6)
-    assert (found.fits <= 1.0 + 1e-9).all()
+    values, fits = recover_inputs(weights[None], biases[None])
+    np.testing.assert_allclose(values[0, :3], constant, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fits[0, :3], 1.0, rtol=1e-6)
+    assert (fits <= 1.0 + 1e-9).all()
     if examples == 1:  # of one example everything is constant
-        np.testing.assert_allclose(found.values[0, 3:], changing[0], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(values[0, 3:], changing[0], rtol=1e-6, atol=1e-9)
 
 
 def test_changing_inputs_do_not_fit() -> None:
     rng = np.random.default_rng(3)
     gradients, inputs = rng.normal(size=(40, 16)), rng.normal(size=(40, 5))
-    found = recover_inputs((gradients.T @ inputs)[None], gradients.sum(axis=0)[None])
-    assert found.fits.max() < 0.9
+    _, fits = recover_inputs((gradients.T @ inputs)[None], gradients.sum(axis=0)[None])
+    assert fits.max() < 0.9
 
 
 def test_a_layer_that_did_not_change_says_nothing() -> None:
-    found = recover_inputs(np.zeros((2, 4, 3)), np.zeros((2, 4)))
-    assert not found.values.any()
-    assert not found.fits.any()
+    values, fits = recover_inputs(np.zeros((2, 4, 3)), np.zeros((2, 4)))
+    assert not values.any()
+    assert not fits.any()
 
 
 # --- what is known of a model ---------------------------------------------------------------------

@@ -9,15 +9,15 @@ from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, 
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import CatalogueGame, PublicRanking, halved, public_ranking
-from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
-from attacks.scoring.ratings import RatingClaim, rating_figures
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.statistics import precision_at_size
+from attacks.scoring.truth import Scored
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
-from tests.attacks.made import table_of_grids
+from tests.attacks.made import scored_by, table_of_grids, table_of_marks
 
 NOBODY: frozenset[int] = frozenset()
 LEVEL = Level(seed=0)
@@ -59,7 +59,7 @@ def with_virtual_items(labels: BoolArray, seed: int) -> BoolArray:
 
 
 def judged(rated: RatedSetClaim, labels: BoolArray) -> Figures:
-    scored = score_rated_sets(rated, ItemSets.of_grid(labels), NOBODY, 0)
+    scored = scored_by(rated, train=table_of_marks(labels))
     assert isinstance(scored, Scored)
     return scored.at(LEVEL)
 
@@ -105,10 +105,11 @@ def test_no_clients_truth_is_in_its_own_ranking() -> None:
     rng = np.random.default_rng(7)
     scores = Rows.of_grid(rng.standard_normal(labels.shape) + labels)
     popularity = np.tile(np.arange(30.0), (2, 1))
-    public = PublicRanking(popularity, popularity, halved(20, 0))
 
     def combined(truth: BoolArray) -> FloatArray:
-        (table,) = combined_scores(CatalogueGame(scores, ItemSets.of_grid(truth)), public).parts()
+        sets = ItemSets.of_grid(truth)
+        public = PublicRanking(popularity, popularity, halved(20, 0), sets)
+        (table,) = combined_scores(CatalogueGame(scores, sets), public).parts()
         return table.scores.reshape(20, 30)
 
     before = combined(labels)
@@ -209,7 +210,7 @@ def test_the_only_client_left_has_its_upload_read() -> None:
     alone = RatedSetClaim(
         clients=np.array([29]), scores=labels[29:].astype(np.float64), visible=labels[29:]
     )
-    scored = score_rated_sets(alone, ItemSets.of_grid(labels), frozenset(range(29)), 0)
+    scored = scored_by(alone, None, frozenset(range(29)), train=table_of_marks(labels))
     assert isinstance(scored, Scored)
     figures = scored.at(LEVEL)
     assert figures["precision_at_k"] == figures["combined_auc"] == 1.0
@@ -256,9 +257,9 @@ def named(train: RatingTable, keep: BoolArray, said: FloatArray | None = None) -
         clients=train.clients[keep].astype(np.int64),
         items=train.items[keep].astype(np.int64),
         ratings=(train.ratings if said is None else said)[keep],
+        about=np.arange(train.n_clients),
     )
-    figures, gains = rating_figures(claimed, np.arange(train.n_clients), train, NOBODY)
-    return figures | gain_figures(gains, LEVEL)
+    return scored_by(claimed, train=train).at(LEVEL)
 
 
 def test_silence_about_equal_ratings_recovers_none_of_them() -> None:

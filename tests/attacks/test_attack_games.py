@@ -242,7 +242,7 @@ def test_vectors_are_scored_by_error_and_direction() -> None:
 def fitting(*clients: Iterable[int]) -> Fits:
     """Which of seven clients fit each message."""
     messages, places = np.nonzero([np.isin(np.arange(7), list(some)) for some in clients])
-    return Fits.of_pairs(messages, places, len(clients))
+    return Fits(messages, places, len(clients))
 
 
 def test_links_are_scored_by_tag_and_without_the_adversary_himself() -> None:

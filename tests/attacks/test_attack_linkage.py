@@ -7,7 +7,7 @@ import pytest
 
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
 from attacks.families.linkage import CollusionLinkage, fingerprints
-from attacks.scoring.links import LinkClaim, Listed
+from attacks.scoring.links import LinkClaim
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
@@ -113,12 +113,11 @@ def test_messages_are_looked_up_block_by_block(
 ) -> None:
     run, _ = federate(cloak=RHO_1, denoisers=10)
     whole = link_of(claims_of(run.transcript, coalition)).fits["value"]
-    monkeypatch.setattr("attacks.families.linkage._MATCHED_AT_ONCE", at_once)
+    monkeypatch.setattr("attacks.families.containment._PAIRS_AT_ONCE", at_once)
     found = link_of(claims_of(run.transcript, coalition)).fits["value"]
-    assert isinstance(found.relation, Listed) and isinstance(whole.relation, Listed)
-    assert len(whole.relation.messages) == 50
-    np.testing.assert_array_equal(found.relation.messages, whole.relation.messages)
-    np.testing.assert_array_equal(found.relation.places, whole.relation.places)
+    assert len(whole.messages) == 50
+    np.testing.assert_array_equal(found.messages, whole.messages)
+    np.testing.assert_array_equal(found.places, whole.places)
 
 
 # --- by set ---------------------------------------------------------------------------------------

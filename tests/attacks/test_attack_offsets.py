@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attacks import GroundTruth, evaluate
-from attacks.families.ratings.offsets import fit_offset, hides_residuals
+from attacks.families.ratings.lattice import fit_offset, hides_residuals
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from attacks import SUITE
+from attacks.base import InapplicableError
 from attacks.planted.controls import WHO
 from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.scoring.gains import Estimate
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.organisations import MembersClaim, SalesClaim, explained, probe
-from attacks.scoring.scored import NotApplicable, Scored
+from attacks.scoring.truth import Scored
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from audits.run.training import open_run
@@ -122,7 +123,8 @@ def test_few_items_and_own_organisations_are_not_judged() -> None:
         name="items", clients=np.array([1]), items=(np.arange(3),), vectors=(np.eye(3),)
     )
     for corrupted in (frozenset({0}), frozenset({1}), frozenset[int]()):
-        assert isinstance(SalesClaim.judged(claim, truth, corrupted, 0), NotApplicable)
+        with pytest.raises(InapplicableError):
+            SalesClaim.judged(claim, truth, corrupted, 0)
     many = np.tile(np.arange(30) % 7, (2, 1))
     broken = SalesClaim(
         name="items",
@@ -256,8 +258,9 @@ def test_members_are_not_told_from_few_persons_or_few_items() -> None:
     truth[1, 5, :-1] = 0
     truth[1, 40, 2:-1] = 0  # two choices at most: not judged, and counted
     assert judged(4).details["persons_left_out"] == 2
-    for few in (judged(18), judged(4, people=45), judged(4, corrupted=1)):
-        assert isinstance(few, NotApplicable)
+    for few in ({"width": 18}, {"width": 4, "people": 45}, {"width": 4, "corrupted": 1}):
+        with pytest.raises(InapplicableError):
+            judged(**few)
     with pytest.raises(ValueError, match="finite"):
         MembersClaim.judged(
             MembersClaim(

@@ -7,14 +7,15 @@ import pytest
 
 from attacks.scoring.gains import Level, Persons, common_sets, luck_of_sets
 from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
-from attacks.scoring.scored import Scored
-from attacks.scoring.vectors import VectorClaim, score_vectors
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.truth import Scored
+from attacks.scoring.vectors import VectorClaim
 from attacks.view.named import in_the_clear
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import BlockStore, Truth
+from tests.attacks.made import scored_by, table_of_marks
 
 NOBODY: frozenset[int] = frozenset()
 FEDERATIONS = 200
@@ -40,7 +41,7 @@ def judged(
         predicted=predicted,
         sure=sure,
     )
-    return score_rated_sets(claim, ItemSets.of_grid(labels), NOBODY, 0)
+    return scored_by(claim, train=table_of_marks(labels))
 
 
 # --- luck -----------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def named(said: FloatArray, true: FloatArray) -> object:
     store.append(1, "private-user_vectors", {"values": true})
     store.seal(1)
     claim = VectorClaim(round=1, clients=np.arange(len(true)), vectors=said)
-    return score_vectors(claim, Truth(store), NOBODY, 0)
+    return scored_by(claim, Truth(store), NOBODY, 0)
 
 
 # --- one in a hundred -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import attacks.families.sums.regression as regression
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.families.sums.equations import add_products, fit_bits, solve_positive
+from attacks.families.sums.equations import fit_bits
 from attacks.families.sums.regression import SubsetRegression
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
@@ -103,25 +103,6 @@ def test_no_equation_leaves_what_was_expected() -> None:
 def test_equations_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="not finite"):
         fit_bits(np.array([[1.0, np.nan]]), np.ones(1), expected=0.5)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 4), (9, 6), (50, 33)])
-def test_the_loops_agree_with_the_library(shape: tuple[int, int]) -> None:
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal(shape)
-    products = np.zeros((shape[1], shape[1]))
-    add_products(rows, products)
-    expected = rows.T @ rows
-    np.testing.assert_allclose(products, np.triu(expected), atol=1e-12)
-    matrix = products + np.eye(shape[1])
-    vector = rng.standard_normal(shape[1])
-    answer = np.linalg.solve(expected + np.eye(shape[1]), vector)
-    assert solve_positive(matrix, vector)
-    np.testing.assert_allclose(vector, answer, atol=1e-10)
-
-
-def test_a_matrix_that_is_not_positive_is_told() -> None:
-    assert not solve_positive(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(2))
 
 
 # --- the attack -----------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ import pytest
 
 from attacks.scoring.gains import Figures, Level
 from attacks.scoring.item_sets import ItemSets, listed_rows
-from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
+from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows, touches
-from attacks.scoring.scored import Scored
-from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
+from attacks.scoring.truth import Scored
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.uploads import RowBlock
+from tests.attacks.made import scored_by, table_of_marks
 
 Scores = Callable[[np.random.Generator, BoolArray, BoolArray], FloatArray]
 
@@ -35,7 +36,7 @@ def federation(seed: int, clients: int = 41, items: int = 60) -> tuple[BoolArray
 
 
 def figures_of(claim: RatedSetClaim, rated: BoolArray) -> tuple[Figures, object]:
-    scored = score_rated_sets(claim, ItemSets.of_grid(rated), frozenset({2}), 0)
+    scored = scored_by(claim, None, frozenset({2}), train=table_of_marks(rated))
     assert isinstance(scored, Scored)
     return scored.at(Level(seed=1)), (scored.units, scored.details, scored.null_control, scored.roc)
 
@@ -89,15 +90,15 @@ def test_one_row_for_everybody_is_judged_as_the_grid_is(
 def test_proofs_in_rows_are_judged_as_the_grid_is(monkeypatch: pytest.MonkeyPatch) -> None:
     rated, seen = federation(11)
     proven = seen & (np.random.default_rng(12).random(seen.shape) < 0.5)
-    truth, clients, listed = ItemSets.of_grid(rated), np.arange(len(rated)), ItemSets.of_grid(seen)
+    clients, listed, train = np.arange(len(rated)), ItemSets.of_grid(seen), table_of_marks(rated)
     grids = UnmaskedClaim(clients=clients, visible=seen, proven=proven)
-    told, gains = unmasked_figures(grids, truth, frozenset({1}))
+    told = scored_by(grids, None, frozenset({1}), train=train)
     monkeypatch.setattr("attacks.scoring.item_sets._PAIRS_AT_ONCE", 300)
     marks = Rows(listed=listed, values=proven[seen], rest=False)
     rows = UnmaskedClaim(clients=clients, visible=Rows.marked(listed), proven=marks)
-    found, same = unmasked_figures(rows, truth, frozenset({1}))
-    assert found == told
-    one, other = gains["unmasked_lift"], same["unmasked_lift"]
+    found = scored_by(rows, None, frozenset({1}), train=train)
+    assert found.figures == told.figures
+    one, other = told.gains["unmasked_lift"], found.gains["unmasked_lift"]
     assert np.array_equal(one.values, other.values, equal_nan=True)  # type: ignore[union-attr]
 
 

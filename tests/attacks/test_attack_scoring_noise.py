@@ -7,11 +7,12 @@ from attacks.scoring.attributes import FeatureClaim, People, score_attributes
 from attacks.scoring.drafts import DraftClaim, Matches, Members
 from attacks.scoring.gains import Gain, Level
 from attacks.scoring.profiles import HistogramClaim
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
-from attacks.scoring.vectors import VectorClaim, score_vectors
+from attacks.scoring.truth import Scored
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
+from tests.attacks.made import scored_by
 
 CLIENTS = np.arange(50)
 NOBODY: frozenset[int] = frozenset()
@@ -36,7 +37,7 @@ def test_a_claim_that_is_no_number_is_refused_and_not_left_out(strange: float) -
     store.seal(1)
     named = VectorClaim(round=1, clients=CLIENTS, vectors=mostly(strange, vectors))
     with pytest.raises(ValueError, match="claimed vectors must be finite"):
-        score_vectors(named, Truth(store), NOBODY, 0)
+        scored_by(named, Truth(store), NOBODY, 0)
     shares = mostly(strange, records / records.sum(axis=1, keepdims=True))
     read = HistogramClaim(name="h", clients=CLIENTS, shares=shares, activity=np.ones(50))
     with pytest.raises(ValueError, match="claimed histograms must be finite"):

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.base import Claim
+from attacks.base import Claim, InapplicableError
 from attacks.scoring.attributes import (
     FeatureClaim,
     People,
@@ -20,8 +20,8 @@ from attacks.scoring.attributes import (
 from attacks.scoring.drafts import DraftClaim, Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.gains import Level
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
-from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import Scored
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
@@ -86,7 +86,8 @@ def test_own_members_and_drafts_are_left_out() -> None:
     assert found.figures["item_disclosed_share"] == 0.0
     assert found.units["clients"] == 3
     assert found.details == {"item_drafts": 2}
-    assert isinstance(Matches.of(claim, MEMBERS, frozenset({0, 1})), NotApplicable)
+    with pytest.raises(InapplicableError):
+        Matches.of(claim, MEMBERS, frozenset({0, 1}))
 
 
 def crowd() -> tuple[Members, IntArray]:
@@ -236,7 +237,8 @@ def test_rare_and_unknown_classes_are_left_out() -> None:
     assert found.units["clients"] == 80
     assert found.figures["attribute_ceiling_auc"] is None
     alone = People(people.features, {"group": np.where(classes == 1, -1, classes)}, None)
-    assert isinstance(score_attributes(alone, seed=0), NotApplicable)
+    with pytest.raises(InapplicableError):
+        score_attributes(alone, seed=0)
 
 
 @pytest.mark.parametrize("features", [3, 300], ids=["few", "many"])

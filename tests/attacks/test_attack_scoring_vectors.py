@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from attacks.base import InapplicableError
 from attacks.scoring.chance import hit_null
 from attacks.scoring.gains import Level
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
-from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.sets import SetClaim
-from attacks.scoring.vectors import VectorClaim, score_vectors
+from attacks.scoring.truth import Scored
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
+from tests.attacks.made import scored_by
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -31,8 +33,7 @@ def vectors(values: FloatArray, clients: list[int] | None = None, **kwargs: Any)
     return VectorClaim(round=1, clients=np.array(list(named)), vectors=values, **kwargs)
 
 
-def scored(answer: Scored | NotApplicable) -> Scored:
-    assert isinstance(answer, Scored)
+def scored(answer: Scored) -> Scored:
     return replace(answer, figures=answer.at(Level(seed=0)))
 
 
@@ -50,7 +51,7 @@ ACTUAL = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0], [0.0, -1.0]])
 def test_cosine_and_reidentification_by_hand() -> None:
     """Cosines to the own vector: 1, 1/sqrt(2) (tied with client 0's), 1 and -1."""
     claimed = np.array([[9.0, 0.0], [1.0, 1.0], [-1.0, 0.0], [0.0, 5.0]])
-    figures = scored(score_vectors(vectors(claimed), truth_of(ACTUAL), NOBODY, 0)).figures
+    figures = scored(scored_by(vectors(claimed), truth_of(ACTUAL), NOBODY, 0)).figures
     half = 1 / np.sqrt(2)
     assert figures["vector_cosine"] == pytest.approx((1 + half + 1 - 1) / 4)
     assert figures["user_vector_cosine"] == pytest.approx((1 + half) / 2)
@@ -66,7 +67,7 @@ def test_cosine_and_reidentification_by_hand() -> None:
 def test_equal_vectors_are_guessed_among() -> None:
     """Before the first training all clients have one vector: the odds are one in four."""
     same = np.tile([1.0, 2.0], (4, 1))
-    found = scored(score_vectors(vectors(same), truth_of(same), NOBODY, 0))
+    found = scored(scored_by(vectors(same), truth_of(same), NOBODY, 0))
     assert found.figures["vector_cosine"] == pytest.approx(1.0)
     assert found.figures["vector_cosine_lift"] == pytest.approx(0.0, abs=1e-12)
     assert found.figures["reidentified_share"] == pytest.approx(1 / 4)
@@ -77,7 +78,7 @@ def test_equal_vectors_are_guessed_among() -> None:
 def test_rounding_does_not_tell_perfect_answers_apart(seed: int) -> None:
     """All clients at one value: the interval is that of so many, whatever the last bits are."""
     actual = np.random.default_rng(seed).normal(size=(20, 7))
-    figures = scored(score_vectors(vectors(actual * 3.0), truth_of(actual), NOBODY, 0)).figures
+    figures = scored(scored_by(vectors(actual * 3.0), truth_of(actual), NOBODY, 0)).figures
     assert figures["vector_cosine"] == 1.0
     assert figures["vector_cosine_low"] == pytest.approx(0.647, abs=1e-3)
 
@@ -89,16 +90,16 @@ def test_cosines_do_not_hang_on_how_many_are_compared_at_once(
     rng = np.random.default_rng(3)
     actual = rng.normal(size=(41, 7))
     claimed = vectors(actual + rng.normal(size=actual.shape))
-    whole = scored(score_vectors(claimed, truth_of(actual), NOBODY, 0)).figures
+    whole = scored(scored_by(claimed, truth_of(actual), NOBODY, 0)).figures
     monkeypatch.setattr("attacks.scoring.vectors._CELLS", cells)
-    assert scored(score_vectors(claimed, truth_of(actual), NOBODY, 0)).figures == whole
+    assert scored(scored_by(claimed, truth_of(actual), NOBODY, 0)).figures == whole
 
 
 @pytest.mark.parametrize("zero", ["claimed", "actual"])
 def test_vectors_of_length_zero_point_nowhere(zero: str) -> None:
     claimed, actual = np.eye(3), np.eye(3)
     (claimed if zero == "claimed" else actual)[:] = 0.0
-    figures = scored(score_vectors(vectors(claimed), truth_of(actual), NOBODY, 0)).figures
+    figures = scored(scored_by(vectors(claimed), truth_of(actual), NOBODY, 0)).figures
     assert figures["vector_cosine"] == 0.0
     assert figures["reidentified_share"] == pytest.approx(1 / 3)
     assert figures["user_vector_share"] == 0.0
@@ -107,26 +108,25 @@ def test_vectors_of_length_zero_point_nowhere(zero: str) -> None:
 def test_the_adversarys_own_clients_are_neither_judged_nor_candidates() -> None:
     claimed = np.array([[0.0, 9.0], [0.0, 9.0]])
     claim, truth = vectors(claimed, [1, 3]), truth_of(ACTUAL)
-    assert scored(score_vectors(claim, truth, NOBODY, 0)).figures["reidentified_share"] == 0.5
-    without = scored(score_vectors(claim, truth, frozenset({1}), 0))
+    assert scored(scored_by(claim, truth, NOBODY, 0)).figures["reidentified_share"] == 0.5
+    without = scored(scored_by(claim, truth, frozenset({1}), 0))
     assert without.units["clients"] == 1
     assert without.figures["reidentified_chance"] == 1 / 3
     # Client 3 points the other way; clients 0 and 2 tie, so the guess is between them.
     assert without.figures["reidentified_share"] == 0.0
-    everybody = score_vectors(claim, truth, frozenset({1, 3}), 0)
-    assert isinstance(everybody, NotApplicable)
-    assert "adversary's own" in everybody.reason
+    with pytest.raises(InapplicableError, match="adversary's own"):
+        scored_by(claim, truth, frozenset({1, 3}), 0)
 
 
 def test_vectors_are_judged_by_their_own_table_and_round() -> None:
     claim = vectors(ACTUAL, table="private_parameters")
     right = truth_of(ACTUAL, table="private_parameters")
-    figures = scored(score_vectors(claim, right, NOBODY, 0)).figures
+    figures = scored(scored_by(claim, right, NOBODY, 0)).figures
     assert figures["user_vector_share"] == 1.0
     assert figures["reidentified_share"] == 1.0
     other_round = truth_of(ACTUAL, table="private_parameters", round_=2)
     for other in (truth_of(ACTUAL), other_round):
-        unknown = scored(score_vectors(claim, other, NOBODY, 0))
+        unknown = scored(scored_by(claim, other, NOBODY, 0))
         assert set(unknown.figures.values()) == {None}
         assert not unknown.units
 
@@ -134,7 +134,7 @@ def test_vectors_are_judged_by_their_own_table_and_round() -> None:
 def test_private_parameters_of_any_shape_are_one_vector() -> None:
     actual = np.arange(12.0).reshape(3, 2, 2) + 1
     claim = vectors(actual.reshape(3, 4))
-    figures = scored(score_vectors(claim, truth_of(actual), NOBODY, 0)).figures
+    figures = scored(scored_by(claim, truth_of(actual), NOBODY, 0)).figures
     assert figures["user_vector_share"] == 1.0
 
 
@@ -142,7 +142,7 @@ def test_a_cosine_is_at_most_one_whatever_the_rounding() -> None:
     """Found by an audit of tables of single precision, whose report was out of its own schema."""
     actual: Any = np.random.default_rng(0).standard_normal((60, 4)).astype(np.float32)
     claimed = 3.0 * actual.astype(np.float64)
-    figures = scored(score_vectors(vectors(claimed), truth_of(actual), NOBODY, 0)).figures
+    figures = scored(scored_by(vectors(claimed), truth_of(actual), NOBODY, 0)).figures
     assert figure(figures, "vector_cosine") == pytest.approx(1.0, abs=1e-15)
     assert figure(figures, "vector_cosine") <= 1.0
 
@@ -153,7 +153,7 @@ def test_vectors_by_chance_are_found_to_be_by_chance() -> None:
     actual, covered, passed, games = rng.normal(size=(50, 6)), 0, 0, 40
     for seed in range(games):
         claim = vectors(rng.normal(size=(50, 6)))
-        found = scored(score_vectors(claim, truth_of(actual), NOBODY, seed))
+        found = scored(scored_by(claim, truth_of(actual), NOBODY, seed))
         low, high = (figure(found.figures, f"reidentified_share_{end}") for end in ("low", "high"))
         covered += low <= 1 / 50 <= high
         assert found.null_control is not None
@@ -195,8 +195,10 @@ def test_clients_without_a_label_are_left_out() -> None:
     found = scored(claim.judged(truth, NOBODY, 0))
     assert found.units["clients"] == 2
     assert found.figures["label_accuracy"] == 0.5
-    assert isinstance(claim.judged(np.full(5, -1), NOBODY, 0), NotApplicable)
-    assert isinstance(claim.judged(truth, frozenset({0}), 0), NotApplicable)  # one class
+    with pytest.raises(InapplicableError):
+        claim.judged(np.full(5, -1), NOBODY, 0)
+    with pytest.raises(InapplicableError):  # one class
+        claim.judged(truth, frozenset({0}), 0)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -238,7 +240,8 @@ def test_activity_is_ranked_over_clients() -> None:
     assert found.figures["histogram_error"] == 0.0
     own = scored(HistogramClaim.judged(claim, truth, frozenset({1}), 0))
     assert own.units["clients"] == 2
-    assert isinstance(HistogramClaim.judged(claim, 0 * truth, NOBODY, 0), NotApplicable)
+    with pytest.raises(InapplicableError):
+        HistogramClaim.judged(claim, 0 * truth, NOBODY, 0)
 
 
 def test_profiles_by_chance_are_found_to_be_by_chance() -> None:
@@ -288,5 +291,7 @@ def test_sets_by_hand() -> None:
     one = scored(SetClaim.judged(claim, truth, frozenset({2}), 0))
     assert one.figures["set_auc"] == 1.0
     everything = np.ones((3, 3), dtype=bool)
-    assert isinstance(SetClaim.judged(claim, everything, NOBODY, 0), NotApplicable)
-    assert isinstance(SetClaim.judged(claim, truth, frozenset({0, 2}), 0), NotApplicable)
+    with pytest.raises(InapplicableError):
+        SetClaim.judged(claim, everything, NOBODY, 0)
+    with pytest.raises(InapplicableError):
+        SetClaim.judged(claim, truth, frozenset({0, 2}), 0)

@@ -247,14 +247,6 @@ def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
         assert client not in truth.denoiser_clients
 
 
-def no_table(_size: int, _count: int) -> None:
-    """Every subset is tried by itself."""
-
-
-def asked_alone(_puzzle: object, *_: object) -> bool:
-    raise AssertionError("asked about a sum that is clear")
-
-
 def require_same_rows(found: Claims, expected: Claims) -> None:
     assert found.details == expected.details
     for name in ("scores", "predicted"):
@@ -268,25 +260,12 @@ def test_sums_that_are_alike_are_explained_as_each_alone(
     federate: Federate, rho: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=20)
-    with monkeypatch.context() as clear:
-        clear.setattr("attacks.families.sums.puzzle.Puzzle._is_own_row", asked_alone)
-        together = claims_of(DenoiserSums(), run)
-    monkeypatch.setattr("attacks.families.sums.puzzle.table_of_subsets", no_table)
+    together = claims_of(DenoiserSums(), run)
+    for module in ("puzzle", "subsets"):  # a sum at a time
+        monkeypatch.setattr(f"attacks.families.sums.{module}._AT_ONCE", 1)
     alone = claims_of(DenoiserSums(), run)
     require_same_rows(alone, together)
     assert int(alone.details["sums_explained"]) > 100
-
-
-@pytest.mark.parametrize("at_once", [1, 50])
-def test_groups_are_found_range_by_range_of_items(
-    federate: Federate, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
-    whole = claims_of(DenoiserSums(), run)
-    monkeypatch.setattr("attacks.families.sums.puzzle._ENTRIES_AT_ONCE", at_once)
-    found = claims_of(DenoiserSums(), run)
-    require_same_rows(found, whole)
-    assert int(found.details["clients_bound"]) > 20
 
 
 # --- denoisers that release sums of shares --------------------------------------------------------

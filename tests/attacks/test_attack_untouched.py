@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attacks import SUITE
+from attacks.base import InapplicableError
 from attacks.planted.controls import WHO, planted
 from attacks.planted.untouched import plant_untouched
 from attacks.scoring import held_out
@@ -14,7 +15,7 @@ from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.held_out import HeldOutClaim, held_out_grid
 from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.rows import Rows
-from attacks.scoring.scored import NotApplicable, Scored
+from attacks.scoring.truth import Scored
 from secure_fedrec.data import load
 from secure_fedrec.evaluation.oracles import drawn_items
 from secure_fedrec.evaluation.protocols import ranking_case
@@ -97,7 +98,8 @@ def test_corrupted_clients_and_empty_truths_are_not_judged() -> None:
     truth = np.array([[1, 0, -1], [0, 1, 0]], dtype=np.int8)
     claim = HeldOutClaim(name="items", clients=np.arange(2), scores=np.eye(2, 3))
     for corrupted, grid in ((frozenset({0, 1}), truth), (frozenset[int](), np.zeros_like(truth))):
-        assert isinstance(HeldOutClaim.judged(claim, grid, corrupted, 0), NotApplicable)
+        with pytest.raises(InapplicableError):
+            HeldOutClaim.judged(claim, grid, corrupted, 0)
     with pytest.raises(ValueError, match="finite"):
         HeldOutClaim.judged(
             HeldOutClaim(name="items", clients=np.arange(2), scores=np.full((2, 3), np.nan)),

@@ -3,8 +3,8 @@
 import numpy as np
 
 from attacks.scoring.gains import Gain
-from attacks.scoring.item_sets import ItemSets
-from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
+from attacks.scoring.virtual_rows import UnmaskedClaim
+from tests.attacks.made import scored_by, table_of_marks
 
 
 def test_proving_all_that_was_seen_gains_nothing_of_clients_whose_rated_rows_were_not() -> None:
@@ -13,8 +13,8 @@ def test_proving_all_that_was_seen_gains_nothing_of_clients_whose_rated_rows_wer
     visible = rated | (rng.random(rated.shape) < 0.2)
     visible[::2] &= ~rated[::2]
     claim = UnmaskedClaim(clients=np.arange(60), visible=visible, proven=visible)
-    figures, gains = unmasked_figures(claim, ItemSets.of_grid(rated), frozenset())
-    gain = gains["unmasked_lift"]
+    scored = scored_by(claim, train=table_of_marks(rated))
+    figures, gain = scored.figures, scored.gains["unmasked_lift"]
     assert figures["unmasked_share"] == 1.0
     assert isinstance(gain, Gain)
     assert np.isnan(gain.values[::2]).all() and (gain.values[1::2] == 0.0).all()
@@ -29,13 +29,13 @@ def test_naming_the_least_popular_rows_gains_nothing_and_a_proof_does() -> None:
     popularity = np.where(visible, held_by_others, np.nan)
     unpopular = popularity <= np.nanmedian(popularity, axis=1)[:, None]
     guessed = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=unpopular)
-    figures, gains = unmasked_figures(guessed, ItemSets.of_grid(rated), frozenset())
-    gain = gains["unmasked_lift"]
+    scored = scored_by(guessed, train=table_of_marks(rated))
+    figures, gain = scored.figures, scored.gains["unmasked_lift"]
     assert isinstance(gain, Gain)
     assert figures["unmasked_share"] is not None
     assert figures["unmasked_share"] > 0.6  # which would look like much
     assert abs(np.nanmean(gain.values)) < 0.03
     proved = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=visible & ~rated)
-    known = unmasked_figures(proved, ItemSets.of_grid(rated), frozenset())[1]["unmasked_lift"]
+    known = scored_by(proved, train=table_of_marks(rated)).gains["unmasked_lift"]
     assert isinstance(known, Gain)
     assert np.nanmean(known.values) > 0.3

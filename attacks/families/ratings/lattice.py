@@ -9,6 +9,14 @@ w. With a = row . w and b = V_i . w, the rating behind each row is
 with one unknown scale s for the whole upload. True ratings lie on the public rating scale; virtual
 ones (a mean, a prediction) do not. Each guess "row n has rating v" gives a quadratic for s; the s
 that puts most rows on the scale wins.
+
+With biases every client adds a number of its own to all of its predictions: a row less
+lambda [V, b] is -e [U, a], and e = r - m - [U, a] . [V, b]. Beside the scale of the vector, the
+mean m is unknown. Differences of ratings know nothing of m, so the scale is fitted to those of a
+few rows with all others. The slope a stands in the last column and is near 1 (before the first
+round exactly 1), which leaves few scales to try. What is left of m is a whole number of levels: the
+one that puts most rows on the scale, of several the highest, because nearly everybody gives the
+best rating once.
 """
 
 from functools import partial
@@ -17,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
-from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.item_sets import listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
@@ -26,7 +33,6 @@ from attacks.view.coalition import words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, read_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.wire import Step, View
 
 _NOISE_MULTIPLE = 8.0
@@ -34,6 +40,10 @@ _FLOAT_NOISE = 1e-9
 _RING_NOISE = 1e-5
 _WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a rating
 _HIDDEN = -1e7
+_REFERENCES = 6  # at rho = 3 a quarter of the rows is real: all 6 virtual has odds of 0.18
+_GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
+_SLOPES = (0.25, 4.0)
+_WIDEST_RESIDUAL = 3.0
 
 
 class _Decoded(NamedTuple):
@@ -123,7 +133,7 @@ def _decode_upload(
         rows: less the pull of the regularization.
         vectors: of their items.
         levels: the rating scale.
-        biased: whether the client adds a mean of its own, see ``offsets``.
+        biased: whether the client adds a mean of its own.
     """
     if len(rows) < 1 + biased or (biased and hides_residuals(rows, levels)):
         return _undecided(rows, levels)
@@ -170,24 +180,17 @@ def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
 
 def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -> float:
     """The scale that puts most rows on the rating scale."""
-    candidates = scale_candidates(a, b, levels)
+    found = scale_roots(a, b, levels)
+    found = found[np.isfinite(found) & (found != 0.0)]
+    candidates = found if len(found) else np.ones(1)
     tolerance = _tolerance(noise, candidates, levels)
-    hits = np.zeros(len(candidates), dtype=np.int64)
-    count_on_levels(a, b, levels, candidates, tolerance, hits)
+    ratings = -a / candidates[:, None] + candidates[:, None] * b
+    gaps = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    hits = (gaps <= tolerance[:, None]).sum(axis=1)
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
-    scale = float(candidates[best])
-    ratings = -a / scale + scale * b
-    near = np.abs(ratings - levels[nearest_levels(ratings, levels)]) <= tolerance[best]
-    return refine_scale(a, b, levels, scale, near)
-
-
-def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
-    """Scales that put one of some rows on one of the levels."""
-    found = scale_roots(a, b, levels)
-    found = found[np.isfinite(found) & (found != 0.0)]
-    return found if len(found) else np.ones(1)
+    return refine_scale(a, b, levels, float(candidates[best]), gaps[best] <= tolerance[best])
 
 
 def refine_scale(
@@ -220,24 +223,84 @@ def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
     return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))
 
 
-@compiled_loop
-def count_on_levels(
-    a: FloatArray,
-    b: FloatArray,
-    levels: FloatArray,
-    scales: FloatArray,
-    tolerance: FloatArray,
-    hits: IntArray,
-) -> None:
-    """How many of the ratings ``-a / s + s b`` each scale s puts within its tolerance of a level.
+def scale_roots(a: FloatArray, b: FloatArray, values: FloatArray) -> FloatArray:
+    """Both roots of s^2 b - v s - a = 0 for some rows and every value v, where they are real."""
+    chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
+    a, b = a[chosen, None], b[chosen, None]
+    inside = values**2 + 4 * a * b
+    # The sign of v keeps the sum from cancelling.
+    root = values + np.copysign(np.sqrt(np.maximum(inside, 0.0)), values)
+    # With a level of 0 the sum is 0 where the row, or the item, is: no root tells the scale there.
+    small = np.divide(-2 * a, root, out=np.zeros_like(root), where=root != 0)
+    large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
+    return np.concatenate([small[inside >= 0], large[inside >= 0]])
 
-    Levels are evenly spaced; the nearest one is found and compared as arrays of them would be.
+
+def hides_residuals(rows: FloatArray, levels: FloatArray) -> bool:
+    """Whether the last column is too long for residuals of ratings: the upload is masked."""
+    return bool(np.median(np.abs(rows[:, -1])) > _WIDEST_RESIDUAL * (levels[-1] - levels[0]))
+
+
+def fit_offset(
+    a: FloatArray, b: FloatArray, levels: FloatArray, *, slope_share: float, tolerance: float
+) -> tuple[FloatArray, float]:
+    """Ratings ``-a / s + s b + m`` of the scale and the offset that put most rows on the levels.
+
+    Args:
+        a: float64[N], rows along the vector's direction.
+        b: float64[N], item vectors and biases along it.
+        levels: float64[L], the rating scale, evenly spaced.
+        slope_share: last coordinate of the direction, not 0.
+        tolerance: of a rating at scale 1, in stars.
+
+    Returns:
+        The ratings, float64[N], and the scale s.
     """
-    low, spacing, top = levels[0], levels[1] - levels[0], len(levels) - 1.0
-    for number in range(len(scales)):
-        scale, near, found = scales[number], tolerance[number], 0
-        for row in range(len(a)):
-            rating = -a[row] / scale + scale * b[row]
-            place = min(max(np.rint((rating - low) / spacing), 0.0), top)
-            found += abs(rating - levels[int(place)]) <= near
-        hits[number] = found
+    # Equal rows agree at any scale; all average-filled ones are equal before the first round.
+    grid = np.rint(np.stack([a, b], axis=1) / tolerance)
+    once = np.sort(np.unique(grid, axis=0, return_index=True)[1])
+    chosen = np.linspace(0, len(once) - 1, min(len(once), _REFERENCES)).astype(np.int64)
+    like = partial(_fit, a[once], b[once], levels, slope_share, tolerance)
+    _, scale, reference = max(map(like, np.unique(chosen).tolist()), key=lambda fit: fit[0])
+    values = -a / scale + scale * b
+    near = tolerance / abs(scale)
+    return _shifted(values, int(once[reference]), levels, near), scale
+
+
+def _fit(
+    a: FloatArray, b: FloatArray, levels: FloatArray, share: float, tolerance: float, reference: int
+) -> tuple[float, float, int]:
+    """Rows that hit beyond chance, the scale, and the row that all others are compared with."""
+    spacing = float(levels[1] - levels[0])
+    scales = _candidates(a - a[reference], b - b[reference], levels, share)
+    values = -a / scales[:, None] + scales[:, None] * b
+    steps = (values - values[:, [reference]]) / spacing
+    gaps = np.abs(steps - np.rint(steps)) * spacing
+    inside = np.abs(steps) <= len(levels) - 1 + tolerance
+    near = np.minimum(tolerance / np.abs(scales), spacing / 5)
+    hits = ((gaps <= near[:, None]) & inside).sum(axis=1) - 2 * near / spacing * len(a)
+    best = int(np.argmax(hits))
+    return float(hits[best]), float(scales[best]), reference
+
+
+def _candidates(a: FloatArray, b: FloatArray, levels: FloatArray, slope_share: float) -> FloatArray:
+    """Slope 1, and the roots for all differences of ratings."""
+    above = levels[1:] - levels[0]
+    found = scale_roots(a, b, np.concatenate([-above, above]))
+    slopes = found * slope_share
+    near: BoolArray = (slopes >= _SLOPES[0]) & (slopes <= _SLOPES[1])
+    return np.concatenate([[1.0 / slope_share], found[near]])
+
+
+def _shifted(
+    values: FloatArray, reference: int, levels: FloatArray, tolerance: float
+) -> FloatArray:
+    """Values on the levels: the reference row gets the rating that brings most others there."""
+    spacing = float(levels[1] - levels[0])
+    shifted = values - values[reference] + levels[:, None]
+    places = (shifted - levels[0]) / spacing
+    on = (np.abs(places - np.rint(places)) * spacing <= tolerance) & (places > -0.5)
+    on &= places < len(levels) - 0.5
+    hits = on.sum(axis=1)
+    best = int(np.flatnonzero(hits == hits.max())[-1])
+    return np.asarray(shifted[best])

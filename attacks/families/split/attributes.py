@@ -8,8 +8,8 @@ from attacks.families.split.dense_layer import DenseLayerInputs
 from attacks.families.split.touched_rows import SignedRows, TouchedRows
 from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.rated_sets import RatedSetClaim
-from attacks.scoring.scored import NotApplicable
 from attacks.scoring.sets import SetClaim
+from attacks.scoring.truth import NotApplicable
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import View

@@ -26,20 +26,6 @@ _FEWEST_UNITS = 4
 _TINY = np.finfo(np.float64).tiny
 
 
-class DenseInputs(NamedTuple):
-    """What the change of a dense layer says about its inputs.
-
-    Attributes:
-        values: float64[B, inputs], each input as if it were the same for all examples; 0 where the
-            layer did not change.
-        fits: float64[B, inputs], share of the input's squared weight changes that is explained so,
-            in [0, 1]: 1 where it is the same for all examples. 0 where they did not change.
-    """
-
-    values: FloatArray
-    fits: FloatArray
-
-
 class DenseLayerInputs(OneRound, SuiteAttack):
     """Divides the change of the weights by the change of the bias.
 
@@ -112,12 +98,17 @@ class _Block(NamedTuple):
     vectors: FloatArray
 
 
-def recover_inputs(weights: FloatArray, biases: FloatArray) -> DenseInputs:
+def recover_inputs(weights: FloatArray, biases: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Inputs of a dense layer from its changes, client by client.
 
     Args:
         weights: float64[B, units, inputs], changes of W up to one factor per client.
         biases: float64[B, units], changes of b, with the same factor.
+
+    Returns:
+        float64[B, inputs] each: the inputs, as if each were the same for all examples, 0 where the
+        layer did not change; and the share of an input's squared weight changes that is explained
+        so, in [0, 1]: 1 where it is the same for all examples, 0 where they did not change.
     """
     # Least squares of dW = db x' over the units: x = dW' db / |db|^2.
     products = np.einsum("bu,bui->bi", biases, weights)
@@ -126,7 +117,7 @@ def recover_inputs(weights: FloatArray, biases: FloatArray) -> DenseInputs:
     values = np.divide(products, length, out=np.zeros_like(products), where=length > _TINY)
     norms = sizes * length
     fits = np.divide(products**2, norms, out=np.zeros_like(products), where=norms > _TINY)
-    return DenseInputs(values, fits)
+    return values, fits
 
 
 def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None) -> _Block:
@@ -138,11 +129,11 @@ def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None)
         size: number of private values.
         first: number of the first private input; None to search for it.
     """
-    found = recover_inputs(uploads.change(layer.weight), uploads.change(layer.bias))
-    told = found.fits[uploads.plain] if uploads.plain.any() else found.fits
+    values, fits = recover_inputs(uploads.change(layer.weight), uploads.change(layer.bias))
+    told = fits[uploads.plain] if uploads.plain.any() else fits
     ends = np.concatenate([[0.0], np.cumsum(np.median(told, axis=0))])
     means = (ends[size:] - ends[:-size]) / size
     if first is None:
         first = int(np.argmax(means))
-    vectors = found.values[:, first : first + size]
+    vectors = values[:, first : first + size]
     return _Block(layer.weight.name, first, float(means[first]), vectors)

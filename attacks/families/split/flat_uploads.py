@@ -71,10 +71,7 @@ class Architecture(NamedTuple):
         return cls(
             parameters=tuple(
                 Parameter(
-                    name=each["name"],
-                    shape=tuple(each["shape"]),
-                    start=each["start"],
-                    stop=each["stop"],
+                    *(each["name"], tuple(each["shape"]), each["start"], each["stop"]),
                     by_input=each.get("by_input", False),
                 )
                 for each in known["federated"]
@@ -172,8 +169,7 @@ class FlatUploads(NamedTuple):
         """
         some = max(1, _AT_ONCE // max(1, table.stop - table.start))
         starts = range(0, len(self.clients), some)
-        parts = [read(self.change(table, slice(start, start + some))) for start in starts]
-        return np.concatenate(parts) if parts else read(self.change(table))
+        return np.concatenate([read(self.change(table, slice(s, s + some))) for s in starts])
 
     def weights(self) -> FloatArray:
         """The clients' weights: float64[B]."""

@@ -107,7 +107,7 @@ def expected_shares(uploads: FlatUploads, table: FloatArray) -> FloatArray:
 
     chain = _chain(uploads.architecture)
     first = chain[0]
-    found = recover_inputs(uploads.change(first.weight), uploads.change(first.bias)).values
+    found = recover_inputs(uploads.change(first.weight), uploads.change(first.bias))[0]
     for layer in chain[:-1]:
         found = np.maximum(found @ layer.weight.of(flat).T + layer.bias.of(flat), 0.0)
     scores = found @ chain[-1].weight.of(flat).T + chain[-1].bias.of(flat)

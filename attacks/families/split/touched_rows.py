@@ -9,7 +9,7 @@ negatives hide among the touched rows, but they pull the other way: the change o
 import numpy as np
 
 from attacks.base import Claim, Claims, Control, OneRound, SuiteAttack, need
-from attacks.families.item_changes import ItemChanges, need_outnumbered, touched
+from attacks.families.item_changes import ItemChanges, along_main, need_outnumbered, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.sets import SetClaim
@@ -87,7 +87,7 @@ class SignedRows(OneRound, SuiteAttack):
 
 def row_changes(change: FloatArray) -> FloatArray:
     """Length of the change of every row: float64[B, rows] of float64[B, rows, dim]."""
-    return np.asarray(np.sqrt((change**2).sum(axis=2)))
+    return np.asarray(np.linalg.norm(change, axis=2))
 
 
 def signed_changes(change: FloatArray) -> FloatArray:
@@ -95,11 +95,7 @@ def signed_changes(change: FloatArray) -> FloatArray:
 
     Its sign makes the positive side the smaller one.
     """
-    products = np.einsum("bri,brj->bij", change, change)
-    main = np.linalg.eigh(products)[1][:, :, -1]
-    scores = np.einsum("bri,bi->br", change, main)
-    more = (scores > 0).sum(axis=1) > (scores < 0).sum(axis=1)
-    return np.asarray(np.where(more[:, None], -scores, scores))
+    return np.stack([along_main(each, np.ones(len(each), dtype=bool))[0] for each in change])
 
 
 def _rated(

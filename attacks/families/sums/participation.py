@@ -22,10 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.families.sums.equations import fit_bits
+from attacks.families.sums.subsets import subset_sums
 from attacks.scoring.disclosures import Disclosures
 from attacks.view.coalition import Presence, others_cohort, others_counts, own_clients, own_uploads
 from attacks.view.knowledge import Knowledge
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.wire import View
 
@@ -167,7 +168,8 @@ def _prove(
     came: Presence, cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
 ) -> bool:
     """Settle what follows for certain, in place; False if the counts contradict each other."""
-    if np.nan_to_num(came.counts - counts[_cohort_of(came, cohorts)]).any():
+    of_round = np.unique(came.present, axis=0, return_inverse=True)[1].reshape(-1)
+    if np.nan_to_num(came.counts - counts[of_round]).any():
         return False
     told = ~np.isnan(counts).any(axis=0)
     solved, bits = _solve_clients(cohorts, counts[:, told], came.copies)
@@ -239,7 +241,7 @@ def _search(cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible:
             continue
         weights = words[told] @ cohorts[np.ix_(told, members)].astype(np.uint64)
         halves = np.split(weights, [len(members) // 2])
-        one, other = (_subset_sums(half) for half in halves)
+        one, other = (subset_sums(half) for half in halves)
         missing = (words[told] * left[told, item]).sum() - one
         fits = np.isin(missing, other), np.isin(other, missing)
         if not fits[0].any():
@@ -251,14 +253,6 @@ def _search(cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible:
         known[members, item] |= np.concatenate([each.all(axis=0) for each in bits])
         possible[members, item] &= np.concatenate([each.any(axis=0) for each in bits])
     return 0
-
-
-def _subset_sums(weights: WordArray) -> WordArray:
-    """Of each subset, by the number whose bits say who is in it: uint64[2^k]."""
-    sums = np.zeros(1, dtype=np.uint64)
-    for weight in weights:
-        sums = np.concatenate([sums, sums + weight])
-    return sums
 
 
 def _solve_clients(
@@ -293,9 +287,3 @@ def _estimate(
         found = fit_bits(design, target, expected=odds, noise=noise, copies=copies)
         estimates[members, item] = found
     return estimates
-
-
-def _cohort_of(presence: Presence, cohorts: FloatArray) -> list[int]:
-    """Position of each round's cohort among the distinct ones."""
-    place = {cohort.tobytes(): number for number, cohort in enumerate(cohorts.astype(bool))}
-    return [place[cohort.tobytes()] for cohort in presence.present]

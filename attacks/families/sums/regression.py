@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.equations import fit_bits
-from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows, pieces
+from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.rows import Rows
 from attacks.scoring.virtual_rows import UnmaskedClaim
@@ -116,16 +116,10 @@ class _Fit(NamedTuple):
 
     def scores_among(self, clients: IntArray, listed: ItemSets) -> Rows:
         """Scores of a longer list of clients and pairs; 0, never seen, for the others."""
-        own = self.presence.listed
-        if own is listed:
-            return Rows(listed=own, values=self.scores)
-        sizes = np.zeros(len(clients), dtype=np.int64)
-        sizes[np.searchsorted(clients, self.presence.clients)] = own.lengths
-        mine = ItemSets.of_sizes(sizes, own.items, own.n_items)
+        both = (clients, listed), (self.presence.clients, self.presence.listed)
+        every, mine = (whose[of.owners] * of.n_items + of.items for whose, of in both)
         values = np.zeros(len(listed.items), dtype=self.scores.dtype)
-        for pairs in pieces(listed, mine):
-            at = slice(*mine.indptr[[pairs.span.start, pairs.span.stop]])
-            values[pairs.source[pairs.labels]] = self.scores[at]
+        values[np.searchsorted(every, mine)] = self.scores
         return Rows(listed=listed, values=values)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from attacks.families.ratings.lattice import scale_roots
 from attacks.families.sums.decoded import UNTOLD, Columns, Decoded, Entry
 from attacks.families.sums.round_sums import RoundSums
 from attacks.families.sums.vector_matches import (
@@ -11,7 +12,6 @@ from attacks.families.sums.vector_matches import (
     Spread,
     aligned,
     near_pairs,
-    scale_roots,
     vector_error,
     widest_fit,
 )
@@ -119,7 +119,8 @@ class State:
         unit = rows[base] / length
         tilt = float(public[base] @ unit)
         for level in sums.levels.tolist():
-            for scale in scale_roots(float(length), tilt, level):
+            roots = scale_roots(*np.array([[-length], [tilt], [level]]))
+            for scale in roots[roots != 0].tolist():
                 vector = scale * unit
                 error = vector_error(vector, public[base], level, float(errors[base]))
                 if np.abs(vector).max() > sums.bound + error:

@@ -4,12 +4,13 @@ Small ones are tried one by one; up to ``MOST_ROWS`` rows, the sums of two halve
 (Horowitz and Sahni 1974). A match of fingerprints is checked in the words themselves.
 """
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -18,48 +19,30 @@ MOST_SUBSETS = 5000
 MOST_ROWS = 24
 """Rows among which a subset is searched by halves: 2^12 sums each."""
 
-_MASK = 2**64 - 1
 _AT_ONCE = 2**18  # numbers in a table of subsets, and in the sums of a block
 
 
-def find_subset(
-    members: Sequence[int],
+def subset_by_halves(
+    rows: tuple[WordArray, RingArray],
     count: int,
-    *,
-    prints: Sequence[int] | Mapping[int, int],
-    words: RingArray,
-    total: RingArray,
-    target: int,
+    total: tuple[np.uint64, RingArray],
     codec: FixedPoint,
-    halves: bool,
-) -> tuple[int, ...] | None:
-    """The members whose rows add up to a sum, or None.
+) -> IntArray | None:
+    """Which rows add up to a sum, int64[count]; None where none do, or where they are too many.
+
+    The rows must hold so many bits that no other subset of them has the same sum by chance.
 
     Args:
-        members: positions of the candidate rows.
+        rows: fingerprints of the candidates, uint64[K], linear ones, and their words [K, d].
         count: how many of them stand behind the sum.
-        prints: linear fingerprint of each row, by its position.
-        words: [N, d] ring words of every row.
-        total: [d] ring words of the sum.
-        target: fingerprint of the sum.
+        total: fingerprint and words [d] of the sum.
         codec: the ring.
-        halves: also search where there are too many subsets to try; the rows must hold so many bits
-            that no other subset of ``MOST_ROWS`` of them has the same sum by chance.
     """
-    if not 0 <= count <= len(members):
-        return None
-    if comb(len(members), count) <= MOST_SUBSETS:
-        for subset in combinations(members, count):
-            if sum(prints[p] for p in subset) & _MASK == target:
-                return subset
-        return None
-    if not halves or len(members) > MOST_ROWS:
-        return None
-    for chosen in _by_halves([prints[p] for p in members], count, target):
-        subset = tuple(np.asarray(members)[chosen].tolist())
-        found = codec.to_integers(words[list(subset)]).sum(axis=0)
-        if np.array_equal(codec.from_integers(found), total):
-            return subset
+    (prints, words), (target, summed) = rows, total
+    for chosen in _by_halves(prints, count, target) if len(prints) <= MOST_ROWS else ():
+        found = codec.to_integers(words[chosen]).sum(axis=0)
+        if np.array_equal(codec.from_integers(found), summed):
+            return chosen
     return None
 
 
@@ -67,12 +50,12 @@ def table_of_subsets(size: int, count: int) -> IntArray | None:
     """Every subset of so many places, in the order of ``itertools.combinations``.
 
     Returns:
-        int64[C, count]; None where there are more than are tried, or more than a table holds.
+        int64[C, count]; None where there are more than are tried.
     """
     subsets = comb(size, count)
-    if subsets > MOST_SUBSETS or subsets * count > _AT_ONCE:
+    if subsets > MOST_SUBSETS:
         return None
-    return _table(size, count)
+    return (_table if subsets * count <= _AT_ONCE else _table.__wrapped__)(size, count)
 
 
 @lru_cache(maxsize=32)
@@ -82,7 +65,7 @@ def _table(size: int, count: int) -> IntArray:
 
 
 def first_subsets(prints: WordArray, targets: WordArray, table: IntArray) -> IntArray:
-    """For each of many sums, the first subset that ``find_subset`` tries and whose rows add up.
+    """For each of many sums, the first subset whose rows add up.
 
     Args:
         prints: uint64[N, size], fingerprints of the candidate rows of each sum.
@@ -104,12 +87,12 @@ def first_subsets(prints: WordArray, targets: WordArray, table: IntArray) -> Int
     return found
 
 
-def _by_halves(prints: Sequence[int], count: int, target: int) -> list[IntArray]:
+def _by_halves(prints: WordArray, count: int, target: np.uint64) -> list[IntArray]:
     """Places of every subset of that size whose fingerprints add up to the target."""
     middle = len(prints) // 2
-    left, right = _sums(prints[:middle]), _sums(prints[middle:])
+    left, right = subset_sums(prints[:middle]), subset_sums(prints[middle:])
     order = np.argsort(left, kind="stable")
-    wanted = np.uint64(target) - right  # modulo 2^64
+    wanted = target - right  # modulo 2^64
     first = np.searchsorted(left[order], wanted, side="left")
     last = np.searchsorted(left[order], wanted, side="right")
     found = []
@@ -121,9 +104,9 @@ def _by_halves(prints: Sequence[int], count: int, target: int) -> list[IntArray]
     return found
 
 
-def _sums(prints: Sequence[int]) -> WordArray:
-    """uint64[2^n]: the sum of every subset, modulo 2^64; bit k of a place stands for print k."""
-    sums = np.zeros(1, dtype=np.uint64)
-    for each in prints:
-        sums = np.concatenate([sums, sums + np.uint64(each)])
+def subset_sums(terms: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Of each subset, by the number whose bits say who is in it: [2^k, ...] of [k, ...]."""
+    sums = np.zeros((1, *terms.shape[1:]), dtype=terms.dtype)
+    for term in terms:
+        sums = np.concatenate([sums, sums + term])
     return sums

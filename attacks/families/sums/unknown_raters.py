@@ -178,10 +178,7 @@ def _propagate(state: State, most: float) -> None:
     found.stage(total * (total - 1) / 2)
     found.spent += total
     place = np.repeat(places, size)
-    values, loose, off, entry, who, level = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("values", "errors", "sizes", "entries", "who", "levels")
-    )
+    values, loose, off, entry, who, level = map(np.concatenate, zip(*parts, strict=True))
     rest, errors = state.sums.rows[place] - values, state.errors[place] + loose
     lengths = np.maximum(np.linalg.norm(rest, axis=1), 1e-300)
     blur = errors / lengths

@@ -68,16 +68,6 @@ def components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
     return [g for g in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(g)]
 
 
-def scale_roots(length: float, tilt: float, level: float) -> list[float]:
-    """Scales x with ``(level - x tilt) x = length``."""
-    inside = level**2 - 4 * tilt * length
-    if inside < 0:
-        return []
-    side = level + np.copysign(np.sqrt(inside), level)
-    found = [2 * length / side] if side else []
-    return found + ([side / (2 * tilt)] if tilt else [])
-
-
 def vector_error(vector: FloatArray, public: FloatArray, level: float, error: float) -> float:
     """How far U can be off where ``(level - U.V) U`` is off by ``error``."""
     off = level - float(vector @ public)
