@@ -12,7 +12,7 @@ from time import process_time
 
 import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
 
-from attacks import GroundTruth, attack_named
+from attacks import GroundTruth
 from attacks.planted.controls import positive_controls
 from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
@@ -20,6 +20,7 @@ from audits.config.lines import source_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome
 from audits.gates.verdict import undecided, unrecorded
 from audits.pipeline import policy_of, print_policy
+from audits.plugins import attack_called
 from audits.presets import QUICKSTART
 from audits.report import FORMATS
 from audits.report.findings import sentence
@@ -148,9 +149,9 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
             n_clients=int(transcript.public["n_clients"]),
             denoisers=len(truth.denoiser_clients),
         )
-    names = tuple(arguments.attack or config.attacks)
-    for name in names:
-        attack_named(name, key="--attack")
+    names = config.attacks
+    if arguments.attack:
+        names = tuple(attack_called(name, key="--attack") for name in arguments.attack)
     findings = runner.attack_all(
         transcript,
         truth,

@@ -18,10 +18,11 @@ from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_careless, plant_ratings
 from attacks.planted.split import plant_split
 from attacks.planted.untouched import plant_untouched
-from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.games import Finding, tried
 from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE
+from secure_fedrec.core.registry import derived
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 from secure_fedrec.wire import Adversary
@@ -76,7 +77,7 @@ class ControlResult:
         return self.value is not None and self.value >= self.floor
 
 
-@lru_cache(maxsize=1)
+@derived(SUITE, MEASURES)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
     return {name: control_result(attack) for name, attack in SUITE.items()}
@@ -93,10 +94,16 @@ def control_result(attack: Controlled) -> ControlResult:
 def planted_finding(attack: Controlled) -> Finding:
     """What an attack finds in the federation of its control."""
     run, truth = planted(attack.control.on)
-    return evaluate(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
+    return tried(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
+
+
+def planted(place: str) -> _Planted:
+    """A planted federation by its name, run, and the truth of it."""
+    return planted_for(place, tuple(name for name, each in SUITE.items() if each.control.secrets))
 
 
 @lru_cache(maxsize=len(FEDERATIONS))
-def planted(place: str) -> _Planted:
-    """A planted federation by its name, run, and the truth of it."""
+def planted_for(place: str, told_by: tuple[str, ...]) -> _Planted:
+    """A planted federation with the secrets that controls of some attacks tell from its arrays."""
+    del told_by
     return FEDERATIONS[place]()

@@ -12,11 +12,14 @@ must hold:
     [[adversaries]], attacks             who attacks how
     [[gates]]                            what must hold
     [[waivers]]                          what is excused for a while, by whom
+    measures                             figures that are not shipped
     [run]                                checkpoints, measurements and the losslessness check
 
 ``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
 learns from and the settings of both. ``audits.config.tables`` reads tables; what they mean (ranges,
-combinations) is checked by the settings classes of the packages themselves.
+combinations) is checked by the settings classes of the packages themselves. A system, layer,
+attack, data set or figure that is not shipped is named as "package.module:OBJECT"
+(``audits.plugins``).
 """
 
 import json
@@ -32,9 +35,10 @@ from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import RATING_VALUES, GateConfig
 from audits.gates.waivers import UNREAD, WaiverConfig, with_days
+from audits.plugins import ALL, PLUGINS, TRAINING, Plugin, load, named, written_names
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
-from audits.systems import system_named
+from audits.systems import DATA, kinds_of, system_named
 from secure_fedrec.core.files import read_json
 from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.engines import CohortConfig
@@ -90,11 +94,12 @@ class AuditConfig(Settings):
         protection: layer name -> settings, in order, over what is summed.
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
-        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+        attacks: names of the attacks that are tried for every adversary; "all" is all of them.
             An audit that leaves one out that would ask for messages of its run is inconclusive
             unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
+        plugins: what the names of all these stand for that are not shipped.
         folder: of the file that it was read from; paths in it are relative to this. Not part of
             what is audited.
     """
@@ -111,9 +116,10 @@ class AuditConfig(Settings):
     protection: Mapping[str, Any] = field(default_factory=dict)
     bag_protection: Mapping[str, Any] = field(default_factory=dict)
     adversaries: tuple[Adversary, ...] = ()
-    attacks: tuple[str, ...] = tuple(SUITE)
+    attacks: tuple[str, ...] = tuple(SUITE.shipped)
     gates: tuple[GateConfig, ...] = ()
     waivers: tuple[WaiverConfig, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
     folder: Path = field(default=_HERE, compare=False)
 
     def _agree(self) -> None:
@@ -151,7 +157,12 @@ class AuditConfig(Settings):
     @property
     def kind(self) -> DataKind:
         """What the system says of the data set."""
-        return self.audited.kinds[self.data.name]
+        return kinds_of(self.audited)[self.data.name]
+
+    @property
+    def known_attacks(self) -> tuple[str, ...]:
+        """Names of all attacks that there are: those that are shipped, and its own."""
+        return (*SUITE.shipped, *written_names(self.plugins, "attack"))
 
     @property
     def statement(self) -> Statement:
@@ -210,19 +221,27 @@ class AuditConfig(Settings):
         plain: dict[str, Any] = {"title": self.title, "seed": self.seed}
         for name in ("data", "algorithm", *SECTIONS):
             plain[name] = as_table(getattr(self, name))
-        plain["algorithm"] = {"name": self.system, **plain["algorithm"]}
+        plain["algorithm"] = {"name": self.written("algorithm", self.system), **plain["algorithm"]}
+        plain["data"]["name"] = self.written("data set", self.data.name)
         for name in LAYER_TABLES:
             plain[name] = [
-                {"layer": layer, **as_table(settings)}
+                {"layer": self.written("layer", layer), **as_table(settings)}
                 for layer, settings in getattr(self, name).items()
             ]
         plain["adversaries"] = [as_table(adversary) for adversary in self.adversaries]
-        plain["attacks"] = list(self.attacks)
+        plain["attacks"] = [self.written("attack", name) for name in self.attacks]
         plain["gates"] = [as_table(gate) for gate in self.gates]
         if self.waivers:
             plain["waivers"] = [as_table(waiver) for waiver in self.waivers]
+        if self.plugins:
+            plain["measures"] = list(written_names(self.plugins, "figures").values())
+            plain[PLUGINS] = [plugin.told() for plugin in self.plugins]
         normal: dict[str, Any] = json.loads(json.dumps(plain))
         return normal
+
+    def written(self, kind: str, name: str) -> str:
+        """The name of something in a configuration; a plug-in is written package.module:OBJECT."""
+        return written_names(self.plugins, kind).get(name, name)
 
     def digest(self) -> str:
         """SHA-256 of the resolved configuration."""
@@ -230,11 +249,10 @@ class AuditConfig(Settings):
 
     def training_digest(self) -> str:
         """SHA-256 of what decides the bits of a training run; attacks and gates do not."""
-        kept = {
-            key: value
-            for key, value in self.as_json().items()
-            if key not in ("title", "adversaries", "attacks", "gates", "waivers", "run")
-        }
+        left_out = ("title", "adversaries", "attacks", "measures", "gates", "waivers", "run")
+        kept = {key: value for key, value in self.as_json().items() if key not in left_out}
+        if PLUGINS in kept:
+            kept[PLUGINS] = [each for each in kept[PLUGINS] if each["kind"] in TRAINING]
         return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
@@ -300,11 +318,12 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
     Raises:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
     """
-    known = ("title", "seed", "data", "algorithm", *SECTIONS, "attacks", *_LISTS)
+    known = ("title", "seed", "data", "algorithm", *SECTIONS, "attacks", *_LISTS, "measures")
     raw = {key: value for key, value in raw.items() if key != CONFIG_DIGEST}  # of another run
     for key in raw:
-        if key not in known:
+        if key not in (*known, PLUGINS):
             raise ConfigError(key, raw[key], "unknown key", known)
+    raw, plugins = named(raw)
     lists = {key: require_tables(key, raw.get(key, [])) for key in _LISTS}
     settings = _trained(raw)
     for name, kind in SECTIONS.items():
@@ -317,7 +336,7 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
         settings[name] = _layers(name, lists[name], layers)
     for name, kind in ENTRIES.items():
         settings[name] = _entries(name, kind, lists[name])
-    return AuditConfig(**settings, folder=folder)
+    return AuditConfig(**settings, plugins=plugins, folder=folder)
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,13 +344,16 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
     data = require_table("data", raw.get("data", {}))
     system = system_named(algorithm.pop("name", DEFAULT_SYSTEM))
-    name = data.get("name", system.default_data)
+    name, kinds = data.get("name", system.default_data), kinds_of(system)
     if not isinstance(name, str):
-        raise ConfigError("data.name", name, "should be a valid string", system.kinds)
-    if name not in system.kinds:
+        raise ConfigError("data.name", name, "should be a valid string", kinds)
+    if name not in kinds:
         problem = f"is no data set that {system.name} learns from"
-        raise ConfigError("data.name", name, problem, system.kinds)
-    kind = system.kinds[name]
+        raise ConfigError("data.name", name, problem, kinds)
+    if name in system.kinds and name in DATA:
+        problem = f"is a plug-in, and a data set of {system.name} as well"
+        raise ConfigError("data.name", name, problem)
+    kind = kinds[name]
     return {
         "system": system.name,
         "data": build(kind.settings, "data", {"name": name, **data}),
@@ -366,7 +388,7 @@ def _layers(
 def _attack_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ConfigError("attacks", names, "must be a list of names", SUITE)
-    return tuple(SUITE) if names == ["all"] else tuple(names)
+    return tuple(SUITE.shipped) if names == [ALL] else tuple(names)
 
 
 def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -392,7 +414,10 @@ def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dic
 
 def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
     """The keys that a table of a list may have."""
-    kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(table.get("layer")))
+    layer = table.get("layer")
+    if name == "protection" and (loaded := load("layer", layer, key=f"{name}.layer")):
+        layer = loaded[0].name
+    kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(layer))
     return set() if kind is None else {each.name for each in fields(kind)}
 
 

@@ -301,6 +301,7 @@ def _manifest(
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "libraries": {name: version(name) for name in config.audited.libraries},
+        "plugins": [plugin.told() for plugin in config.plugins],
         "platform": f"{platform.system()} {platform.machine()}",
         "config_sha256": config.digest(),
         "data_fingerprint": measured.federation.task.facts.fingerprint,
