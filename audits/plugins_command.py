@@ -88,4 +88,5 @@ def _line(told: Mapping[str, Any]) -> str:
     )
     name = f"{told['name']} = " if told["name"] else ""
     named = ", named by the configuration" if told["configured"] else ""
-    return f"{told['kind']:10} {name}{told['object']}  {owner}, {told['file'] or 'no such file'}{named}"
+    where = f"{owner}, {told['file'] or 'no such file'}{named}"
+    return f"{told['kind']:10} {name}{told['object']}  {where}"
