@@ -131,7 +131,7 @@ def named(raw: Mapping[str, Any]) -> Named:
     def own(kind: str, name: Any, key: str) -> Any:
         """The own name of what is loaded, or what stands there."""
         loaded = load(kind, name, key=key)
-        found.update({(each.kind, each.object): each for each in loaded})
+        found.update({(each.kind, each.name): each for each in loaded})
         return loaded[0].name if loaded else name
 
     for name in _list(raw, "measures"):
@@ -198,7 +198,8 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
         key: of the configuration, or an option.
 
     Returns:
-        The plug-in, and those that it brings along; nothing if the name is no plug-in's.
+        The plug-in, and those that it brings along; of figures, one for each; nothing if the name
+        is no plug-in's.
 
     Raises:
         ConfigError: it cannot be had, does not keep its contract, or has a name that is taken.
@@ -228,11 +229,15 @@ def explained(name: str) -> tuple[str, ...]:
         written_of("attack", name, key="name", shipped=False)  # is it written so?
         _, thing = _imported(name, key="name")
         kind = _kind_of(thing)
-        return tuple(load(kind, name, key="name")[0].name.split(", "))
+        return _names(kind, name)
     kinds = [kind for kind in _KINDS if any(each.name == name for each in installed(kind))]
     if any(shipped.values()) or not kinds:
         return ()
-    return tuple(load(kinds[0], name, key="name")[0].name.split(", "))
+    return _names(kinds[0], name)
+
+
+def _names(kind: str, name: str) -> tuple[str, ...]:
+    return tuple(each.name for each in load(kind, name, key="name") if each.kind == kind)
 
 
 def _kind_of(thing: object) -> str:
@@ -264,10 +269,8 @@ def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) ->
         require(kept)
         if kind == "figures":
             _add_all(thing, written)
-            name = ", ".join(thing)
         else:
-            name = name_of(kept)
-            registry.add(name, kept, written)
+            registry.add(name_of(kept), kept, written)
     except (AssertionError, ValueError) as broken:
         if isinstance(broken, ConfigError) and broken.key == key:
             raise
@@ -277,7 +280,10 @@ def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) ->
     file = getattr(module, "__file__", None)
     source = Path(file) if file is not None and Path(file).is_file() else None
     told = origin_of(kind, written, source).told()
-    return (Plugin(**told, name=name), *brought)
+    figures = thing if kind == "figures" else getattr(thing, "measures", {})
+    of_figures = (Plugin(**{**told, "kind": "figures"}, name=key) for key in figures)
+    own = () if kind == "figures" else (Plugin(**told, name=name_of(kept)),)
+    return (*own, *of_figures, *brought)
 
 
 def _add_all(measures: Any, origin: str) -> None:

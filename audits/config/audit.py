@@ -234,7 +234,9 @@ class AuditConfig(Settings):
         if self.waivers:
             plain["waivers"] = [as_table(waiver) for waiver in self.waivers]
         if self.plugins:
-            plain["measures"] = list(written_names(self.plugins, "figures").values())
+            of_attacks = written_names(self.plugins, "attack").values()
+            figures = dict.fromkeys(written_names(self.plugins, "figures").values())
+            plain["measures"] = [each for each in figures if each not in of_attacks]
             plain[PLUGINS] = [plugin.told() for plugin in self.plugins]
         normal: dict[str, Any] = json.loads(json.dumps(plain))
         return normal
