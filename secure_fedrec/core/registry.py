@@ -43,10 +43,10 @@ class Registry(Mapping[str, Thing]):
             ValueError: something that is shipped, or of another origin, has the name.
         """
         if name in self.shipped:
-            raise ValueError(f"is called {name!r}, as a {self.kind} that is shipped")
+            raise ValueError(f"is called {name!r}, and so is the shipped {self.kind}")
         known, other = self._added.get(name, (thing, origin))
         if known is not thing and other != origin:
-            raise ValueError(f"is called {name!r}, as the {self.kind} {other}")
+            raise ValueError(f"is called {name!r}, and so is {other}")
         if name not in self._added or known is not thing:
             self._added[name] = thing, origin
             self.version += 1
