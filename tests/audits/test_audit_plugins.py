@@ -216,6 +216,8 @@ def test_a_shipped_attack_that_raises_costs_its_own_finding(
     raw = small | {"attacks": ["direct", "intersection"], "gates": [{"metric": "rmse", "max": 5.0}]}
     report = report_of(command, write_config(raw), tmp_path / "out")
     assert report["findings"][0]["raised"]["type"] == "MemoryError"
+    reasons = report["verdict"]["reasons"]
+    assert any(each.startswith("server/direct: the attack raised MemoryError") for each in reasons)
     assert report["findings"][1]["status"] == "measured"
     assert report["verdict"]["outcome"] == "inconclusive"
 
