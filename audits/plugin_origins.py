@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import sha256
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -93,13 +93,19 @@ def source_of(module: str) -> Path | None:
 
 def installed(kind: str) -> tuple[EntryPoint, ...]:
     """Entry points of a kind of plug-in, of all distributions on the path."""
-    return _installed(GROUPS[kind], tuple(sys.path))
+    return _installed(tuple(sys.path))[GROUPS[kind]]
 
 
-@lru_cache(maxsize=16)
-def _installed(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    del path  # which distributions there are follows from it
-    return tuple(entry_points(group=group))
+@lru_cache(maxsize=4)
+def _installed(path: tuple[str, ...]) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Entry points by group; which distributions there are follows from the path."""
+    del path
+    found: dict[str, tuple[EntryPoint, ...]] = dict.fromkeys(GROUPS.values(), ())
+    for each in distributions():
+        for point in each.entry_points:
+            if point.group in found:
+                found[point.group] += (point,)
+    return found
 
 
 def brought_by(point: EntryPoint) -> str:

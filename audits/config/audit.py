@@ -32,6 +32,7 @@ from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
 from audits.config.lines import locate
+from audits.config.overrides import override
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import RATING_VALUES, GateConfig
 from audits.gates.waivers import UNREAD, WaiverConfig, with_days
@@ -301,7 +302,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     if not isinstance(raw, dict):
         raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
-        _override(raw, key, value)
+        override(raw, key, value, _fields_of)
     try:
         return parse_config(raw, folder=path.parent)
     except ConfigError as wrong:
@@ -393,27 +394,6 @@ def _attack_names(names: object) -> tuple[str, ...]:
     return tuple(SUITE.shipped) if names == [ALL] else tuple(names)
 
 
-def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tables of a list that an override is for: those that have its key, else the one that may.
-
-    Raises:
-        ConfigError: none may, or several.
-    """
-    name, _, last = key.partition(".")
-    if having := [table for table in tables if last in table]:
-        return having
-    may = [table for table in tables if last in _fields_of(name, table)]
-    if len(may) == 1:
-        return may
-    problem = f"no table of [[{name}]] has a key {last!r}"
-    if may:
-        problem = f"{len(may)} tables of [[{name}]] may have a key {last!r}, and none has"
-        named = [str(table["layer"]) for table in may if name in LAYER_TABLES]
-        which = f", that of {' or of '.join(named)}" if named else ""
-        problem += f": write it in the file, in the table that it is meant for{which}"
-    raise ConfigError(key, value, problem)
-
-
 def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
     """The keys that a table of a list may have."""
     layer = table.get("layer")
@@ -421,22 +401,3 @@ def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
         layer = loaded[0].name
     kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(layer))
     return set() if kind is None else {each.name for each in fields(kind)}
-
-
-def _override(raw: dict[str, Any], key: str, value: Any) -> None:
-    *path, last = key.split(".")
-    if not path:
-        raw[last] = value
-        return
-    target = raw.setdefault(path[0], {})
-    if isinstance(target, list):
-        for table in _tables_with(key, value, require_tables(path[0], target)):
-            table[last] = value
-        return
-    for step in path[1:]:
-        if not isinstance(target, dict):
-            break
-        target = target.setdefault(step, {})
-    if not isinstance(target, dict):
-        raise ConfigError(key, value, "no such setting")
-    target[last] = value
