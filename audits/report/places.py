@@ -101,7 +101,9 @@ def setting(report: Report, key: str) -> Any:
 
 
 def _layers(report: Report, section: str) -> list[str]:
-    """Names of the layers of a section."""
+    """Names of the layers of a section, of plug-ins their own."""
     tables = setting(report, section)
     found = tables if isinstance(tables, list) else []
-    return [str(setting(report, f"{section}[{n}].layer")) for n in range(len(found))]
+    own = {each["object"]: each["name"] for each in report["manifest"].get("plugins", ())}
+    written = (str(setting(report, f"{section}[{n}].layer")) for n in range(len(found)))
+    return [own.get(name, name) for name in written]
