@@ -1,7 +1,6 @@
 """The list of attacks, by what they read, and of the kinds of secrets that they tell."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
@@ -21,9 +20,11 @@ from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring import attributes
 from attacks.scoring.held_out import HeldOutClaim
+from attacks.scoring.measures import MEASURES
 from attacks.scoring.organisations import MembersClaim, SalesClaim
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.sets import SetClaim
+from secure_fedrec.core.registry import Registry
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
@@ -50,13 +51,21 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
 }
 
 _TOLD = (LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim)
-KINDS = (*(claim.kind for claim in _TOLD), attributes.KIND)
-"""Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
+_KINDS = frozenset((*(claim.kind for claim in _TOLD), attributes.KIND))
 
-SUITE: Mapping[str, Controlled] = MappingProxyType(
-    {attack.name: attack for attacks in _ATTACKS.values() for attack in attacks}
+SUITE: Registry[Controlled] = Registry(
+    "attack", {attack.name: attack for attacks in _ATTACKS.values() for attack in attacks}
 )
 """Attack by name."""
+
+
+def is_kind(kind: str) -> bool:
+    """Whether claims are judged by a kind of secret (``GroundTruth.secrets``).
+
+    One that is not shipped is known by the figures that were added for it.
+    """
+    return kind in _KINDS or any(each.kind == kind for each in MEASURES.added.values())
+
 
 UNATTACKED: Mapping[str, str | None] = {
     "parties that deviate from the protocol": None,

@@ -3,27 +3,78 @@
     class TestMine(AttackContract):
         attack = Mine()
 
-The attacks of the suite are tested by the same class.
+The attacks of the suite are tested by the same class. What can be told without a run,
+``require_attack`` and ``require_measures``, is also asked of every attack that an audit loads as a
+plug-in.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from itertools import product
 from math import isfinite
 from typing import Any, ClassVar
 
-from attacks.base import Controlled
+from attacks.base import AttackCard, Control, Controlled
 from attacks.planted.controls import FEDERATIONS, WHO, control_result, planted, planted_finding
 from attacks.scoring.games import Finding, evaluate
-from attacks.scoring.measures import MEASURES
+from attacks.scoring.measures import MEASURES, Measure, require_gains
+from attacks.suite import SUITE
+from secure_fedrec.protection import STOPS
 from secure_fedrec.testing.said import require, unsaid
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Adversary, Transcript
 
 
+def require_attack(attack: Any) -> None:
+    """What an attack says of itself: its name, all lines of its card, and where it is controlled.
+
+    Raises:
+        AssertionError: what is missing, or unknown.
+    """
+    require(not isinstance(attack, type), "is a class, where an object of it is asked for")
+    for part in ("name", "card", "control", "run"):
+        require(hasattr(attack, part), f"has no {part}")
+    require(bool(attack.name), "has no name")
+    plain = isinstance(attack.name, str) and re.fullmatch(r"[\w.-]+", attack.name)
+    require(bool(plain), "has a name of other signs than letters, digits, '-', '_' and '.'")
+    require(attack.name not in ("all", "unread"), "has a name that means something else")
+    require(isinstance(attack.card, AttackCard), "has a card that is no AttackCard")
+    for line in fields(attack.card):
+        require(bool(getattr(attack.card, line.name)), f"says nothing of its {line.name}")
+    control = attack.control
+    require(isinstance(control, Control), "has a control that is no Control")
+    require(control.measure in MEASURES, "is controlled by an unknown figure")
+    floor = control.floor if control.floor is not None else MEASURES[control.measure].severity.floor
+    require(not isinstance(floor, str), f"is controlled by {control.measure}, which has no floor")
+    require(control.on in FEDERATIONS, "is controlled on an unknown federation")
+    require(control.who in WHO, "is controlled by an unknown adversary")
+    require(control.breaks in STOPS, "breaks what no layer hides")
+    require(callable(attack.run), "cannot be run")
+
+
+def require_measures(measures: Any) -> None:
+    """Figures that come with an attack: records by key, of a secret, judged by what there is.
+
+    Raises:
+        AssertionError: what is missing, or unknown.
+    """
+    require(isinstance(measures, Mapping) and bool(measures), "are no mapping of Measures by key")
+    for key, each in measures.items():
+        require(isinstance(each, Measure), f"have {key!r}, which is no Measure")
+        require(each.key == key, f"have {each.key!r} under the key {key!r}")
+        require(bool(each.secret.strip()), f"have {key!r}, which says not which secret it tells")
+    try:
+        require_gains(measures, {**MEASURES, **measures})
+    except ValueError as refused:
+        raise AssertionError(f"are not judged: {refused}") from refused
+
+
 class AttackContract:
     """An attack before every adversary of every planted federation.
+
+    While its tests run, the attack is in the suite, with the ``measures`` that it brings.
 
     Raises:
         AssertionError: by each test, what is not kept.
@@ -31,12 +82,24 @@ class AttackContract:
 
     attack: ClassVar[Controlled] = unsaid()
 
+    def setup_method(self) -> None:
+        """Put it into the suite, unless an attack that is shipped has its name."""
+        for key, measure in getattr(self.attack, "measures", {}).items():
+            MEASURES.add(key, measure, _TESTED)
+        if self.attack.name not in SUITE.shipped:
+            SUITE.add(self.attack.name, self.attack, _TESTED)
+
+    def teardown_method(self) -> None:
+        """Take it away again."""
+        SUITE.remove(self.attack.name)
+        for key in getattr(self.attack, "measures", {}):
+            MEASURES.remove(key)
+
     def test_it_says_what_it_is(self) -> None:
         """Name, all lines of its card, and a control whose figure has a floor."""
-        require(bool(self.attack.name), "has no name")
-        for line in fields(self.attack.card):
-            require(bool(getattr(self.attack.card, line.name)), f"says nothing of its {line.name}")
-        require(self.attack.control.measure in MEASURES, "is controlled by an unknown figure")
+        require_attack(self.attack)
+        if measures := getattr(self.attack, "measures", {}):
+            require_measures(measures)
 
     def test_it_finds_what_is_planted(self) -> None:
         """The figure of its control reaches the floor."""
@@ -106,6 +169,8 @@ class AttackContract:
     def _found(self, transcript: Transcript, place: str, who: str) -> Finding:
         return evaluate(self.attack, WHO[who], transcript, planted(place)[1], seed=0)
 
+
+_TESTED = "of this test"
 
 _FORM = ("ring", "blocks", "protection", "traits", "name")
 """Public knowledge that says how a recording is read, and what has tests of its own."""

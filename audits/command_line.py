@@ -338,6 +338,13 @@ def _add_looks(words: Any) -> None:
     )
     _output_options(told)
 
+    about = "plug-ins that are installed, or that a configuration names; imports none"
+    plugged = _command(words, "plugins", "audits.plugins_command:plugins", about)
+    plugged.add_argument(
+        "config", nargs="?", type=Path, metavar="CONFIG", help="TOML file, or config.json of a run"
+    )
+    plugged.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
     paper = "a paper's tables, its numbers beside ours"
     again = _command(words, "reproduce", "audits.reproduce:reproduce", paper)
     add_reproduce(again)

@@ -11,12 +11,12 @@ from time import process_time
 
 import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
 
-from attacks import attack_named
 from audits import api
 from audits.config.audit import AuditConfig, load_config
 from audits.gates.gate import FEWEST_CLIENTS, Outcome
 from audits.given import configured
 from audits.pipeline import print_policy
+from audits.plugins import attack_called
 from audits.presets import QUICKSTART
 from audits.recorded_command import is_foreign
 from audits.report import FORMATS
@@ -122,11 +122,10 @@ def attack(arguments: argparse.Namespace) -> int:
     """``attack RUN``: the suite on a recorded run, without training."""
     if is_foreign(arguments):
         return _attack_recording(arguments)
-    for name in arguments.attack or ():
-        attack_named(name, key="--attack")
+    asked = arguments.attack and [attack_called(n, key="--attack") for n in arguments.attack]
     found = api.attack(
         arguments.transcript,
-        attacks=arguments.attack,
+        attacks=asked,
         adversaries=arguments.adversary,
         progress=not arguments.quiet,
     )

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attacks import GroundTruth
-from audits.config.audit import AuditConfig, load_config, override, parse_config
+from audits.config.audit import AuditConfig, fields_of, load_config, parse_config
 from audits.config.lines import source_of
+from audits.config.overrides import override
 from audits.presets import PRESETS, preset_file
 from audits.results import AuditResult, SimulatedRun
 from audits.run.folder import unwritten
@@ -101,7 +102,7 @@ def _word(given: str, overrides: Mapping[str, Any]) -> Configured:
 
 def _parsed(raw: dict[str, Any], overrides: Mapping[str, Any], folder: Path) -> AuditConfig:
     for key, value in overrides.items():
-        override(raw, key, value)
+        override(raw, key, value, fields_of)
     return parse_config(raw, folder=folder)
 
 

@@ -2,11 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
+from attacks import SUITE
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
 from audits.gates.gate import Outcome
@@ -17,7 +18,7 @@ from audits.report.reading import read_report, report_file
 from audits.report.text import decimal, signed
 from audits.run.folder import CONFIG_NAME, unwritten
 from audits.terminal import print_json
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, DataError
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
@@ -64,6 +65,9 @@ def _try_remedies(arguments: argparse.Namespace) -> int:
     from audits.run.tried_remedies import tried_remedies  # noqa: PLC0415 - else nothing is trained
 
     found = read_report(arguments.result)
+    if found["manifest"].get("plugins") and not arguments.result.is_dir():
+        problem = "names plug-ins, which a report alone has not imported: give its run folder"
+        raise DataError(arguments.result, problem)
     verdict, tried = found["verdict"], []
     if not arguments.json:
         print(f"as it is: {verdict['outcome']}")
@@ -111,12 +115,26 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _require_known(accept: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse an attack that is not shipped, and that no report has.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    ran = [each["attack"] for report in reports for each in report["findings"]]
+    known = [comparison.LOSSLESS, *(f"{comparison.ATTACK}{name}" for name in (*SUITE, *ran))]
+    for name in accept:
+        if name not in known:
+            raise ConfigError("--accept", name, "is unknown", dict.fromkeys(known))
+
+
 def compare(arguments: argparse.Namespace) -> int:
     """``compare A B``: what has got worse from A to B beyond its noise."""
     if not arguments.tolerance > 0:
         raise ConfigError("--tolerance", arguments.tolerance, "must be positive")
     before, after = (runs_of(result) for result in (arguments.before, arguments.after))
     accept = tuple(arguments.accept)
+    _require_known(accept, (*before.values(), *after.values()))
     found = comparison.compare(before, after, tolerance=arguments.tolerance, accept=accept)
     if arguments.json:
         told = [asdict(each) | {"key": each.key._asdict()} for each in found.differences]

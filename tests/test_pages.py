@@ -8,6 +8,7 @@ from tests.page_blocks import NOT_CODE, ROOT, Block, Reader, blocks_of, environm
 
 ELSEWHERE = {
     "docs/contracts.md": "tests/test_documents.py",
+    "docs/how-to/bring-your-own.md": "tests/audits/test_audit_plugins_page.py",
     "docs/how-to/replace-keys.md": "tests/deploy/test_deploy_replaced_keys.py",
     "docs/losslessness.md": "tests/properties/test_properties_lossless_docs.py",
     "docs/own-data.md": "tests/audits/test_audit_own_data_page.py",

@@ -18,7 +18,7 @@ from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_careless, plant_ratings
 from attacks.planted.split import plant_split
 from attacks.planted.untouched import plant_untouched
-from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.games import Finding, tried
 from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE
@@ -90,10 +90,16 @@ def control_result(attack: Controlled) -> ControlResult:
 def planted_finding(attack: Controlled) -> Finding:
     """What an attack finds in the federation of its control."""
     run, truth = planted(attack.control.on)
-    return evaluate(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
+    return tried(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
+
+
+def planted(place: str) -> _Planted:
+    """A planted federation by its name, run, and the truth of it."""
+    return planted_for(place, tuple(name for name, each in SUITE.items() if each.control.secrets))
 
 
 @lru_cache(maxsize=len(FEDERATIONS))
-def planted(place: str) -> _Planted:
-    """A planted federation by its name, run, and the truth of it."""
+def planted_for(place: str, told_by: tuple[str, ...]) -> _Planted:
+    """A planted federation with the secrets that controls of some attacks tell from its arrays."""
+    del told_by
     return FEDERATIONS[place]()

@@ -8,6 +8,8 @@ null control, which must sit at chance).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from traceback import walk_tb
 from typing import Any
 
 from attacks.base import Attack, Claims, InapplicableError
@@ -18,12 +20,49 @@ from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, Transcript, View
 
-_BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
-
 _SUMS = frozenset({"aggregate", "table", "public"})
 """First words of what is received of sums: the sums themselves, and public arrays they moved."""
 
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What an attack raised.
+
+    Args:
+        type: of the exception.
+        message: its own.
+        where: "package/module.py:12", the last line of the attack that was reached; of one that
+            none of its lines called, of whoever raised it.
+    """
+
+    type: str
+    message: str
+    where: str
+
+    @classmethod
+    def of(cls, error: BaseException, *, inside: str) -> "Raised":
+        """What was raised, as far as a report says it.
+
+        Args:
+            error: with its traceback.
+            inside: name of the attack's module.
+        """
+        lines = [
+            (str(frame.f_globals.get("__name__")), frame.f_code.co_filename, line)
+            for frame, line in walk_tb(error.__traceback__)
+        ]
+        own = [each for each in lines if each[0] == inside]
+        module, file, line = (own or lines)[-1]
+        path = PurePath(file)  # without the folders of this machine
+        parts = module.count(".") + (2 if path.stem == "__init__" else 1)
+        where = f"{'/'.join(path.parts[-parts:])}:{line}"
+        return cls(type(error).__name__, " ".join(str(error).split()), where)
+
+    def __str__(self) -> str:
+        said = f": {self.message}" if self.message else ""
+        return f"the attack raised {self.type}{said} ({self.where})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +73,8 @@ class Finding:
         attack: name of the attack.
         adversary: name of the adversary.
         game: the attack card's game.
-        reason: why the attack was not applicable; None if it was measured.
+        reason: why the attack was not applicable, or what it raised; None if it was measured.
+        raised: what it raised, None if nothing; what it would have found is not known.
         lacks: whose payloads the attack asked for although not all were recorded; empty where it
             had all that it can read. What it lacks, it may have learned from.
         received: what reached the adversary from others (``View.received``), and ``View.known``.
@@ -56,6 +96,7 @@ class Finding:
     adversary: str
     game: str
     reason: str | None = None
+    raised: Raised | None = None
     lacks: tuple[str, ...] = ()
     received: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
@@ -112,18 +153,48 @@ def evaluate(
         return tried[0]
     worst = max(measured, key=_strength)
     lacks = tuple(dict.fromkeys(name for finding in tried for name in finding.lacks))
+    shown = [each.key for each in MEASURES.values() if each.page.by_round]
     by_round = {
-        str(each.rounds[0]): {key: each.figures[key] for key in _BY_ROUND if key in each.figures}
+        str(each.rounds[0]): {key: each.figures[key] for key in shown if key in each.figures}
         for each in measured
     }
     return replace(worst, lacks=lacks, details={**worst.details, "by_round": by_round})
 
 
+def tried(
+    attack: Attack,
+    adversary: Adversary,
+    transcript: Transcript,
+    truth: GroundTruth,
+    *,
+    seed: int,
+    judged: int = 1,
+) -> Finding:
+    """``evaluate``; of an attack that raises, a finding that says what and where.
+
+    Args:
+        attack: the attack.
+        adversary: whose view it gets.
+        transcript: the recorded run.
+        truth: opened only after the attack has made its claims.
+        seed: of the bootstrap and of the null control.
+        judged: pairs of attack and adversary in the audit.
+    """
+    try:
+        return evaluate(attack, adversary, transcript, truth, seed=seed, judged=judged)
+    except (Exception, SystemExit) as error:
+        raised = Raised.of(error, inside=type(attack).__module__)
+        blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
+        return replace(blank, reason=str(raised), raised=raised)
+
+
 def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> bool:
-    """Whether an attack gets as far as asking for a message of a recorded run."""
+    """Whether an attack gets as far as asking for a message of a recorded run, or raises."""
     try:
         found = _asked(attack, _view(adversary, transcript.closed(), truth))
     except MessageAskedError:
+        return True
+    except (Exception, SystemExit):  # what it would have asked for is not known
         return True
     return not isinstance(found, NotApplicable)
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from attacks.scoring.scales import UNITS, Page, Prior, Scale
+from secure_fedrec.core.registry import Registry
 
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 """Worst first."""
@@ -289,13 +290,26 @@ def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
             raise ValueError(f"two figures have the key {min(both)}")
         for key, record in records.items():
             known[key] = _measure({"secret": secret, **record, "key": key, "kind": kind})
-    for key, each in known.items():
+    require_gains(known, known)
+    return MappingProxyType(known)
+
+
+def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure]) -> None:
+    """Refuse measures that are judged by what is no gain of their secret.
+
+    Args:
+        measures: the measures by key.
+        known: all that there are, these among them.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for key, each in measures.items():
         for name in each.severity.gains if isinstance(each.severity, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):
                 raise ValueError(f"{key} is judged by {name}, which is no gain")
             if known[name].secret != each.secret:
                 raise ValueError(f"{key} is judged by {name}, which tells another secret")
-    return MappingProxyType(known)
 
 
 def _measure(told: Mapping[str, Any]) -> Measure:
@@ -324,7 +338,7 @@ def _value(figures: Figures, name: str) -> float:
 
 _FILE = Path(__file__).with_name("figures.toml")
 
-MEASURES = catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8")))
+MEASURES = Registry("figure", catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8"))))
 """Every figure by key: what gates may ask, what findings may say."""
 
 

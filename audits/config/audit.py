@@ -12,11 +12,14 @@ must hold:
     [[adversaries]], attacks             who attacks how
     [[gates]]                            what must hold
     [[waivers]]                          what is excused for a while, by whom
+    measures                             figures that are not shipped
     [run]                                checkpoints, measurements and the losslessness check
 
 ``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
 learns from and the settings of both. ``audits.config.tables`` reads tables; what they mean (ranges,
-combinations) is checked by the settings classes of the packages themselves.
+combinations) is checked by the settings classes of the packages themselves. A system, layer,
+attack, data set or figure that is not shipped is named as "package.module:OBJECT"
+(``audits.plugins``).
 """
 
 import json
@@ -28,11 +31,13 @@ from typing import Annotated, Any
 
 from audits.config.judged import ENTRIES, JudgedConfig, judged_settings, read_tables
 from audits.config.lines import locate
+from audits.config.overrides import override
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import RATING_VALUES
+from audits.plugins import PLUGINS, TRAINING, load, named
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
-from audits.systems import system_named
+from audits.systems import DATA, kinds_of, system_named
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, entry
 from secure_fedrec.fixedpoint import FixedPoint
@@ -80,11 +85,12 @@ class AuditConfig(JudgedConfig):
         title: heading of the report.
         seed: seed of every random stream; the same configuration, data and seed give the same bits.
         adversaries: who looks.
-        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
+        attacks: names of the attacks that are tried for every adversary; "all" is all of them.
             An audit that leaves one out that would ask for messages of its run is inconclusive
             unless a waiver answers for it.
         gates: what must hold.
         waivers: what is excused for a while.
+        plugins: what the names of all these stand for that are not shipped.
         system: name of the algorithm.
         data: settings of the data set, of the class that the system names for it.
         algorithm: settings of the algorithm, likewise.
@@ -124,7 +130,7 @@ class AuditConfig(JudgedConfig):
     @property
     def kind(self) -> DataKind:
         """What the system says of the data set."""
-        return self.audited.kinds[self.data.name]
+        return kinds_of(self.audited)[self.data.name]
 
     @property
     def statement(self) -> Statement:
@@ -183,10 +189,11 @@ class AuditConfig(JudgedConfig):
         plain: dict[str, Any] = {"title": self.title, "seed": self.seed}
         for name in ("data", "algorithm", *SECTIONS):
             plain[name] = as_table(getattr(self, name))
-        plain["algorithm"] = {"name": self.system, **plain["algorithm"]}
+        plain["algorithm"] = {"name": self.written("algorithm", self.system), **plain["algorithm"]}
+        plain["data"]["name"] = self.written("data set", self.data.name)
         for name in LAYER_TABLES:
             plain[name] = [
-                {"layer": layer, **as_table(settings)}
+                {"layer": self.written("layer", layer), **as_table(settings)}
                 for layer, settings in getattr(self, name).items()
             ]
         normal: dict[str, Any] = json.loads(json.dumps(plain | self.judged_json()))
@@ -194,11 +201,10 @@ class AuditConfig(JudgedConfig):
 
     def training_digest(self) -> str:
         """SHA-256 of what decides the bits of a training run; attacks and gates do not."""
-        kept = {
-            key: value
-            for key, value in self.as_json().items()
-            if key not in ("title", "adversaries", "attacks", "gates", "waivers", "run")
-        }
+        left_out = ("title", "adversaries", "attacks", "measures", "gates", "waivers", "run")
+        kept = {key: value for key, value in self.as_json().items() if key not in left_out}
+        if PLUGINS in kept:
+            kept[PLUGINS] = [each for each in kept[PLUGINS] if each["kind"] in TRAINING]
         return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
@@ -233,7 +239,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     """
     raw = read_tables(path)
     for key, value in (overrides or {}).items():
-        override(raw, key, value)
+        override(raw, key, value, fields_of)
     try:
         return parse_config(raw, folder=path.parent)
     except ConfigError as wrong:
@@ -252,11 +258,12 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
     Raises:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
     """
-    known = ("title", "seed", "data", "algorithm", *SECTIONS, "attacks", *_LISTS)
+    known = ("title", "seed", "data", "algorithm", *SECTIONS, "attacks", *_LISTS, "measures")
     raw = {key: value for key, value in raw.items() if key != CONFIG_DIGEST}  # of another run
     for key in raw:
-        if key not in known:
+        if key not in (*known, PLUGINS):
             raise ConfigError(key, raw[key], "unknown key", known)
+    raw, plugins = named(raw)
     lists = {key: require_tables(key, raw.get(key, [])) for key in LAYER_TABLES}
     settings = _trained(raw)
     for name, kind in SECTIONS.items():
@@ -264,7 +271,7 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
             settings[name] = build(kind, name, require_table(name, raw[name]))
     for name, layers in LAYER_TABLES.items():
         settings[name] = _layers(name, lists[name], layers)
-    return AuditConfig(**settings, **judged_settings(raw), folder=folder)
+    return AuditConfig(**settings, **judged_settings(raw), plugins=plugins, folder=folder)
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,13 +279,16 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
     data = require_table("data", raw.get("data", {}))
     system = system_named(algorithm.pop("name", DEFAULT_SYSTEM))
-    name = data.get("name", system.default_data)
+    name, kinds = data.get("name", system.default_data), kinds_of(system)
     if not isinstance(name, str):
-        raise ConfigError("data.name", name, "should be a valid string", system.kinds)
-    if name not in system.kinds:
+        raise ConfigError("data.name", name, "should be a valid string", kinds)
+    if name not in kinds:
         problem = f"is no data set that {system.name} learns from"
-        raise ConfigError("data.name", name, problem, system.kinds)
-    kind = system.kinds[name]
+        raise ConfigError("data.name", name, problem, kinds)
+    if name in system.kinds and name in DATA:
+        problem = f"is a plug-in, and a data set of {system.name} as well"
+        raise ConfigError("data.name", name, problem)
+    kind = kinds[name]
     return {
         "system": system.name,
         "data": build(kind.settings, "data", {"name": name, **data}),
@@ -302,57 +312,10 @@ def _layers(
     return layers
 
 
-def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tables of a list that an override is for: those that have its key, else the one that may.
-
-    Raises:
-        ConfigError: none may, or several.
-    """
-    name, _, last = key.partition(".")
-    if having := [table for table in tables if last in table]:
-        return having
-    may = [table for table in tables if last in _fields_of(name, table)]
-    if len(may) == 1:
-        return may
-    problem = f"no table of [[{name}]] has a key {last!r}"
-    if may:
-        problem = f"{len(may)} tables of [[{name}]] may have a key {last!r}, and none has"
-        named = [str(table["layer"]) for table in may if name in LAYER_TABLES]
-        which = f", that of {' or of '.join(named)}" if named else ""
-        problem += f": write it in the file, in the table that it is meant for{which}"
-    raise ConfigError(key, value, problem)
-
-
-def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
+def fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
     """The keys that a table of a list may have."""
-    kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(table.get("layer")))
+    layer = table.get("layer")
+    if name == "protection" and (loaded := load("layer", layer, key=f"{name}.layer")):
+        layer = loaded[0].name
+    kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(layer))
     return set() if kind is None else {each.name for each in fields(kind)}
-
-
-def override(raw: dict[str, Any], key: str, value: Any) -> None:
-    """Set a key of nested plain values, as ``--set`` does.
-
-    Args:
-        raw: a configuration before it is validated; it is changed.
-        key: dotted; see ``load_config``.
-        value: what it is set to.
-
-    Raises:
-        ConfigError: there is no such key to set.
-    """
-    *path, last = key.split(".")
-    if not path:
-        raw[last] = value
-        return
-    target = raw.setdefault(path[0], {})
-    if isinstance(target, list):
-        for table in _tables_with(key, value, require_tables(path[0], target)):
-            table[last] = value
-        return
-    for step in path[1:]:
-        if not isinstance(target, dict):
-            break
-        target = target.setdefault(step, {})
-    if not isinstance(target, dict):
-        raise ConfigError(key, value, "no such setting")
-    target[last] = value

@@ -13,6 +13,7 @@ from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_tables
 from audits.gates.gate import GateConfig
 from audits.gates.waivers import BESIDE_ATTACKS, WaiverConfig, with_days
+from audits.plugins import ALL, PLUGINS, Plugin, named, written_names
 from secure_fedrec.core.files import read_json
 from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import ConfigError, DataError, entry
@@ -37,14 +38,16 @@ class JudgedConfig(Settings):
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
         waivers: what is excused for a while.
+        plugins: what the names of all these stand for that are not shipped.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
     seed: Annotated[int, Within(0, 2**63 - 1)] = 1
     adversaries: tuple[Adversary, ...] = ()
-    attacks: tuple[str, ...] = tuple(SUITE)
+    attacks: tuple[str, ...] = tuple(SUITE.shipped)
     gates: tuple[GateConfig, ...] = ()
     waivers: tuple[WaiverConfig, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
 
     def require_named(self) -> None:
         """Check that names are used once, and that gates and waivers name what there is.
@@ -71,15 +74,30 @@ class JudgedConfig(Settings):
                 if each.attack is not None and each.attack not in known:
                     raise each.refusal("attack", "is not run", known)
 
+    @property
+    def known_attacks(self) -> tuple[str, ...]:
+        """Names of all attacks that there are: those that are shipped, and its own."""
+        return (*SUITE.shipped, *written_names(self.plugins, "attack"))
+
+    def written(self, kind: str, name: str) -> str:
+        """The name of something in a configuration; a plug-in is written package.module:OBJECT."""
+        return written_names(self.plugins, kind).get(name, name)
+
     def judged_json(self) -> dict[str, Any]:
         """Its lists as JSON values."""
         plain: dict[str, Any] = {
             "adversaries": [as_table(adversary) for adversary in self.adversaries],
-            "attacks": list(self.attacks),
+            "attacks": [self.written("attack", name) for name in self.attacks],
             "gates": [as_table(gate) for gate in self.gates],
         }
-        waived = [as_table(waiver) for waiver in self.waivers]
-        return plain | ({"waivers": waived} if waived else {})
+        if self.waivers:
+            plain["waivers"] = [as_table(waiver) for waiver in self.waivers]
+        if self.plugins:
+            of_attacks = written_names(self.plugins, "attack").values()
+            figures = dict.fromkeys(written_names(self.plugins, "figures").values())
+            plain["measures"] = [each for each in figures if each not in of_attacks]
+            plain[PLUGINS] = [plugin.told() for plugin in self.plugins]
+        return plain
 
     def as_json(self) -> dict[str, Any]:
         """The resolved configuration as JSON values."""
@@ -102,6 +120,7 @@ class RecordingConfig(JudgedConfig):
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold: figures of attacks. Utility, exactness and epsilon are not recorded.
         waivers: what is excused for a while.
+        plugins: what the names of all these stand for that are not shipped.
     """
 
     title: Annotated[str, Filled()] = "Audit of a recorded federation"
@@ -153,11 +172,12 @@ def parse_recording_config(raw: Mapping[str, Any]) -> RecordingConfig:
     Raises:
         ConfigError: a setting is wrong.
     """
-    known = ("title", "seed", "attacks", *ENTRIES)
+    known = ("title", "seed", "attacks", "measures", *ENTRIES)
     for key in raw:
-        if key not in known:
+        if key not in (*known, PLUGINS):
             raise ConfigError(key, raw[key], "is not asked of a recording", known)
-    return RecordingConfig(**judged_settings(raw))
+    raw, plugins = named(raw)
+    return RecordingConfig(**judged_settings(raw), plugins=plugins)
 
 
 def recording_config(
@@ -208,4 +228,4 @@ def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[An
 def _attack_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ConfigError("attacks", names, "must be a list of names", SUITE)
-    return tuple(SUITE) if names == ["all"] else tuple(names)
+    return tuple(SUITE.shipped) if names == [ALL] else tuple(names)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from audits.config.audit import AuditConfig, parse_config
+from audits.plugins import same_training
 from audits.run.build import Federation, stack_of
 from audits.system import Apart, Task
 from secure_fedrec.blocks import BlockKind, BlockShape
@@ -66,8 +67,15 @@ class Blueprint:
 
     @property
     def settings(self) -> AuditConfig:
-        """The configuration."""
-        return parse_config(self.config)
+        """The configuration.
+
+        Raises:
+            ConfigError: a setting is wrong, or a plug-in is another one than the blueprint's.
+        """
+        found = parse_config(self.config)
+        if (changed := same_training(self.config, found.plugins)) is not None:
+            raise ConfigError("plugins", None, changed)
+        return found
 
     def save(self, path: Path) -> None:
         """Write the file.

@@ -1,8 +1,12 @@
 """A layer in words, from its record."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from audits.config.audit import LAYER_TABLES
+from audits.explain.fields import facts_of
+from audits.system import DataKind, System
+from audits.systems import kinds_of
 from secure_fedrec.protection import BAG_STACKS, STACKS
 from secure_fedrec.protection.base.record import Layer
 from secure_fedrec.protection.layers import BAG_RECORDS, RECORDS
@@ -69,6 +73,29 @@ def _claimed(table: str, layer: Layer) -> dict[str, str]:
         "lossless": lossless,
         "found": claim.found,
     }
+
+
+def system_card(system: System) -> dict[str, str]:
+    """What is trained, with the settings that it takes: of a plug-in, which no page describes."""
+    kind = system.kinds[system.default_data]
+    stacks = [" + ".join(stack) or "none" for stack in system.claims]
+    return {
+        "keys": _keys(kind.algorithm),
+        "data": ", ".join(kinds_of(system)),
+        "layers": "; ".join(stacks),
+        "attacks": ", ".join(system.attacks),
+        "figures": ", ".join(kind.metrics),
+    }
+
+
+def data_card(kind: DataKind) -> dict[str, str]:
+    """What a data set that is a plug-in takes."""
+    return {"keys": _keys(kind.settings), "figures": ", ".join(kind.metrics)}
+
+
+def _keys(settings: type[Any]) -> str:
+    """Keys of a table, with their meanings."""
+    return "; ".join(f"{name}: {facts.meaning}" for name, facts in facts_of(settings).items())
 
 
 def layer_names() -> Iterator[str]:

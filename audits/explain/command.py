@@ -9,12 +9,14 @@ from typing import Any
 
 from attacks import SUITE
 from attacks.scoring.measures import MEASURES, Gained
-from audits.explain.cards import layer_names, layers_named
+from audits.explain.cards import data_card, layer_names, layers_named, system_card
 from audits.explain.figures import KEYS_TOO, figure_cards
 from audits.explain.keys import Key, absent, keys, keys_named
 from audits.explain.schema import config_schema
 from audits.gates.gate import METRICS
+from audits.plugins import explained
 from audits.report.schema import report_schema
+from audits.systems import DATA, SYSTEMS
 from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
 
@@ -36,14 +38,15 @@ def explain(arguments: argparse.Namespace) -> int:
         games = {each: attack.card.game for each, attack in SUITE.items()}
         print_json(games) if arguments.json else print(*_lines(games, 20), sep="\n")
     else:
-        _explain(name, as_json=arguments.json, quiet=arguments.quiet)
+        for each in explained(name) or (name,):
+            _explain(each, as_json=arguments.json, quiet=arguments.quiet)
     return 0
 
 
 def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
     kind, cards = _cards(name)
     asked = kind != "figure" or name in KEYS_TOO
-    found = () if kind in ("attack", "layer") else keys_named(name, algorithms=asked)
+    found = () if kind in _CARDS_ALONE else keys_named(name, algorithms=asked)
     if not cards and not found:
         raise _unknown(name, quiet=quiet)
     if as_json:
@@ -52,7 +55,7 @@ def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
         print_json(told[0] if cards and len(told) == 1 else told)
     else:
         if kind == "attack":
-            cards[0]["judged"] = _JUDGED
+            cards[0]["judged"] = _judged()
         for card in cards:
             print(name, *_lines(card, 10, indent="  "), sep="\n")
         _print_keys(name, found)
@@ -68,15 +71,22 @@ def _cards(name: str) -> tuple[str, list[dict[str, str]]]:
         return "figure", figure_cards(name)
     if name in SUITE:
         return "attack", [dataclasses.asdict(SUITE[name].card)]
+    if name in SYSTEMS.added:
+        return "algorithm", [system_card(SYSTEMS[name])]
+    if name in DATA.added:
+        return "data set", [data_card(DATA[name])]
     return "layer" if (layers := layers_named(name)) else "", list(layers.values())
 
 
-_GAINS = dict.fromkeys(
-    f"*_{key.rpartition('_')[2]}"
-    for key, each in MEASURES.items()
-    if isinstance(each.severity, Gained)
-)
-_JUDGED = f"by what is gained over what is known without it (figures {', '.join(_GAINS)})"
+_CARDS_ALONE = ("attack", "layer", "algorithm", "data set")
+"""What has a card and is no key as well."""
+
+
+def _judged() -> str:
+    """How findings of attacks are judged."""
+    gains = [key for key, each in MEASURES.items() if isinstance(each.severity, Gained)]
+    ends = dict.fromkeys(f"*_{key.rpartition('_')[2]}" for key in gains)
+    return f"by what is gained over what is known without it (figures {', '.join(ends)})"
 
 
 def _unknown(name: str, *, quiet: bool) -> ConfigError:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from audits.config.tables import as_plain
+from audits.plugin_origins import WRITTEN, installed
 from secure_fedrec.settings import Filled, Matching, OneOf, Settings, Unit, Within
 
 _REFERS = re.compile(r"as of ``\w+``\.")
@@ -43,16 +44,26 @@ class Facts:
     schema: Mapping[str, Any]
 
     @classmethod
-    def naming(cls, names: Iterable[str], *, default: str, meaning: str) -> "Facts":
-        """A key that holds one of some names."""
+    def naming(
+        cls, names: Iterable[str], *, default: str, meaning: str, plugin: str | None = None
+    ) -> "Facts":
+        """A key that holds one of some names.
+
+        Args:
+            names: all that are known.
+            default: as of the class.
+            meaning: likewise.
+            plugin: kind of plug-in that may be named as well (``plugin_origins.GROUPS``).
+        """
         known = list(names)
+        schema = {"type": "string", "enum": known} if plugin is None else plugged(plugin, known)
         return cls(
             type="string",
             unit="",
             default=default,
-            allowed=", ".join(map(shown, known)),
+            allowed=", ".join(map(shown, known)) + ("" if plugin is None else PLUGGED),
             meaning=meaning,
-            schema={"type": "string", "enum": known},
+            schema=schema,
         )
 
     def words(self) -> dict[str, str]:
@@ -85,6 +96,21 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+PLUGGED = ', or a plug-in as "package.module:OBJECT"'
+"""What may stand in the place of a known name, in words."""
+
+
+def plugged(kind: str, known: Iterable[str]) -> dict[str, Any]:
+    """The schema of a name that may be a plug-in's.
+
+    Args:
+        kind: of plug-in, see ``plugin_origins.GROUPS``.
+        known: the other names.
+    """
+    names = dict.fromkeys((*known, *(point.name for point in installed(kind))))
+    return {"type": "string", "anyOf": [{"enum": list(names)}, {"pattern": f"^{WRITTEN}$"}]}
 
 
 def facts_of(kind: type[Settings]) -> Mapping[str, Facts]:

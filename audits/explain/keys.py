@@ -7,15 +7,25 @@ places.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from attacks import SUITE
 from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS, AuditConfig
 from audits.config.judged import ENTRIES
-from audits.explain.fields import REQUIRED, Facts, facts_of, tables_of
+from audits.explain.fields import (
+    PLUGGED,
+    REQUIRED,
+    UNSET,
+    Facts,
+    facts_of,
+    plugged,
+    tables_of,
+)
+from audits.plugins import ALL
 from audits.system import System
-from audits.systems import SYSTEMS, system_named
+from audits.systems import DATA, SYSTEMS, kinds_of, system_named
+from secure_fedrec.core.registry import derived
+from secure_fedrec.protection import RECORDS
 from secure_fedrec.settings import Settings
 
 GENERATED = "synthetic"
@@ -89,8 +99,13 @@ class Trained:
         data = "data set that is trained on; `secure-fedrec data list` says where each comes from."
         algorithm = "algorithm that is trained; it says which data sets and layers there are."
         return (
-            Facts.naming(self.system.kinds, default=self.system.default_data, meaning=data),
-            Facts.naming(SYSTEMS, default=DEFAULT_SYSTEM, meaning=algorithm),
+            Facts.naming(
+                kinds_of(self.system),
+                default=self.system.default_data,
+                meaning=data,
+                plugin="data set",
+            ),
+            Facts.naming(SYSTEMS, default=DEFAULT_SYSTEM, meaning=algorithm, plugin="algorithm"),
         )
 
 
@@ -104,11 +119,11 @@ def _in_words(places: Sequence[str]) -> Iterator[str]:
         if not names:
             yield f'layer "{system}"'
             continue
-        whole = set(names) == set(system_named(system).kinds)
+        whole = set(names) >= set(system_named(system).kinds)
         yield f'algorithm "{system}"' + ("" if whole else f" on {', '.join(names)}")
 
 
-@cache
+@derived(SYSTEMS)
 def absent() -> Mapping[str, str]:
     """Algorithms whose settings cannot be imported here, and why: an extra is not installed."""
     found = {}
@@ -120,12 +135,12 @@ def absent() -> Mapping[str, str]:
     return found
 
 
-@cache
+@derived(SYSTEMS, DATA)
 def trained() -> tuple[Trained, ...]:
     """All pairs of data and algorithm, by system."""
     found: dict[tuple[object, ...], Trained] = {}
     for system in (system_named(name) for name in SYSTEMS if name not in absent()):
-        for name, kind in system.kinds.items():
+        for name, kind in kinds_of(system).items():
             key = (system.name, kind.settings, kind.algorithm, name == GENERATED)
             pair = found.get(key) or Trained(
                 system=system, sets=(), data=kind.settings, algorithm=kind.algorithm
@@ -137,23 +152,33 @@ def trained() -> tuple[Trained, ...]:
 def top_facts() -> dict[str, Facts]:
     """The keys at the top of a file."""
     facts = facts_of(AuditConfig)
-    names = ["all", *SUITE]
+    names = [ALL, *SUITE]
     attacks = replace(
         facts["attacks"],
-        default=["all"],
-        allowed=", ".join(f'"{name}"' for name in names),
-        schema={"type": "array", "items": {"type": "string", "enum": names}},
+        default=[ALL],
+        allowed=", ".join(f'"{name}"' for name in names) + PLUGGED,
+        schema={"type": "array", "items": plugged("attack", names)},
     )
-    return {"title": facts["title"], "seed": facts["seed"], "attacks": attacks}
+    measures = Facts(
+        type="list of strings",
+        unit="",
+        default=UNSET,
+        allowed='plug-ins as "package.module:OBJECT"',
+        meaning="figures that plug-ins bring, for attacks that do not bring them themselves.",
+        schema={"type": "array", "items": plugged("figures", ())},
+    )
+    kept = {"title": facts["title"], "seed": facts["seed"]}
+    return {**kept, "attacks": attacks, "measures": measures}
 
 
 def layer_facts(layers: Mapping[str, Any]) -> Facts:
-    """The key ``layer`` of a table of layers."""
+    """The key ``layer`` of a table of layers; those over rows may be plug-ins."""
     meaning = "name of the layer; `secure-fedrec explain NAME` says what it hides from whom."
-    return Facts.naming(layers, default=REQUIRED, meaning=meaning)
+    plugin = "layer" if layers is LAYER_TABLES["protection"] else None
+    return Facts.naming(layers, default=REQUIRED, meaning=meaning, plugin=plugin)
 
 
-@cache
+@derived(SYSTEMS, DATA, SUITE, RECORDS)
 def keys() -> tuple[Key, ...]:
     """All keys, table by table, each meaning once."""
     return _merged((*_at_the_top(), *_of_algorithms(), *_of_the_rest()))

@@ -12,11 +12,11 @@ from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS
 from audits.config.judged import ENTRIES
 from audits.explain.fields import table_schema
 from audits.explain.keys import Trained, absent, layer_facts, top_facts, trained
+from audits.plugins import ALL, PLUGINS
 from audits.run.folder import CONFIG_DIGEST
+from audits.systems import SYSTEMS
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
-_ATTACK = {"enum": list(SUITE)}
-
 Schema = dict[str, Any]
 
 
@@ -27,7 +27,8 @@ def config_schema() -> Schema:
         tables[name] = {"type": "array", "items": _layers(layers)}
     for name, kind in ENTRIES.items():
         tables[name] = {"type": "array", "items": table_schema(kind)}
-    tables["gates"]["items"]["properties"]["attack"] |= _ATTACK
+    gate = tables["gates"]["items"]["properties"]
+    figures = {"enum": gate["metric"].pop("enum")}
     top = {name: facts.property() for name, facts in top_facts().items()}
     return {
         "$schema": _DRAFT,
@@ -38,16 +39,34 @@ def config_schema() -> Schema:
             **_trained_tables(),
             **tables,
             CONFIG_DIGEST: {"type": "string", "description": "written into a run's config.json"},
+            PLUGINS: {"type": "array", "description": "likewise: where plug-ins come from"},
         },
         "additionalProperties": False,
-        "allOf": [_of_pair(pair) for pair in trained()],
+        "allOf": [*(_of_pair(pair) for pair in trained()), _of_gates(figures)],
     }
 
 
-def _union(tables: Iterable[Schema]) -> Schema:
+def _of_gates(figures: Schema) -> Schema:
+    """Names in gates are known where no plug-in is named that could bring others."""
+    without: Schema = {
+        "attacks": {"items": {"enum": [ALL, *SUITE]}},
+        "algorithm": {"properties": {"name": {"enum": list(SYSTEMS)}}},
+        "measures": {"maxItems": 0},
+    }
+    gate = {"properties": {"metric": figures, "attack": {"enum": list(SUITE)}}}
+    then: Schema = {"properties": {"gates": {"items": gate}}}
+    return {"if": {"properties": without}, "then": then}
+
+
+def _union(tables: Iterable[Schema], chosen_by: str) -> Schema:
     """A table of any of the keys that some tables have, as an editor offers them.
 
-    Whoever knows which of the tables is meant says so beside.
+    Whoever knows which of the tables is meant says beside what they hold: a key may mean something
+    else, and there may be others, in the table of a plug-in, or of an algorithm that is absent.
+
+    Args:
+        tables: all that are known.
+        chosen_by: the key that says which of the tables it is.
     """
     merged: dict[str, list[Schema]] = {}
     for table in tables:
@@ -55,10 +74,12 @@ def _union(tables: Iterable[Schema]) -> Schema:
             known = merged.setdefault(name, [])
             if schema not in known:
                 known.append(schema)
-    properties = {
-        name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in merged.items()
+    chosen = merged.pop(chosen_by)
+    offered = {
+        name: {"description": each[0].get("description", "")} for name, each in merged.items()
     }
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    properties = {chosen_by: chosen[0] if len(chosen) == 1 else {"anyOf": chosen}, **offered}
+    return {"type": "object", "properties": properties}
 
 
 def _layers(layers: Mapping[str, type[Any]]) -> Schema:
@@ -69,7 +90,7 @@ def _layers(layers: Mapping[str, type[Any]]) -> Schema:
         {"if": {"properties": {"layer": {"enum": [name]}}, "required": ["layer"]}, "then": table}
         for name, table in tables.items()
     ]
-    return {**_union(tables.values()), "required": ["layer"], "allOf": cases}
+    return {**_union(tables.values(), "layer"), "required": ["layer"], "allOf": cases}
 
 
 def _tables_of_pair(pair: Trained) -> tuple[Schema, Schema]:
@@ -82,12 +103,9 @@ def _tables_of_pair(pair: Trained) -> tuple[Schema, Schema]:
 
 def _trained_tables() -> Schema:
     data, algorithm = zip(*map(_tables_of_pair, trained()), strict=True)
-    tables = {"data": _union(data), "algorithm": _union(algorithm)}
-    if absent():  # whose keys are not known here
-        for table in tables.values():
-            table["additionalProperties"] = True
-            # A key that is known here may mean something else there.
-            table["properties"] = {key: {} for key in table["properties"] if key != "name"}
+    tables = {"data": _union(data, "name"), "algorithm": _union(algorithm, "name")}
+    if absent():  # whose data sets are not known here
+        tables["data"]["properties"].pop("name")
     return tables
 
 

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 from attacks import Finding
 from attacks.scoring.measures import MEASURES, Behind
 from attacks.scoring.scales import COUNTED
+from secure_fedrec.core.registry import Derived
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import FIGURES
 from secure_fedrec.settings import OneOf, Settings
@@ -41,7 +42,9 @@ UTILITY_GAIN = "utility_gain"
 UTILITY_METRICS = (*FIGURES, UTILITY_GAIN)
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
 
-METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon")))
+METRICS = Derived(
+    lambda: dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon"), True), MEASURES
+)
 """Every figure that a gate may bound."""
 
 RATING_VALUES = frozenset(("rating_accuracy", "rating_lift", "rating_headroom_lift"))

@@ -161,6 +161,11 @@ def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     reasons = []
     if not findings:
         reasons.append("no attack ran: the configuration names no adversary or no attack")
+    reasons += [
+        f"{each['adversary']}/{each['attack']}: {each['reason']}"
+        for each in findings
+        if each.get("raised") is not None
+    ]
     measured = {each["adversary"] for each in findings if each["status"] == "measured"}
     reasons += [
         f"{adversary}: no attack applies to this adversary, nothing was measured"

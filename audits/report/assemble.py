@@ -354,6 +354,7 @@ def manifest_json(
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+        "plugins": [plugin.told() for plugin in config.plugins],
         "platform": f"{platform.system()} {platform.machine()}",
         "config_sha256": config.digest(),
         "transcript_sha256": transcript.digest(),

@@ -85,6 +85,7 @@ def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, A
         "game": finding.game,
         "status": "measured" if finding.measured else "not-applicable",
         "reason": finding.reason,
+        "raised": None if finding.raised is None else asdict(finding.raised),
         "lacks": list(finding.lacks),
         "received": list(finding.received),
         "read": list(finding.read),

@@ -20,6 +20,7 @@ KINDS: Mapping[str, str] = {
     "no adversary": "views and knowledge that no adversary of the configuration has",
     "no payloads": "rounds and senders whose payloads were not recorded",
     "unread": "messages that reach an adversary and that no attack has read",
+    "raised": "attacks that raised an error",
     "evidence": "attacks that lacked payloads which were sent and not recorded",
     "knowledge": "attacks that need a fact which nobody states",
     "extra": "attacks that would have searched further with an extra that is not installed",
@@ -29,6 +30,7 @@ KINDS: Mapping[str, str] = {
 """What each kind is, in the order in which they are told."""
 
 _LACKING: Mapping[str, str] = {
+    "raised": "that raised an error: {}",
     "evidence": "on all that was sent: {}",
     "knowledge": "without a fact that they need: {}",
     "extra": "without an extra that is not installed: {}",
@@ -131,7 +133,9 @@ def _lacking(report: Report) -> Iterator[tuple[str, str]]:
     measured = {each["attack"] for each in _measured(report["findings"])}
     for finding in report["findings"]:
         attack, reason = finding["attack"], finding["reason"] or ""
-        if NOT_STATED in reason:
+        if finding.get("raised") is not None:
+            yield attack, "raised"
+        elif NOT_STATED in reason:
             yield attack, "knowledge"
         elif finding.get("lacks"):
             yield attack, "evidence"

@@ -20,7 +20,6 @@ from secure_fedrec.protection import BAG_RECORDS, RECORDS
 
 _CLOAKED = ("rated_sets", "virtual_rows")
 """Kinds of claims about what a cloak covers."""
-_KNOWN = RECORDS.keys() | BAG_RECORDS.keys()
 _NO_FILE = "config.json"
 """The configuration that a run folder keeps: of an audit that was given none."""
 
@@ -72,7 +71,8 @@ def key_of_finding(report: Report, finding: Mapping[str, Any], metric: str | Non
     if kind == "drafts" and (layers := _layers(report, "bag_protection")):
         return f"bag_protection[{len(layers) - 1}].layer"
     layers = _layers(report, "protection")
-    roles = [record_of(name).role if name in _KNOWN else "" for name in layers]
+    known = RECORDS.keys() | BAG_RECORDS.keys()
+    roles = [record_of(name).role if name in known else "" for name in layers]
     for role in ("cloak", "collector") if kind in _CLOAKED else ("collector", "cloak"):
         if role in roles:
             return f"protection[{roles.index(role)}].layer"
@@ -101,7 +101,9 @@ def setting(report: Report, key: str) -> Any:
 
 
 def _layers(report: Report, section: str) -> list[str]:
-    """Names of the layers of a section."""
+    """Names of the layers of a section, of plug-ins their own."""
     tables = setting(report, section)
     found = tables if isinstance(tables, list) else []
-    return [str(setting(report, f"{section}[{n}].layer")) for n in range(len(found))]
+    own = {each["object"]: each["name"] for each in report["manifest"].get("plugins", ())}
+    written = (str(setting(report, f"{section}[{n}].layer")) for n in range(len(found)))
+    return [own.get(name, name) for name in written]

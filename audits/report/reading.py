@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from attacks.scoring.measures import MEASURES
+from audits.plugins import named
 from audits.report.html import SCHEMA_VERSION
 from audits.report.schema import report_schema
-from audits.run.folder import CONFIG_DIGEST, CONFIG_NAME
+from audits.run.folder import CONFIG_DIGEST, CONFIG_NAME, read_own_config
 from secure_fedrec.core.files import read_json
 from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import DataError
@@ -66,12 +68,34 @@ def read_report(result: Path) -> dict[str, Any]:
     if version != SCHEMA_VERSION:
         problem = f"has schema version {version!r}, this is version {SCHEMA_VERSION!r}"
         raise DataError(path, problem)
+    _require_figures(result, report)
     schema = report_schema()
     for problem in _problems(report, schema, schema["$defs"], "report"):
         raise DataError(path, problem)
     if result.is_dir() and (result / CONFIG_NAME).exists():
         _require_latest(result, report)
     return report
+
+
+def _require_figures(result: Path, report: Mapping[str, Any]) -> None:
+    """Load figures of plug-ins, which findings are judged by, as a run's own configuration does.
+
+    Nothing is imported for a report alone, which anybody may have written.
+
+    Raises:
+        ConfigError: one cannot be loaded.
+        DataError: it is a report alone, and has figures that are not known here.
+    """
+    manifest = report.get("manifest")
+    plugins = manifest.get("plugins") if isinstance(manifest, dict) else None
+    told = [each for each in plugins or () if isinstance(each, dict)]
+    names = [str(each.get("name")) for each in told if each.get("kind") == "figures"]
+    unknown = [name for name in names if name not in MEASURES]
+    if unknown and result.is_dir() and (result / CONFIG_NAME).exists():
+        named(read_own_config(result))
+    elif unknown:
+        problem = f"has figures of plug-ins, {', '.join(unknown)}: give its run folder instead"
+        raise DataError(result, problem)
 
 
 def _require_latest(run: Path, report: Mapping[str, Any]) -> None:

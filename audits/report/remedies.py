@@ -130,7 +130,11 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -
     known, table = _records(in_bags=in_bags), _claims(config, in_bags=in_bags)
     present = config.bag_protection if in_bags else config.protection
     smaller: list[frozenset[str]] = []
+    # Layers that another configuration of this process has brought along are none of this one's.
+    foreign = RECORDS.added.keys() - {plugin.name for plugin in config.plugins}
     for names in sorted(table, key=len):
+        if foreign.intersection(names):
+            continue
         records = [known[name] for name in names]
         if any(less <= frozenset(names) for less in smaller):
             continue
@@ -269,11 +273,17 @@ def _told(
             _require_priced(config, change, sizes)
     except ConfigError:
         return None
-    algorithm = {} if learner is None else {"name": config.system, **_given(learner)}
+    algorithm = (
+        {}
+        if learner is None
+        else {"name": config.written("algorithm", config.system), **_given(learner)}
+    )
     return {
         "key": change.key,
         **({"algorithm": algorithm} if algorithm else {}),
-        "value": [{"layer": name, **settings} for name, settings in change.layers],
+        "value": [
+            {"layer": config.written("layer", name), **settings} for name, settings in change.layers
+        ],
         "against": [{"attack": f.attack, "adversary": f.adversary} for f in answered],
         "system": claim.system,
         "hides": claim.hides,

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from tqdm import tqdm
 
-from attacks import SUITE, Finding, GroundTruth, evaluate
+from attacks import SUITE, Finding, GroundTruth
 from attacks.planted.controls import positive_control
-from attacks.scoring.games import reads
+from attacks.scoring.games import reads, tried
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
 from audits.gates.policy import Policy, applied, require_same_federation
@@ -209,7 +209,7 @@ def _measured(
         privacy=tuple(each.statement for each in priced),
         switched_off=[
             name
-            for name in SUITE
+            for name in config.known_attacks
             if name not in config.attacks
             and any(reads(SUITE[name], each, transcript, truth) for each in config.adversaries)
         ],
@@ -260,7 +260,7 @@ def attack_all(
 
     def found(number: int) -> Finding:
         name, adversary = pairs[number]
-        return evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
+        return tried(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
 
     with tqdm(total=len(pairs), desc="attacking", unit="attack", disable=not bars) as bar:
         # Equations take longest, and the suite has them last.

@@ -10,6 +10,7 @@ from audits.rating_data import FILE
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.system import Dataset, Fresh, Task, Wanted
+from audits.systems import DATA, SYSTEMS
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, LocalEngine, RecordedRun, sizes_of
 from secure_fedrec.errors import ConfigError
@@ -107,14 +108,14 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
 
     Args:
         config: the configuration.
-        data_dir: where data sets lie; None for their usual places, and for one's own files the
-            folder of the configuration.
+        data_dir: where data sets lie; None for their usual places, and for one's own files and
+            plug-ins the folder of the configuration.
 
     Raises:
         DataError: it is missing, damaged, or holds what it should not.
         ConfigError: a setting does not fit it.
     """
-    if data_dir is None and config.data.name == FILE:
+    if data_dir is None and config.data.name in (FILE, *DATA):
         data_dir = config.folder
     wanted = Wanted(config.data, config.algorithm, config.seed, data_dir, config.cohort)
     return config.audited.load(wanted)
@@ -151,6 +152,8 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
     """
     streams = Streams.from_seed(config.seed)
     algorithm, problem, bags = task.fresh()
+    if config.system in SYSTEMS.added:
+        _require_traits(config, algorithm)
     n_clients, per_round = problem.vault.n_clients, config.cohort.clients_per_round
     if per_round is not None and per_round > n_clients:
         raise config.cohort.refusal("clients_per_round", f"there are only {n_clients} clients")
@@ -167,6 +170,20 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
     if priced:
         require_priced(config, stack, sizes)
     return Federation(config=config, task=task, stack=stack, streams=streams)
+
+
+def _require_traits(config: AuditConfig, algorithm: Algorithm) -> None:
+    """Refuse an algorithm that does not say what its rows are: nothing would be proven of them.
+
+    Raises:
+        ConfigError: it does not, or says what nobody knows.
+    """
+    from secure_fedrec.testing.algorithms import require_traits  # noqa: PLC0415 - of plug-ins only
+
+    try:
+        require_traits(algorithm)
+    except AssertionError as broken:
+        raise ConfigError("algorithm.name", config.system, f"the algorithm {broken}") from broken
 
 
 def stack_of(config: AuditConfig, sizes: Sizes, streams: Streams) -> Stack:

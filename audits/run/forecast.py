@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from attacks import SUITE, Finding, GroundTruth, evaluate
+from attacks import SUITE, Finding, GroundTruth
 from attacks.planted.controls import positive_control
+from attacks.scoring.games import tried
 from audits.config.audit import AuditConfig
 from audits.run.build import Federation
 from audits.run.memory import crews, memory_parts, require_memory
@@ -240,6 +241,6 @@ def _attacks(
     for adversary in config.adversaries:
         for name in names:
             start = clock()
-            findings.append(evaluate(SUITE[name], adversary, transcript, held, seed=config.seed))
+            findings.append(tried(SUITE[name], adversary, transcript, held, seed=config.seed))
             spent[name] += clock() - start
     return spent, findings

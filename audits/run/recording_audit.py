@@ -104,7 +104,7 @@ def audit_recording(
         "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
         "switched_off": [
             name
-            for name in SUITE
+            for name in config.known_attacks
             if name not in config.attacks
             and any(reads(SUITE[name], each, transcript, truth) for each in config.adversaries)
         ],

@@ -18,6 +18,7 @@ from typing import Any
 from tqdm import tqdm
 
 from audits.config.audit import parse_config
+from audits.plugins import same_training
 from audits.run.build import Federation, build_federation
 from audits.run.folder import CONFIG_NAME, read_own_config, write_json, write_own_config
 from audits.run.privacy import draws_noise
@@ -282,6 +283,8 @@ def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) ->
 def _require_same_run(federation: Federation[Task], out: Path) -> None:
     """Refuse to resume another run before anything in its folder is touched."""
     kept = read_own_config(out)
+    if (changed := same_training(kept, federation.config.plugins)) is not None:
+        raise CheckpointError(f"{out / CONFIG_NAME}: {changed}")
     if (out / _CHECKPOINT).exists():
         read_checkpoint(out / _CHECKPOINT, run_id=run_identity(federation))
         return

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks import GroundTruth
-from attacks.suite import KINDS
+from attacks.suite import is_kind
 from audits.run.build import Federation
 from audits.system import Secrets, Task
 from secure_fedrec.core.npz import read_npz, write_npz
@@ -72,7 +72,7 @@ def ground_truth(
     columns = secrets.get("secrets", {})
     for column in columns:
         kind, _, key = column.partition(".")
-        if kind not in KINDS or not key:
+        if not is_kind(kind) or not key:
             raise TranscriptError(f"truth/secrets.npz holds an unknown column {column!r}")
     ratings = secrets.get("ratings")
     return GroundTruth(

@@ -3,12 +3,15 @@
 ``audits.system`` says what an audit asks of an algorithm; the ``SYSTEM`` of each module here, of a
 folder's module ``system``, answers. It is found by its name, imported when a configuration says it
 and not before: FURL brings PyTorch along, and commands that need none should not wait for it.
+``SYSTEMS`` and ``DATA`` also have what plug-ins add (``audits.plugins``).
 """
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 
-from audits.system import System
+from audits.system import DataKind, System
+from secure_fedrec.core.registry import Registry
 from secure_fedrec.errors import ConfigError, MissingExtraError
 
 _FOUND = {
@@ -16,8 +19,29 @@ _FOUND = {
     for each in iter_modules(__path__)
 }
 
-SYSTEMS = tuple(_FOUND)
-"""Names of the algorithms that can be audited."""
+
+class _Shipped(Mapping[str, System]):
+    """Systems by name; to ask for one imports it."""
+
+    def __getitem__(self, name: str) -> System:
+        found: System = import_module(_FOUND[name]).SYSTEM
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _FOUND
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FOUND)
+
+    def __len__(self) -> int:
+        return len(_FOUND)
+
+
+SYSTEMS: Registry[System] = Registry("algorithm", _Shipped())
+"""The algorithms that can be audited, by name."""
+
+DATA: Registry[DataKind] = Registry("data set", {})
+"""Data sets that belong to no system alone, by name; shipped ones stand in ``System.kinds``."""
 
 
 def system_named(name: object) -> System:
@@ -27,11 +51,17 @@ def system_named(name: object) -> System:
         ConfigError: there is none of that name.
         MissingExtraError: a package that it needs is not installed.
     """
-    if not isinstance(name, str) or name not in _FOUND:
+    if not isinstance(name, str) or name not in SYSTEMS:
         raise ConfigError("algorithm.name", name, "unknown algorithm", SYSTEMS)
     try:
-        system: System = import_module(_FOUND[name]).SYSTEM
+        return SYSTEMS[name]
     except MissingExtraError as absent:
         asked = f'algorithm.name = "{name}"'
         raise MissingExtraError(absent.package, absent.extra, asked) from absent
-    return system
+
+
+def kinds_of(system: System) -> Mapping[str, DataKind]:
+    """Data sets that a system learns from: its own, and added ones for its settings."""
+    settings = {kind.algorithm for kind in system.kinds.values()}
+    added = {name: kind for name, kind in DATA.items() if kind.algorithm in settings}
+    return {**system.kinds, **added}

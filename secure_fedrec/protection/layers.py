@@ -1,14 +1,16 @@
 """Which layers stack, and what each stack hides from whom.
 
-Nothing is listed here but the layers. What stacks follows from their roles and from what each
-requires and excludes; what a stack claims, from what its layers say of themselves. One table is for
-the rows that are summed, one for the vectors that are collected in bags; both are shared by the
-configuration reader, SECURITY.md and the tests.
+Nothing is listed here but the layers that are shipped. What stacks follows from their roles and
+from what each requires and excludes; what a stack claims, from what its layers say of themselves.
+One table is for the rows that are summed, one for the vectors that are collected in bags; both are
+shared by the configuration reader, SECURITY.md and the tests. A layer that is added to ``RECORDS``
+is in all that follows from it.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from secure_fedrec.core.registry import Derived, Registry
 from secure_fedrec.protection.bags import BAG_ROUTING, LOCAL_DP
 from secure_fedrec.protection.base.compatibility import (
     Claims,
@@ -18,7 +20,7 @@ from secure_fedrec.protection.base.compatibility import (
     speakers,
     stacks_of,
 )
-from secure_fedrec.protection.base.record import Claim, Subject
+from secure_fedrec.protection.base.record import Claim, Layer, Subject
 from secure_fedrec.protection.cloaks.layer import RANDOMIZED_RESPONSE, VIRTUAL_RATINGS
 from secure_fedrec.protection.denoisers.layer import DENOISERS, ROUTING
 from secure_fedrec.protection.dp.layer import CLIP, SKELLAM
@@ -27,16 +29,19 @@ from secure_fedrec.protection.paillier.layer import PAILLIER
 from secure_fedrec.protection.plain.layer import PLAIN_CLAIM
 from secure_fedrec.protection.shared_upload import SHARED_UPLOAD
 
-RECORDS = by_name(
-    VIRTUAL_RATINGS,
-    RANDOMIZED_RESPONSE,
-    DENOISERS,
-    ROUTING,
-    SHARED_UPLOAD,
-    CLIP,
-    SKELLAM,
-    MASKING,
-    PAILLIER,
+RECORDS = Registry(
+    "layer",
+    by_name(
+        VIRTUAL_RATINGS,
+        RANDOMIZED_RESPONSE,
+        DENOISERS,
+        ROUTING,
+        SHARED_UPLOAD,
+        CLIP,
+        SKELLAM,
+        MASKING,
+        PAILLIER,
+    ),
 )
 """Layers over rows, by name."""
 
@@ -45,8 +50,8 @@ BAG_RECORDS = by_name(LOCAL_DP, BAG_ROUTING)
 """Layers over bags, by name."""
 
 
-LAYERS: Mapping[str, type] = MappingProxyType(
-    {name: layer.settings for name, layer in RECORDS.items()}
+LAYERS: Mapping[str, type] = Derived(
+    lambda: {name: layer.settings for name, layer in RECORDS.items()}, RECORDS
 )
 """Settings by name of a layer over rows."""
 
@@ -57,7 +62,17 @@ BAG_LAYERS: Mapping[str, type] = MappingProxyType(
 """Settings by name of a layer over bags."""
 
 
-STACKS = stacks_of(RECORDS.values(), PLAIN_CLAIM)
+def stacks_with(*layers: Layer) -> Claims:
+    """Claim by stack of layer names, of the layers over rows and of some that are not among them.
+
+    Raises:
+        ConfigError: as of ``stacks_of``.
+    """
+    every = {**RECORDS, **{layer.name: layer for layer in layers}}
+    return stacks_of(every.values(), PLAIN_CLAIM)
+
+
+STACKS: Claims = Derived(stacks_with, RECORDS)
 """Claim by stack of layer names, over rows that are summed."""
 
 
@@ -86,6 +101,10 @@ def claims_about(subject: Subject, bare: Claim) -> Claims:
     Returns:
         Claims of the stacks of which every layer can hide any rows; with noise, if it bears that.
     """
+    return Derived(lambda: _claims_about(subject, bare), RECORDS)
+
+
+def _claims_about(subject: Subject, bare: Claim) -> Claims:
     found: dict[tuple[str, ...], Claim] = {(): bare}
     for names in STACKS:
         layers = [RECORDS[name] for name in names]
@@ -95,7 +114,7 @@ def claims_about(subject: Subject, bare: Claim) -> Claims:
         told = [claim.of(subject) for claim in claims if claim is not None]
         if told and len(told) == len(claims):
             found[names] = told[0] if len(told) == 1 else joined_claim(told)
-    return MappingProxyType(found)
+    return found
 
 
 def require_compatible(layers: tuple[str, ...]) -> Claim:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Annotated, Any, TypeAlias
@@ -80,16 +80,23 @@ class OneOf:
     """Known words, or other values.
 
     Args:
-        choices: all of them; of a mapping, its keys.
+        known: all of them; of a mapping, its keys. A collection that has more later, and can be
+            hashed all the same, is asked anew each time.
         problem: what is wrong with any other, as a clause.
     """
 
-    choices: tuple[object, ...]
+    known: Collection[object]
     problem: str
 
-    def __init__(self, choices: Iterable[object], problem: str = "unknown") -> None:
-        object.__setattr__(self, "choices", tuple(choices))
+    def __init__(self, known: Iterable[object], problem: str = "unknown") -> None:
+        kept = isinstance(known, Collection) and isinstance(known, Hashable)
+        object.__setattr__(self, "known", known if kept else tuple(known))
         object.__setattr__(self, "problem", problem)
+
+    @property
+    def choices(self) -> tuple[object, ...]:
+        """All of them."""
+        return tuple(self.known)
 
     def check(self, value: Any) -> None:
         """Refuse a value that is none of them."""

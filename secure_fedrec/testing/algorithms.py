@@ -11,7 +11,7 @@ from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import Problem, blocks_of, sizes_of, upload_rows
 from secure_fedrec.engines.local_engine import require_arrays
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, build_stack
 from secure_fedrec.streams import Streams
@@ -23,6 +23,20 @@ from secure_fedrec.wire import Meter, Wire
 
 _Parts = dict[tuple[str, int], bytes]
 """Everything that is of one client, by what it is and whose."""
+
+
+def require_traits(algorithm: Algorithm) -> None:
+    """Traits of its rows, all of them, of known values.
+
+    Raises:
+        AssertionError: they are not stated, or unknown.
+    """
+    stated = algorithm.public_knowledge().get("traits")
+    require(isinstance(stated, Mapping), "public_knowledge() states no traits")
+    try:
+        RowTraits(**dict(stated or {}))
+    except (ConfigError, TypeError) as refused:
+        raise AssertionError(f"public_knowledge() states no such traits: {refused}") from refused
 
 
 class AlgorithmContract:
@@ -51,9 +65,7 @@ class AlgorithmContract:
 
     def test_traits_are_stated(self) -> None:
         """What is not stated proves nothing to an attack, and so is never found harmless."""
-        stated = self.algorithm().public_knowledge().get("traits")
-        require(isinstance(stated, Mapping), "public_knowledge() states no traits")
-        RowTraits(**dict(stated or {}))
+        require_traits(self.algorithm())
 
     def test_a_client_alone_is_the_client_among_all(self) -> None:
         """The same state, the same upload and the same state after it, in any company.

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -28,6 +29,7 @@ from secure_fedrec.protection import (
     Stack,
     build_stack,
 )
+from secure_fedrec.protection.layers import stacks_with
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.testing.said import require, unsaid
@@ -39,8 +41,30 @@ _LOSSY: tuple[type[Drop | Repeat | Delay], ...] = (Drop, Repeat, Delay)
 _STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all"))
 
 
+def require_layer(layer: Any) -> None:
+    """What a layer over rows says of itself: its name, a stack that it is in, and what that claims.
+
+    Raises:
+        AssertionError: what is missing, or does not fit the layers that there are.
+    """
+    require(isinstance(layer, Layer), "is no Layer")
+    require(bool(re.fullmatch(r"[\w.-]+", layer.name)), "has no name of letters, digits and '-'")
+    require(issubclass(layer.settings, Settings), "its settings are no Settings")
+    try:
+        stacks = stacks_with(layer)
+    except ConfigError as refused:
+        raise AssertionError(f"does not stack: {refused}") from refused
+    those = [names for names in stacks if layer.name in names]
+    require(bool(those), "is in no stack with what it requires and excludes")
+    claim = stacks[min(those, key=len)]
+    for text in ("system", "hides", "assumes", "found"):
+        require(bool(getattr(claim, text)), f"says nothing of what it {text}")
+
+
 class LayerContract:
     """A layer in the smallest stack that it is in; inherit it and say which.
+
+    While its tests run, the layer is among those that configurations name.
 
     Layers over rows run over matrix factorization on generated ratings, layers over bags bring one
     vector of each client to the server. What the layer claims to hide is no test of this class: the
@@ -79,9 +103,20 @@ class LayerContract:
         """What the layer leaves out by its own rules, see ``compare_runs``."""
         return Scope(drops_reports=self._claim.drops_reports)
 
+    def setup_method(self) -> None:
+        """Put it among the layers, unless one that is shipped has its name."""
+        if self.layer.name not in (*RECORDS.shipped, *BAG_RECORDS):
+            RECORDS.add(self.layer.name, self.layer, "of this test")
+
+    def teardown_method(self) -> None:
+        """Take it away again."""
+        RECORDS.remove(self.layer.name)
+
     def test_it_stands_in_the_table(self) -> None:
         """Configurations find it there, and SECURITY.md its claim."""
         require(self._records[self.layer.name] is self.layer, "another layer has its name")
+        if not self._in_bags:
+            require_layer(self.layer)
         for text in ("hides", "assumes", "found"):
             require(bool(getattr(self._claim, text)), f"says nothing of what it {text}")
 

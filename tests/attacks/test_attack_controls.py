@@ -179,7 +179,7 @@ def test_controls_run_once_per_process() -> None:
 def test_controls_are_reproducible() -> None:
     first = [controls.positive_control(name) for name in SUITE]
     controls.positive_control.cache_clear()
-    controls.planted.cache_clear()
+    controls.planted_for.cache_clear()
     assert [controls.positive_control(name) for name in SUITE] == first
 
 

@@ -29,6 +29,7 @@ COMMANDS = (
     "data",
     "init",
     "explain",
+    "plugins",
 )
 
 
