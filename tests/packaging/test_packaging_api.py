@@ -4,16 +4,19 @@ import dataclasses
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 import audits
 import audits.testing
+import secure_fedrec.recording
 
 ROOT = Path(audits.__file__).parents[1]
 
 API = {
-    "audits.audit": "(config, *, out=None, data_dir=None, overrides=None, resume=False, "
+    "audits.audit": "(config, *, gates=None, adversaries=None, attacks=None, out=None, "
+    "data_dir=None, overrides=None, resume=False, "
     "fail_on=(), baseline=None, formats=('json', 'html'), progress=False, tell=None, command=...)",
     "audits.simulate": "(config, *, out=None, data_dir=None, overrides=None, resume=False, "
     "progress=False, tell=None)",
@@ -24,6 +27,17 @@ API = {
     "audits.AttackResult": "findings, undecided, seed, to_frame()",
     "audits.SimulatedRun": "config, folder, history, save(directory), seed",
     "audits.testing.assert_no_leak": "(audited, *, attack, adversary, data_dir=None, **bounds)",
+    "secure_fedrec.recording.Recorder": "(*, n_clients, arrays, items=None, data=None, "
+    "algorithm=None, rows=None, sums=None, private=None, weighted=False, send_models=False, "
+    "directory=None, payload_rounds=None, leave_out=(), ring=None)",
+    "secure_fedrec.recording.Recording": "transcript, seen, hidden, secrets, new(public, "
+    "directory), open(directory, *, truth=None), save(directory, *, truth=None), "
+    "save_truth(path), truth",
+    "secure_fedrec.recording.validate": "(directory)",
+    "secure_fedrec.recording.RowTraits": None,
+    "secure_fedrec.recording.Traits": None,
+    "secure_fedrec.recording.OTHER_ROWS": None,
+    "secure_fedrec.recording.SENT_AS_THEY_ARE": None,
     "audits.testing.assert_lossless": None,
     "audits.testing.assert_split_personalization": None,
 }
@@ -32,7 +46,7 @@ API = {
 
 def signature(found: object) -> str:
     """Parameters and defaults of a function, or what a result has."""
-    if not isinstance(found, type):
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
         assert callable(found)
         return f"({', '.join(_parameters(inspect.signature(found)))})"
     fields = [each.name for each in dataclasses.fields(found)]
@@ -44,6 +58,8 @@ def _called(kind: type, name: str) -> str:
     value = inspect.getattr_static(kind, name)
     if isinstance(value, property):
         return ""
+    if isinstance(value, classmethod):
+        return signature(value.__func__).replace("(cls, ", "(")
     return signature(value).replace("(self, ", "(").replace("(self)", "()")
 
 
@@ -63,15 +79,15 @@ def _parameters(found: inspect.Signature) -> Iterator[str]:
 
 def test_what_is_public_is_what_the_table_has() -> None:
     listed = {f"audits.{name}" for name in audits.__all__}
-    listed |= {f"audits.testing.{name}" for name in audits.testing.__all__}
+    for module in (audits.testing, secure_fedrec.recording):
+        listed |= {f"{module.__name__}.{name}" for name in module.__all__}
     assert listed == set(API)
 
 
 @pytest.mark.parametrize(("name", "told"), API.items())
 def test_a_signature_is_that_of_the_table_and_of_the_changelog(name: str, told: str | None) -> None:
     home, _, last = name.rpartition(".")
-    module = audits.testing if home == "audits.testing" else audits
-    found = getattr(module, last)
+    found = resolve_name(f"{home}:{last}")
     changelog = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
     if told is None:
         assert f"`{last}`" in changelog
