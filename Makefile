@@ -22,7 +22,7 @@ fi; \
 TMPDIR=$$(mktemp -d -p $$memory); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT;
 endef
 
-.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls kills format clean
+.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls hostile kills format clean
 
 audit: $(CORE)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -69,6 +69,10 @@ mutants-today: $(READY)
 nulls: $(READY)
 	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py \
 		tests/attacks/test_attack_null_sums.py tests/audits/test_audit_compare.py
+
+# 10,000 mutated recordings; a test run has 2,000.
+hostile: $(READY)
+	SECURE_FEDREC_MUTATIONS=10000 $(BIN)/pytest -q tests/recording/test_recording_hostile.py
 
 # A site's process killed at every stage of masked rounds, on Flower: 22 processes, minutes.
 kills: $(READY)
