@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import difflib
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from audits.report.schema import report_schema
 from audits.systems import DATA, SYSTEMS
 from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import BAG_RECORDS, RECORDS
 
 REPORT, CONFIGURATION = "report.json", "config.json"
 SCHEMAS = {REPORT: report_schema, CONFIGURATION: config_schema}
@@ -94,7 +96,10 @@ def _unknown(name: str, *, quiet: bool) -> ConfigError:
     names = [*SUITE, *METRICS, *layer_names(), *dict.fromkeys(key.path for key in keys())]
     ends = {each.rpartition(".")[2]: each for each in reversed(names)}
     close = difflib.get_close_matches(name.rpartition(".")[2], ends, n=5)
-    choices = [ends[each] for each in close] or SUITE
+    meant = " ".join(re.split(r"[\s_-]+", name.strip().lower()))
+    records = (*RECORDS.values(), *BAG_RECORDS.values())
+    called = [r.name for r in records if meant in (r.name.replace("-", " "), *r.also_called)]
+    choices = [*dict.fromkeys(called), *(ends[each] for each in close)] or SUITE
     refusal = ConfigError("name", name, "is no attack, figure, layer or key", choices)
     for line in () if quiet else _left_out():
         refusal.add_note(line)

@@ -1,5 +1,6 @@
 """Every key of a configuration is explained, and the JSON Schema says what the settings say."""
 
+import argparse
 import copy
 import dataclasses
 import json
@@ -20,7 +21,7 @@ from audits.config.audit import LAYER_TABLES, load_config, parse_config
 from audits.config.judged import ENTRIES
 from audits.explain import keys as every
 from audits.explain.cards import layer_names, layers_named
-from audits.explain.command import SCHEMAS
+from audits.explain.command import SCHEMAS, explain
 from audits.explain.fields import facts_of
 from audits.explain.figures import KEYS_TOO, figure_cards
 from audits.explain.keys import Key, keys, keys_named
@@ -29,7 +30,7 @@ from audits.gates.gate import METRICS
 from audits.presets import PRESETS
 from audits.systems import system_named
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import BAG_STACKS, STACKS
+from secure_fedrec.protection import BAG_RECORDS, BAG_STACKS, RECORDS, STACKS
 from secure_fedrec.settings import Count, Settings, Unit
 
 Command = Callable[..., tuple[int, str, str]]
@@ -417,3 +418,29 @@ print(sorted({"torch", "sklearn", "opacus", "matplotlib"} & set(sys.modules)))
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("secagg", "masking"),
+        ("Secure Aggregation", "masking"),
+        ("homomorphic-encryption", "paillier"),
+        ("Local_DP", "local-dp"),
+        ("differential privacy", "skellam"),
+        ("mixnet", "routing"),
+    ],
+)
+def test_what_people_call_a_layer_names_it(said: str, meant: str) -> None:
+    """A name that others use for a layer is answered with the layer's own."""
+    with pytest.raises(ConfigError) as refused:
+        explain(argparse.Namespace(name=said, json=False, quiet=True))
+    assert (refused.value.choices or ())[0] == meant
+
+
+def test_no_two_layers_are_called_alike() -> None:
+    """One word has one answer, and no layer's own name is another's second one."""
+    records = {**RECORDS, **BAG_RECORDS}
+    told = [word for record in set(records.values()) for word in record.also_called]
+    assert len(told) == len(set(told)) >= 20
+    assert not {*told} & {name.replace("-", " ") for name in records}

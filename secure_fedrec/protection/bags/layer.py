@@ -18,6 +18,7 @@ def _for_a_round(sizes: Sizes) -> Mapping[str, float]:
 
 LOCAL_DP = Layer(
     name="local-dp",
+    also_called=("ldp", "local differential privacy", "local noise"),
     role="noise",
     settings=LocalDPConfig,
     build=None,

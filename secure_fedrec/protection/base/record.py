@@ -239,6 +239,7 @@ class Layer:
         simulated: what stood in for its cryptography where none was carried out.
         real: what carrying it out amounted to, beyond the protocol itself.
         uncounted: messages that no meter counts, in a sentence.
+        also_called: what else people call it, in small letters, words parted by spaces.
 
     Raises:
         ConfigError: a role, trait or claim is missing or unknown, or its settings check nothing.
@@ -265,6 +266,7 @@ class Layer:
     simulated: str = ""
     real: Callable[[Any], str] = lambda _: ""
     uncounted: str = ""
+    also_called: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:

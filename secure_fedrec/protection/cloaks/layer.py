@@ -11,6 +11,7 @@ from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
 
 RANDOMIZED_RESPONSE = Layer(
     name="randomized-response",
+    also_called=("rr", "rappor", "random response"),
     role="cloak",
     settings=RandomizedResponseConfig,
     build=lambda own, place: RandomizedResponse(
@@ -30,6 +31,7 @@ RANDOMIZED_RESPONSE = Layer(
 
 VIRTUAL_RATINGS = Layer(
     name="virtual-ratings",
+    also_called=("fake ratings", "fake items", "pseudo items", "sampled items"),
     role="cloak",
     settings=VirtualRatingsConfig,
     build=lambda own, place: VirtualRatings(

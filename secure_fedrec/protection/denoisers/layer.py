@@ -23,6 +23,7 @@ def _without_channel(collector: Denoisers) -> Hosting:
 
 DENOISERS = Layer(
     name="denoisers",
+    also_called=("fedrec++", "denoising clients"),
     role="collector",
     settings=DenoisersConfig,
     build=lambda own, place: Denoisers(own, **place.table),
@@ -58,6 +59,7 @@ DENOISERS = Layer(
 
 ROUTING = Layer(
     name="routing",
+    also_called=("mixnet", "mix", "onion", "tor", "shuffler", "anonymous channel"),
     role="channel",
     settings=RoutingLayerConfig,
     build=lambda own, place: RoutedDenoisers(place.layers["denoisers"], routing=own, **place.table),

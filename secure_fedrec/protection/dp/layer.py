@@ -18,6 +18,7 @@ _EPSILON = 8.0
 
 CLIP = Layer(
     name="clip",
+    also_called=("clipping", "gradient clipping", "norm bound"),
     role="clip",
     settings=ClipConfig,
     build=None,
@@ -49,6 +50,7 @@ def _budget(layers: Mapping[str, Any], sizes: Sizes) -> Budget | None:
 
 SKELLAM = Layer(
     name="skellam",
+    also_called=("dp", "differential privacy", "distributed dp", "central dp", "gaussian"),
     role="noise",
     settings=SkellamLayerConfig,
     build=_noised,

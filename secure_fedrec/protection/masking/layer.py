@@ -58,6 +58,7 @@ def _hosted(collector: MaskedSum) -> HostedMasks | HostedFloor:
 
 MASKING = Layer(
     name="masking",
+    also_called=("secagg", "secure aggregation", "secure sum", "pairwise masks", "bonawitz"),
     role="collector",
     settings=MaskingLayerConfig,
     build=lambda own, place: MaskedSum(own, **place.table),

@@ -31,6 +31,7 @@ def _hosted(collector: EncryptedSum) -> HostedEncryption | HostedTables:
 
 PAILLIER = Layer(
     name="paillier",
+    also_called=("homomorphic", "homomorphic encryption", "he", "phe", "fedmf encryption"),
     role="collector",
     settings=EncryptionLayerConfig,
     build=lambda own, place: EncryptedSum(own, **place.table),

@@ -23,6 +23,7 @@ def _fits(place: Place) -> None:
 
 SHARED_UPLOAD = Layer(
     name="shared-upload",
+    also_called=("secret sharing", "additive shares", "mpc"),
     role="collector",
     settings=SharedUploadConfig,
     build=lambda own, place: SharedUpload(own, **place.table),
