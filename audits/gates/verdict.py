@@ -35,7 +35,10 @@ UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
 UNSOLVED = "no search shows all that they tell; noise with a price would bound it"
 """Of sums without noise; likewise."""
 
-UNPRICED = "no gate is on its epsilon"
+MOST_EPSILON = 10.0
+"""A larger epsilon bounds nothing: the second tier of Ponomareva et al. 2023, section 5.2."""
+
+UNPRICED = f"neither a gate nor a budget keeps their epsilon to {MOST_EPSILON:g} or less"
 """Of sums under noise; likewise."""
 
 _JUDGED = ("low", "medium")
@@ -299,10 +302,14 @@ def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
 def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
     """Sums over clients that no gate on epsilon bounds.
 
-    Sums are equations: that a search has not solved them does not show that nobody can. Noise with
-    a price bounds what they tell, and a bound that nobody has set allows for everything.
+    Sums are equations: that a search has not solved them does not show that nobody can. Noise
+    bounds what they tell where its epsilon is bounded, by a gate or by the budget that it was found
+    from.
     """
-    priced = {gate["adversary"] for gate in report["gates"] if gate["metric"] == "epsilon"}
+    bounds = [gate for gate in report["gates"] if gate["metric"] == "epsilon"]
+    priced = {gate["adversary"] for gate in bounds if gate["threshold"] <= MOST_EPSILON}
+    layers = report["configuration"].get("protection", ())
+    budget = any((layer.get("epsilon") or MOST_EPSILON + 1) <= MOST_EPSILON for layer in layers)
     found: dict[str, dict[str, list[str]]] = {}
     for finding in report["findings"]:
         own = found.setdefault(finding["adversary"], {"exact": [], "noised": []})
@@ -312,7 +319,7 @@ def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
         text = ""
         if told["exact"]:
             text = f"it holds exact sums ({', '.join(told['exact'])}): {UNSOLVED}"
-        elif told["noised"] and adversary not in priced:
+        elif told["noised"] and adversary not in priced and not budget:
             text = f"it holds sums under noise ({', '.join(told['noised'])}): {UNPRICED}"
         if text:
             excused = excuse(adversary, SUMS, None)

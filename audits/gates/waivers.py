@@ -18,7 +18,7 @@ UNREAD = "unread"
 """In the place of an attack: messages that reach an adversary and that no attack has read."""
 
 SUMS = "sums"
-"""In the place of an attack: sums that reach an adversary without noise whose price is gated."""
+"""In the place of an attack: sums that reach an adversary without noise of a bounded price."""
 
 BESIDE_ATTACKS = (UNREAD, SUMS)
 """What a waiver can name in the place of an attack."""
@@ -43,7 +43,7 @@ class WaiverConfig(Settings, section="waivers"):
     Args:
         adversary: whose findings.
         attack: by which attack; "unread" for messages that reach the adversary and that no attack
-            has read, "sums" for sums that reach it without noise under a gate on epsilon.
+            has read, "sums" for sums that reach it without noise whose epsilon is bounded.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.

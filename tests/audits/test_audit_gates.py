@@ -373,6 +373,13 @@ def test_exact_sums_and_sums_without_a_price_allow_no_pass() -> None:
     spent = GateResult(gate=priced, value=0.5, outcome=PASS, reason="a reason")
     assert decide([result(PASS), spent], [noised], {}).outcome is PASS
     assert decide([result(PASS), spent], [whole], {}).outcome is UNDECIDED
+    loose = GateConfig(metric="epsilon", adversary="server", max=50.0)
+    much = GateResult(gate=loose, value=0.5, outcome=PASS, reason="a reason")
+    assert decide([result(PASS), much], [noised], {}).outcome is UNDECIDED
+    for epsilon, outcome in ((8.0, PASS), (50.0, UNDECIDED)):
+        found = told([result(PASS)], [noised], {})
+        found["configuration"]["protection"] = [{"layer": "skellam", "epsilon": epsilon}]
+        assert verdict_of(objections_to(found), found).outcome is outcome
     other = GateConfig(metric="epsilon", adversary="client", max=8.0)
     elsewhere = GateResult(gate=other, value=0.5, outcome=PASS, reason="a reason")
     assert decide([result(PASS), elsewhere], [noised], {}).outcome is UNDECIDED

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from audits.config.audit import load_config
+from audits.gates.verdict import UNSOLVED
 from audits.presets import PRESETS
 from audits.report.endings import leaks
 from tests.audits.preset_columns import README, expected, nobody_tries, rows
@@ -43,7 +44,7 @@ OUTCOMES: Mapping[str, str] = {
     "feddmf-ml100k": LEAK,
     "hpfl-quickstart": LEAK,
     "hpfl-ml100k": LEAK,
-    "hpfl-ml100k-protected": PASS,
+    "hpfl-ml100k-protected": OPEN,
 }
 """Outcome by preset, in the order of README's table."""
 
@@ -86,9 +87,12 @@ def test_a_preset_ends_as_stated(preset: str, command: Command, tmp_path: Path) 
     assert broken == []  # a layer is not said to withstand what is found
     run = {one["attack"] for one in report["findings"] if one["status"] == "measured"}
     assert run <= {*load_config(config).audited.attacks}
-    if expected == OPEN:  # for nothing but what reaches the server and nobody has read
-        assert all("no attack has read: " in why for why in verdict["reasons"])
-    if expected == PASS or preset.endswith("-masking"):  # nor does what no gate asks for leak
+    if expected == OPEN:  # for nothing but what nobody has read, and sums that nobody can bound
+        known = ("no attack has read: ", UNSOLVED)
+        assert all(any(each in why for each in known) for why in verdict["reasons"])
+    if expected == PASS or preset.endswith(
+        ("-masking", "-protected")
+    ):  # nor does what no gate asks for leak
         told = {one["attack"]: one["severity"] for one in report["findings"]}
         assert set(told.values()) <= {None, "info"}, told
     page = (out / "report.html").read_text(encoding="utf-8")
