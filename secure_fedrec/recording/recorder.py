@@ -228,7 +228,9 @@ class Recorder:
 
     @contextmanager
     def round(self, round_: int, model: Mapping[str, Any]) -> Iterator["RecordedRound"]:
-        """Write down a round of a training loop, around its aggregation.
+        """Write down a round of a training loop.
+
+        It stands around the aggregation:
 
             with recorder.round(t, model.state_dict()) as taken:
                 for client, own in train(cohort):
