@@ -158,11 +158,14 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    with archive.open(member) as stream:
-        shape, _, dtype = _told(stream)
-        # Memory is taken for the shape that a header tells: it has to be that of the content.
-        if stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
-            raise ValueError("the header of an array tells another size")
+    try:
+        with archive.open(member) as stream:
+            shape, _, dtype = _told(stream)
+            # Memory is taken for the shape that a header tells: it has to be that of the content.
+            if stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+                raise ValueError(f"{_WRONG}: the header of an array tells another size")
+    except zipfile.BadZipFile as damage:
+        raise ValueError(_WRONG) from damage
     if member.file_size > _STREAMED:
         _require_sound(archive, member)
         with archive.open(member) as stream:

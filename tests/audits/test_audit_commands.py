@@ -137,7 +137,7 @@ def test_claims_are_not_scored_without_the_truth(
     shutil.copytree(recorded, run)
     (run / lost).unlink()
     line = refusal("attack", run / "transcript")
-    assert line == problem.format(run)
+    assert line.startswith(problem.format(run))
 
 
 def test_every_secret_that_a_system_writes_is_read_back(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_is_told_and_the_run_resumed(
     home, name = {
         "folds": (training, "_train_fold"),
         "twin": (training, "check_lossless"),
-        "attacks": (audit, "evaluate"),
+        "attacks": (audit, "tried"),
     }[phase]
     plain = getattr(home, name)
 

@@ -88,10 +88,12 @@ ON_TORCH = (
 ON_FLOWER = tuple(
     f"secure_fedrec.engines.flower.{name}"
     for name in (
+        "forwarded",
         "grid_transport",
         "message_bytes",
         "mod",
         "model_records",
+        "recorded_strategy",
         "runtime_client",
         "scrubbed_replies",
         "strategy",
