@@ -351,3 +351,23 @@ def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "here").write_text("mine")
     with pytest.raises(TranscriptError, match="not empty"):
         Recorder(n_clients=3, arrays={"V": (4, 2)}, items="V", directory=tmp_path)
+
+
+@pytest.mark.parametrize("change", ["lost", "beyond", "uneven", "unsorted"])
+def test_ratings_that_do_not_fit_together_are_refused(
+    sound: Path, tmp_path: Path, change: str
+) -> None:
+    """A lost column, an unknown item or level, ends that do not part clients."""
+    with np.load(sound / "truth.npz") as archive:
+        columns = {name: archive[name] for name in archive.files}
+    if change == "lost":
+        del columns["ratings.items"]
+    elif change == "beyond":
+        columns["ratings.items"] = columns["ratings.items"] + 1000
+    elif change == "uneven":
+        columns["ratings.levels"] = np.array([1.0, 2.0, 4.0])
+    else:
+        columns["ratings.indptr"] = columns["ratings.indptr"][::-1]
+    np.savez(tmp_path / "truth.npz", **columns)
+    with pytest.raises(TranscriptError):
+        read_truth(tmp_path / "truth.npz")
