@@ -1,13 +1,14 @@
 """Noise messages that denoisers collect: who sent them, and what vector their rows lie along."""
 
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.containment import containing, fits_by_set
 from attacks.families.sums.decoded import SURE_BITS
-from attacks.scoring.disclosures import DisclosureClaim, Disclosures
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures, Open
 from attacks.scoring.item_sets import ItemSets, keys_of, listed_rows
 from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
@@ -147,7 +148,8 @@ class VirtualRowVectors(SuiteAttack):
         direction, certain without further rows where rounding cannot turn it and no other row of
         the message lies beside it. Where all virtual ratings are the client's mean r, the row of V
         is (r - U.V) U: the line through these numbers over V has the slope -|U|^2, and r gives the
-        side. Such a vector is certain if its rows lie closer by 20 bits than others would.
+        side where the scale leaves one. Such a vector is certain if its rows lie closer by 20 bits
+        than others would.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to the rows that denoisers of FedRec++ collect.
     Limits: Names nobody whose message is anonymous. With biases, or where virtual ratings are
@@ -174,8 +176,8 @@ class VirtualRowVectors(SuiteAttack):
         return Claims(rounds=rounds, made=(DisclosureClaim(parts=parts),), details=details)
 
 
-def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Disclosures]:
-    """Vectors, and directions, that the messages of a round prove."""
+def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, ...]:
+    """Vectors that the messages of a round prove, by what stays open of them."""
     messages, block = rows_of(view.messages(Step.NOISE, round_, payload=True))
     algorithm, public = view.public["algorithm"], view.table(round_)[block.rows]
     levels = np.asarray([] if algorithm.get("biases") else view.public["rating_levels"])
@@ -191,13 +193,13 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, Discl
         for a, b in pairwise(block.indptr.tolist())
     ]
     kinds = []
-    for whole in (True, False):
-        own = [place for place, each in enumerate(found) if each is not None and each[1] is whole]
-        vectors = [each[0] for each in found if each is not None and each[1] is whole]
+    for up_to in get_args(Open):
+        own = [place for place, each in enumerate(found) if each is not None and each[1] == up_to]
+        vectors = [each[0] for each in found if each is not None and each[1] == up_to]
         grid = np.reshape(vectors, (len(own), width)).astype(np.float64)
         whose = names[own].astype(np.int64)
-        kinds.append(Disclosures.of_vectors(round_, whose, grid, directions=not whole))
-    return kinds[0], kinds[1]
+        kinds.append(Disclosures.of_vectors(round_, whose, grid, up_to=up_to))
+    return tuple(kinds)
 
 
 def vector_along(
@@ -209,8 +211,8 @@ def vector_along(
     needed: float,
     *,
     formed: bool = False,
-) -> tuple[FloatArray, bool] | None:
-    """The vector U of rows ``(r - U.V) U``, and whether its length and side are known as well.
+) -> tuple[FloatArray, Open] | None:
+    """The vector U of rows ``(r - U.V) U``, and what stays open of it.
 
     Args:
         rows: float64[N, d], each value off by half a unit at most.
@@ -242,8 +244,8 @@ def vector_along(
         length, bits = np.sqrt(-slope), (count - 2) * np.log2(float(np.std(along)) / within)
         means = ((side, side * level / length) for side in (1.0, -1.0))
         sides = [side for side, mean in means if len(levels) and levels[0] <= mean <= levels[-1]]
-        if len(sides) == 1 and bits >= needed:
-            return sides[0] * length * axis, True
+        if sides and bits >= needed:
+            return sides[0] * length * axis, "nothing" if len(sides) == 1 else "side"
     beside = np.sort(np.abs(along))[:-1]  # of the longest, nothing tells the direction
     bits = (rows.shape[1] - 1) * float(np.log2(np.maximum(beside / within, 1.0)).sum())
-    return (axis, False) if bits >= needed or (formed and width > 1) else None
+    return (axis, "length") if bits >= needed or (formed and width > 1) else None

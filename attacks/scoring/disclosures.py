@@ -7,7 +7,7 @@ pseudonym is exposed.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from attacks.scoring.vectors import VECTOR_ERROR
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, nobody
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
+
+Open: TypeAlias = Literal["nothing", "side", "length"]
+"""What stays open of a vector: nothing, its side, or its side and its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +37,7 @@ class Disclosures:
         certain: bool[P], whether the interaction is.
         people: int64[G], which person each without a name is, of all parts; one of its own where
             it is left out.
-        directions: whether vectors are claimed up to their lengths and their sides.
+        up_to: what stays open of vectors: nothing, their side, or their side and their length.
     """
 
     round: int
@@ -46,15 +49,15 @@ class Disclosures:
     ratings: FloatArray
     certain: BoolArray
     people: IntArray | None = None
-    directions: bool = False
+    up_to: Open = "nothing"
 
     @classmethod
     def of_vectors(
-        cls, round_: int, names: IntArray, vectors: FloatArray, *, directions: bool = False
+        cls, round_: int, names: IntArray, vectors: FloatArray, *, up_to: Open = "nothing"
     ) -> "Disclosures":
         """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
         nothing, known = cls.named(round_, nobody(), nobody()), np.ones(len(names), dtype=bool)
-        return replace(nothing, names=names, vectors=vectors, solved=known, directions=directions)
+        return replace(nothing, names=names, vectors=vectors, solved=known, up_to=up_to)
 
     @classmethod
     def named(cls, round_: int, clients: IntArray, items: IntArray) -> "Disclosures":
@@ -182,8 +185,11 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> 
 def _apart(vectors: FloatArray, actual: FloatArray, part: Disclosures) -> FloatArray:
     """Relative error of vectors as the true ones: float64[B]."""
     sizes = np.maximum(np.linalg.norm(actual, axis=1), 1e-300)
-    if not part.directions:
-        return np.asarray(np.linalg.norm(vectors - actual, axis=1) / sizes)
+    if part.up_to != "length":
+        off = np.linalg.norm(vectors - actual, axis=1)
+        if part.up_to == "side":
+            off = np.minimum(off, np.linalg.norm(vectors + actual, axis=1))
+        return np.asarray(off / sizes)
     lengths = np.maximum(np.linalg.norm(vectors, axis=-1), 1e-300)
     along = np.abs((vectors * actual).sum(axis=1)) / sizes / lengths
     return np.asarray(np.sqrt(np.maximum(2.0 - 2.0 * along, 0.0)))

@@ -38,8 +38,11 @@ UNSOLVED = "no search shows all that they tell; noise with a price would bound i
 MOST_EPSILON = 10.0
 """A larger epsilon bounds nothing: the second tier of Ponomareva et al. 2023, section 5.2."""
 
-UNPRICED = f"neither a gate nor a budget keeps their epsilon to {MOST_EPSILON:g} or less"
+UNPRICED = f"no price of its own with epsilon up to {MOST_EPSILON:g} and delta up to 1 / clients"
 """Of sums under noise; likewise."""
+
+_SUMS = "sums"
+"""The part of a price that speaks of sums."""
 
 _JUDGED = ("low", "medium")
 """Severities that a gate may let pass."""
@@ -300,16 +303,20 @@ def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
 
 def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Sums over clients that no gate on epsilon bounds.
+    """Sums over clients that no price bounds.
 
     Sums are equations: that a search has not solved them does not show that nobody can. Noise
-    bounds what they tell where its epsilon is bounded, by a gate or by the budget that it was found
-    from.
+    bounds what they tell an adversary as far as the price against that adversary says, and a delta
+    of one client in all allows that one to be told whole.
     """
-    bounds = [gate for gate in report["gates"] if gate["metric"] == "epsilon"]
-    priced = {gate["adversary"] for gate in bounds if gate["threshold"] <= MOST_EPSILON}
-    layers = report["configuration"].get("protection", ())
-    budget = any((layer.get("epsilon") or MOST_EPSILON + 1) <= MOST_EPSILON for layer in layers)
+    priced = {
+        adversary
+        for price in report.get("protection", {}).get("privacy", ())
+        for adversary in price.get("of", ())
+        if price["part"] == _SUMS
+        and price["epsilon"] <= MOST_EPSILON
+        and price["delta"] <= 1 / max(1, report["data"]["clients"])
+    }
     found: dict[str, dict[str, list[str]]] = {}
     for finding in report["findings"]:
         own = found.setdefault(finding["adversary"], {"exact": [], "noised": []})
@@ -319,7 +326,7 @@ def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
         text = ""
         if told["exact"]:
             text = f"it holds exact sums ({', '.join(told['exact'])}): {UNSOLVED}"
-        elif told["noised"] and adversary not in priced and not budget:
+        elif told["noised"] and adversary not in priced:
             text = f"it holds sums under noise ({', '.join(told['noised'])}): {UNPRICED}"
         if text:
             excused = excuse(adversary, SUMS, None)

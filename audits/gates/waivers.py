@@ -43,7 +43,7 @@ class WaiverConfig(Settings, section="waivers"):
     Args:
         adversary: whose findings.
         attack: by which attack; "unread" for messages that reach the adversary and that no attack
-            has read, "sums" for sums that reach it without noise whose epsilon is bounded.
+            has read, "sums" for sums that reach it without noise of a bounded price.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.

@@ -37,7 +37,7 @@ from secure_fedrec.protection import Claim
 from secure_fedrec.wire import Transcript
 
 if TYPE_CHECKING:
-    from secure_fedrec.accounting import PrivacyStatement
+    from audits.run.privacy import Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +65,7 @@ class Measured:
     findings: Sequence[Finding]
     controls: Mapping[str, ControlResult]
     gates: Sequence[GateResult]
-    privacy: "Sequence[PrivacyStatement]"
+    privacy: "Sequence[Price]"
     switched_off: Sequence[str]
 
     @property
@@ -91,7 +91,11 @@ def assemble(
     bags = None if config.bag_claim is None else (config.bag_protection, config.bag_claim)
     statement = {key: text for key, text in asdict(config.statement).items() if text is not None}
     protection = protection_json(
-        config.protection, statements=measured.privacy, claim=config.claim, bags=bags
+        config.protection,
+        prices=measured.privacy,
+        adversaries=config.adversaries,
+        claim=config.claim,
+        bags=bags,
     )
     report = {
         "schema_version": SCHEMA_VERSION,

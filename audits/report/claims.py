@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from secure_fedrec.protection import BAG_RECORDS, RECORDS, Claim, Layer, require_compatible
 
 if TYPE_CHECKING:
-    from secure_fedrec.accounting import PrivacyStatement
+    from audits.run.privacy import Price
+    from secure_fedrec.wire import Adversary
 
 Execution: TypeAlias = Literal["simulated", "real"]
 
@@ -25,7 +26,8 @@ def record_of(name: str) -> Layer:
 def protection_json(
     layers: Mapping[str, Any],
     *,
-    statements: "Sequence[PrivacyStatement]" = (),
+    prices: "Sequence[Price]" = (),
+    adversaries: "Sequence[Adversary]" = (),
     claim: Claim | None = None,
     bags: tuple[Mapping[str, Any], Claim] | None = None,
 ) -> dict[str, Any]:
@@ -33,7 +35,8 @@ def protection_json(
 
     Args:
         layers: settings by layer name, in order, over what is summed.
-        statements: what the run cost in privacy.
+        prices: what the run cost in privacy.
+        adversaries: of the audit; each price names those whose own it is.
         claim: what the stack promises over the algorithm; over PMF if left out.
         bags: settings by layer name over what is collected in bags, and what they promise; None
             where there are no bags.
@@ -46,13 +49,15 @@ def protection_json(
         "execution_note": _note(every),
         "privacy": [
             {
-                "text": str(each),
-                "epsilon": each.epsilon,
-                "delta": each.delta,
-                "rounds": each.rounds,
-                "adversary": each.adversary,
+                "text": str(each.statement),
+                "epsilon": each.statement.epsilon,
+                "delta": each.statement.delta,
+                "rounds": each.statement.rounds,
+                "adversary": each.statement.adversary,
+                "part": each.part,
+                "of": [adversary.name for adversary in adversaries if each.is_of(adversary)],
             }
-            for each in statements
+            for each in prices
         ],
         "bags": None if bags is None else _claimed(*bags),
     }

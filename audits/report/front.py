@@ -120,7 +120,7 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
             'or let somebody answer for the sums for a while, [[waivers]] attack = "sums".'
         )
     if any(UNPRICED in reason for reason in reasons):
-        yield Action("Set a gate or a budget for epsilon: noise hides as much as its price says.")
+        yield Action("Set a budget for epsilon, and delta: noise hides as much as its price says.")
     if any(UNJUDGED in reason for reason in reasons):
         yield Action("Set a gate for every figure above info, or document the leak.")
     if any(UNEXCUSED in reason for reason in reasons):

@@ -206,7 +206,7 @@ def _measured(
         findings=findings,
         controls={name: positive_control(name) for name in config.attacks},
         gates=gates,
-        privacy=tuple(each.statement for each in priced),
+        privacy=priced,
         switched_off=[
             name
             for name in config.known_attacks

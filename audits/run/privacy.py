@@ -27,6 +27,10 @@ class Price:
     part: str
     statement: PrivacyStatement
 
+    def is_of(self, adversary: Adversary) -> bool:
+        """Whether this is what an adversary's own view costs."""
+        return self.statement.adversary == reader_of(adversary)
+
 
 def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) -> Mapping[str, Any]:
     """Layers whose noise is a number: found from the budget against the server, if one is given.
@@ -104,7 +108,7 @@ def epsilons(
     """
     found = {}
     for adversary in adversaries:
-        own = [each for each in priced if each.statement.adversary == reader_of(adversary)]
+        own = [each for each in priced if each.is_of(adversary)]
         for each in own:
             found[adversary.name, each.part] = each.statement.epsilon
         if len(own) == 1 and [own[0].part] == _parts(stack):

@@ -37,8 +37,19 @@ def pmf(*layers: dict[str, Any], who: Adversary = DENOISERS, **algorithm: Any) -
         (HELPED, DENOISERS, {"biases": True}, 36),
         (RANDOM, DENOISERS, {"biases": True}, 30),
         (HELPED, DENOISERS, {"rank": 1, "normalise_ratings": False}, 10),
+        (HELPED, DENOISERS, {"rank": 1}, 10),
+        (HELPED, ONE, {"rank": 1}, 1),
     ],
-    ids=["all", "one of four", "routing", "biases", "randomized response", "one value"],
+    ids=[
+        "all",
+        "one of four",
+        "routing",
+        "biases",
+        "randomized response",
+        "one value",
+        "its side open",
+        "one, open",
+    ],
 )
 def test_single_messages_give_private_vectors(
     layers: tuple[dict[str, Any], ...], who: Adversary, algorithm: dict[str, Any], exposed: int
@@ -64,8 +75,18 @@ def test_mean_ratings_give_the_length_and_the_side() -> None:
     for rank in range(1, 9):
         vector, rows, public = made(rng, rank, 6, np.full(6, rng.uniform(1, 5)))
         told = vector_along(rows, public, rank, LEVELS, UNIT, SURE_BITS)
-        assert told is not None and told[1]
+        assert told is not None and told[1] == "nothing"
         assert np.allclose(told[0], vector, rtol=1e-5, atol=1e-7)
+
+
+def test_a_scale_around_zero_leaves_the_side_open() -> None:
+    rng = np.random.default_rng(3)
+    around = np.linspace(-1.0, 1.0, 9)
+    for rank in range(1, 9):
+        vector, rows, public = made(rng, rank, 6, np.full(6, rng.uniform(-1, 1)))
+        told = vector_along(rows, public, rank, around, UNIT, SURE_BITS)
+        assert told is not None and told[1] == "side"
+        assert np.allclose(min(told[0], -told[0], key=lambda v: abs(v - vector).max()), vector)
 
 
 def test_other_ratings_give_the_direction() -> None:
@@ -73,7 +94,7 @@ def test_other_ratings_give_the_direction() -> None:
     for rank in range(2, 9):
         vector, rows, public = made(rng, rank, 6, rng.uniform(1, 5, 6))
         told = vector_along(rows, public, rank, LEVELS, UNIT, SURE_BITS)
-        assert told is not None and not told[1]
+        assert told is not None and told[1] == "length"
         assert abs(told[0] @ vector) == pytest.approx(np.linalg.norm(vector))
 
 

@@ -369,20 +369,31 @@ def test_exact_sums_and_sums_without_a_price_allow_no_pass() -> None:
     noised = replace(finding({"auc": 0.5}), noised=("aggregate", "table"))
     decided = decide([result(PASS)], [noised], {})
     assert decided.reasons == (f"server: it holds sums under noise (aggregate, table): {UNPRICED}",)
-    priced = GateConfig(metric="epsilon", adversary="server", max=8.0)
-    spent = GateResult(gate=priced, value=0.5, outcome=PASS, reason="a reason")
-    assert decide([result(PASS), spent], [noised], {}).outcome is PASS
-    assert decide([result(PASS), spent], [whole], {}).outcome is UNDECIDED
-    loose = GateConfig(metric="epsilon", adversary="server", max=50.0)
-    much = GateResult(gate=loose, value=0.5, outcome=PASS, reason="a reason")
-    assert decide([result(PASS), much], [noised], {}).outcome is UNDECIDED
-    for epsilon, outcome in ((8.0, PASS), (50.0, UNDECIDED)):
-        found = told([result(PASS)], [noised], {})
-        found["configuration"]["protection"] = [{"layer": "skellam", "epsilon": epsilon}]
-        assert verdict_of(objections_to(found), found).outcome is outcome
-    other = GateConfig(metric="epsilon", adversary="client", max=8.0)
-    elsewhere = GateResult(gate=other, value=0.5, outcome=PASS, reason="a reason")
-    assert decide([result(PASS), elsewhere], [noised], {}).outcome is UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({}, PASS),
+        ({"epsilon": 10.1}, UNDECIDED),
+        ({"delta": 0.02}, UNDECIDED),
+        ({"part": "reports"}, UNDECIDED),
+        ({"of": ["others"]}, UNDECIDED),
+    ],
+    ids=["bounded", "epsilon", "delta", "another part", "another adversary"],
+)
+def test_sums_under_noise_pass_at_a_price_of_their_reader(
+    change: dict[str, Any], outcome: Outcome
+) -> None:
+    """A gate asks, and a budget plans; what bounds is the price that this adversary was told at."""
+    noised = replace(finding({"auc": 0.5}), noised=("aggregate",))
+    price = {"epsilon": 10.0, "delta": 0.01, "part": "sums", "of": ["server"], **change}
+    report = told([result(PASS)], [noised], {})
+    report["data"] = {"clients": 100}
+    report["protection"] = {"privacy": [price]}
+    assert verdict_of(objections_to(report), report).outcome is outcome
+    report["findings"][0]["exact"] = ["aggregate"]
+    assert verdict_of(objections_to(report), report).outcome is UNDECIDED
 
 
 def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:

@@ -94,10 +94,7 @@ def test_the_claim_is_that_of_the_events_of_the_rounds_that_were_run() -> None:
     )
     assert isinstance(stack.collector, NoisedSum)
     (few,), (many,) = (
-        protection_json(
-            layers, statements=[each.statement for each in prices(stack, rounds=rounds)]
-        )["privacy"]
-        for rounds in (2, 9)
+        protection_json(layers, prices=prices(stack, rounds=rounds))["privacy"] for rounds in (2, 9)
     )
     assert few["epsilon"] < many["epsilon"]
     events = stack.collector.skellam.events(rounds=9)
