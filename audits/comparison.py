@@ -22,6 +22,7 @@ that is higher there, are never "the same", whatever the number of pairs and wha
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,14 @@ class Difference:
     reason: str = ""
 
 
+class Change(NamedTuple):
+    """A setting that is not the same on both sides, as JSON has it; None where it is missing."""
+
+    key: str
+    before: Any
+    after: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """All figures of two sides.
@@ -111,11 +120,13 @@ class Comparison:
         seeds: those of the pairs.
         unpaired: seeds that one side alone has.
         differences: the figures, worst outcome first.
+        changes: settings that are not the same on both sides, those of the first pair.
     """
 
     seeds: tuple[int, ...]
     unpaired: tuple[int, ...]
     differences: tuple[Difference, ...]
+    changes: tuple[Change, ...] = ()
 
     def of(self, *outcomes: str) -> list[Difference]:
         """The figures of these outcomes."""
@@ -214,7 +225,33 @@ def compare(
         seeds=seeds,
         unpaired=tuple(sorted(before.keys() ^ after.keys())),
         differences=tuple(sorted(found, key=lambda each: order.index(each.outcome))),
+        changes=tuple(_changes("", *(_stated(side[seeds[0]]) for side in (before, after)))),
     )
+
+
+def _stated(report: Report) -> dict[str, Any]:
+    """What a report was made of, as far as it is stated."""
+    made_by = report.get("manifest", {}).get("tool_version")
+    return {**report["configuration"], "tool_version": made_by}
+
+
+def _changes(key: str, before: Any, after: Any) -> Iterator[Change]:
+    """Settings that differ, by their dotted keys; tables of a list go by their names."""
+    before, after = _by_name(before), _by_name(after)
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys(chain(before, after)):
+            yield from _changes(f"{key}.{name}".lstrip("."), before.get(name), after.get(name))
+    elif before != after:
+        yield Change(key, before, after)
+
+
+def _by_name(value: Any) -> Any:
+    """A list of tables that have names of their own as one table."""
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        return value
+    names = [each.get("layer", each.get("name")) for each in value]
+    told = {name: each for name, each in zip(names, value, strict=True) if isinstance(name, str)}
+    return told if len(told) == len(value) else value
 
 
 def _more_severe(pairs: Sequence[tuple[Report, Report]]) -> Iterator[Difference]:

@@ -1,10 +1,12 @@
 """What a pipeline asks: ``report`` and ``compare``, and the policy that ``audit`` shares."""
 
 import argparse
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from attacks import SUITE
@@ -19,6 +21,9 @@ from audits.report.text import decimal, signed
 from audits.run.folder import CONFIG_NAME, unwritten
 from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError, DataError
+
+_SHOWN = 60
+"""Characters of a setting that a comparison prints."""
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
@@ -141,11 +146,13 @@ def compare(arguments: argparse.Namespace) -> int:
         pairs = {"seeds": found.seeds, "unpaired": found.unpaired}
         rate: dict[str, Any] = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
         rate["verdict"] = found.verdict
-        print_json({**pairs, **rate, "figures": told})
+        changes = [each._asdict() for each in found.changes]
+        print_json({**pairs, **rate, "changes": changes, "figures": told})
         return found.exit_code
-    for each in found.differences:
-        if each.outcome != comparison.SAME or arguments.all:
-            print(_line(each))
+    for change in found.changes:
+        print(f"{'changed':13} {change.key}: {_shown(change.before)} to {_shown(change.after)}")
+    for line in _lines(found, whole=arguments.all):
+        print(line)
     same, judged = len(found.of(comparison.SAME)), len(found.differences)
     print(f"{same} of {judged} figures are the same within their noise")
     seeds = ", ".join(map(str, found.seeds))
@@ -173,9 +180,25 @@ def _is_about(each: comparison.Difference, name: str) -> bool:
     return name in (f"{comparison.ATTACK}{each.key.attack}", each.key.metric)
 
 
-def _line(each: comparison.Difference) -> str:
-    why = f" ({each.reason})" if each.reason else ""
-    return f"{_change(each)}{why}"
+def _shown(value: Any) -> str:
+    """A setting on one line, cut where it is long."""
+    text = "absent" if value is None else _one_line(json.dumps(value))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _lines(found: comparison.Comparison, *, whole: bool) -> Iterator[str]:
+    """Figures that changed; those that an attack has no more stand on one line, unless whole."""
+    for (outcome, adversary, attack, why), alike in groupby(found.differences, _lost_with):
+        told = list(alike)
+        if outcome in (comparison.LOST, comparison.GONE) and attack and not whole:
+            figures = ", ".join(each.key.metric for each in told)
+            yield f"{outcome:13} {adversary}/{attack}: {why or figures}"
+        elif outcome != comparison.SAME or whole:
+            yield from (f"{_change(each)}{f' ({why})' if why else ''}" for each in told)
+
+
+def _lost_with(each: comparison.Difference) -> tuple[str, str, str, str]:
+    return each.outcome, each.key.adversary, each.key.attack, _one_line(each.reason)
 
 
 def _change(each: comparison.Difference) -> str:

@@ -252,6 +252,46 @@ def test_the_command_compares_folders_of_runs(
     assert "were run on different data (seed 1)" in refusal("compare", a, b)
 
 
+def test_settings_that_changed_are_told_by_their_keys() -> None:
+    before, after = stated(1, {"auc": 0.5}), stated(1, {"auc": 0.5})
+    layers = [{"layer": "routing", "hops": 2}, {"layer": "denoisers", "count": 4}]
+    before["configuration"] |= {"protection": layers, "gates": [{"metric": "auc"}], "rounds": 3}
+    changed = [{"layer": "denoisers", "count": 5}]
+    after["configuration"] |= {"protection": changed, "gates": [{"metric": "mae"}], "rounds": 3}
+    assert compare({1: before}, {1: after}).changes == (
+        ("protection.routing", layers[0], None),
+        ("protection.denoisers.count", 4, 5),
+        ("gates", [{"metric": "auc"}], [{"metric": "mae"}]),
+    )
+    assert compare({1: before}, {1: before}).changes == ()
+    for odd in ([{"name": ["a"]}], [{"name": "a"}, {"name": "a"}], "x", None):
+        after["configuration"]["protection"] = odd
+        change = compare({1: before}, {1: after}).changes[0]
+        assert (change.key, change.after) == ("protection", odd)
+
+
+def test_an_attack_without_its_figures_is_told_on_one_line(
+    command: Command, tmp_path: Path, recorded: Path
+) -> None:
+    report = json.loads((recorded / "report.json").read_text())
+    (tmp_path / "a.json").write_text(json.dumps(report))
+    gone = next(each for each in report["findings"] if each["status"] == "measured")
+    report["findings"].remove(gone)
+    whose = f"{gone['adversary']}/{gone['attack']}: "
+    report["configuration"]["title"] = "line\nbreak" * 20
+    (tmp_path / "b.json").write_text(json.dumps(report))
+    _, out, _ = command("compare", tmp_path / "a.json", tmp_path / "b.json")
+    lines = out.splitlines()
+    assert lines[0].startswith("changed       title: ") and lines[0].endswith("...")
+    [lost] = [line for line in lines if line.startswith("lost")]
+    assert whose in lost
+    assert lost.count(", ") >= 1
+    _, out, _ = command("compare", tmp_path / "a.json", tmp_path / "b.json", "--all")
+    assert out.count(f" {whose}") > 1
+    _, out, _ = command("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
+    assert [each["key"] for each in json.loads(out)["changes"]] == ["title"]
+
+
 def test_a_gain_that_rises_to_zero_tells_nobody_anything() -> None:
     """What misled says nothing now; what rises and stays below 0 may have found a trace."""
     name = "server/stub: support_lift_over_prior"
