@@ -67,7 +67,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: it is wrong (exit code 2), or asked for help (0).
     """
-    parsed = _parser().parse_args(list(words))
+    parsed = parser().parse_args(list(words))
     parsed.command_line = ["secure-fedrec", *words]
     return parsed
 
@@ -144,19 +144,20 @@ class _Version(argparse.Action):
 
 
 @cache
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options; one and the same object every time."""
+    whole = argparse.ArgumentParser(
         prog="secure-fedrec",
         description="Audit what a federated recommender really leaks.",
         epilog="Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help=_Version.__doc__)
-    words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    whole.add_argument("--version", action=_Version, nargs=0, help=_Version.__doc__)
+    words = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
     _add_plan(words)
     _add_pipeline(words)
     _add_looks(words)
-    return parser
+    return whole
 
 
 def _add_runs(words: Any) -> None:
@@ -344,6 +345,11 @@ def _add_looks(words: Any) -> None:
         "config", nargs="?", type=Path, metavar="CONFIG", help="TOML file, or config.json of a run"
     )
     plugged.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+    about = "a script that lets a shell complete commands and names"
+    completed = _command(words, "completion", "audits.completion:completion", about)
+    completed.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"))
+    completed.epilog = 'bash: put eval "$(secure-fedrec completion bash)" into ~/.bashrc'
 
     paper = "a paper's tables, its numbers beside ours"
     again = _command(words, "reproduce", "audits.reproduce:reproduce", paper)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -52,12 +53,24 @@ def reproduce(arguments: argparse.Namespace) -> int:
     for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):
         if path.is_dir():
             raise ConfigError("--out", str(path), "is a folder, where a file is to be written")
+    if not arguments.quiet:  # before torch and the compiler are loaded, which takes seconds
+        print(_announced(arguments), file=sys.stderr, flush=True)
     result, lines = run_of(arguments.paper)(arguments)
     as_json = json.dumps(result, indent=2)
     write_text(arguments.out / f"{stem}.json", as_json)
     write_text(arguments.out / f"{stem}.txt", "\n".join(lines) + "\n")
     print(as_json if arguments.json else "\n".join(lines))
     return 0
+
+
+def _announced(arguments: argparse.Namespace) -> str:
+    """What a reproduction is about to do, in one line."""
+    data = "the paper's data"
+    if arguments.quick:
+        data = "small generated data, so its figures are not the paper's"
+    done = "reads finished studies" if arguments.no_run else "runs the studies that are missing"
+    kept = arguments.results or arguments.out
+    return f"reproduce {arguments.paper}: {done}, on {data}; studies are kept in {kept}"
 
 
 def _special_options() -> dict[Option, list[str]]:

@@ -106,6 +106,9 @@ class StudyFolder(ABC, Generic[Wanted]):
         """
         wanted = list(needed)
         missing = [each for each in wanted if each not in found] if self.run else []
+        if self.progress and missing:
+            told = f"{len(wanted)} studies asked for, {len(missing)} to run"
+            tqdm.write(told, file=sys.stderr)
         hidden, waits = not self.progress or None, False
         with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
             while missing:

@@ -44,6 +44,31 @@ warnings.warn("a folder\\n cannot be written", RuntimeWarning)
     assert ended.stderr == "secure-fedrec: a folder cannot be written\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        (["aud"], ["audit"]),
+        (["init", "quicks"], ["quickstart"]),
+        (["attack", "--attack", "sum-d"], ["sum-decoding"]),
+        (["reproduce", "fu"], ["furl"]),
+        (["compare", "--tol"], ["--tolerance"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(
+    command: Command, tmp_path: Path, typed: list[str], completed: list[str]
+) -> None:
+    script = tmp_path / "completion.sh"
+    script.write_text(command("completion", "bash")[1])
+    program = (
+        'source "$0"; COMP_WORDS=(secure-fedrec "$@"); COMP_CWORD=$#; '
+        '_shtab_secure_fedrec; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    ended = subprocess.run(  # noqa: S603
+        ["/bin/bash", "-c", program, script, *typed], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == completed
+
+
 def test_a_warning_does_not_stand_behind_a_progress_bar() -> None:
     program = """
 import sys, warnings
