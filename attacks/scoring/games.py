@@ -18,7 +18,15 @@ from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import Case, GroundTruth, NotApplicable, Scored
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
-from secure_fedrec.wire import Adversary, MessageAskedError, OwnUploads, Step, Transcript, View
+from secure_fedrec.wire import (
+    TRAFFIC,
+    Adversary,
+    MessageAskedError,
+    OwnUploads,
+    Step,
+    Transcript,
+    View,
+)
 
 _SUMS = frozenset({"aggregate", "table", "public"})
 """First words of what is received of sums: the sums themselves, and public arrays they moved."""
@@ -79,9 +87,8 @@ class Finding:
             had all that it can read. What it lacks, it may have learned from.
         received: what reached the adversary from others (``View.received``), and ``View.known``.
         read: what of it the attack has read, if it was measured.
-        exact: sums without noise that reached the adversary, by name: no search ends with what they
-            tell.
-        noised: likewise, sums under noise: their price says what they tell.
+        held: what of this tells of clients: messages that can be read, and sums, by name. No search
+            ends with what they tell; the price of the noise in them says it.
         not_installed: of an extra that the attack would have used; empty where it needed none.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
@@ -100,8 +107,7 @@ class Finding:
     lacks: tuple[str, ...] = ()
     received: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    exact: tuple[str, ...] = ()
-    noised: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     not_installed: str = ""
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
@@ -222,10 +228,8 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
     lacks = tuple(step.name.lower() for step in view.unrecorded())
-    told, sums = _received(view), _sums(view)
-    noised = Knowledge.of(view).says_noised
-    blank = replace(blank, lacks=lacks, received=(*told, *_known(view)))
-    blank = replace(blank, noised=sums) if noised else replace(blank, exact=sums)
+    received = (*_received(view), *_known(view))
+    blank = replace(blank, lacks=lacks, received=received, held=_held(view))
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -278,16 +282,19 @@ def _received(view: View) -> tuple[str, ...]:
     return tuple(name for name, head in zip(told, heads, strict=True) if head not in answered)
 
 
-def _sums(view: View) -> tuple[str, ...]:
-    """Sums over clients that reached the adversary, or moved what it is sent, by name.
+def _held(view: View) -> tuple[str, ...]:
+    """What tells of clients and reached the adversary, or moved what it is sent, by name.
 
-    None of what it can read one by one: beside single uploads their sum tells nothing.
+    Not uploads that it cannot read, nor sums of those that it can: beside these they tell nothing;
+    nor traffic, of which it sees sizes and times.
     """
     told = view.received()
     heads = [name.partition(" ")[0] for name in told]
-    if "upload" in heads and not Knowledge.of(view).says_hidden:
-        return ()
-    return tuple(name for name, head in zip(told, heads, strict=True) if head in _SUMS)
+    if Knowledge.of(view).says_hidden:
+        silent = {TRAFFIC, "upload"}
+    else:
+        silent = {TRAFFIC, *(_SUMS if "upload" in heads else ())}
+    return tuple(name for name, head in zip(told, heads, strict=True) if head not in silent)
 
 
 def _known(view: View) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank, secret_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome, documents_leak, falls
-from audits.gates.waivers import SUMS, UNREAD
+from audits.gates.waivers import UNPRICED, UNREAD
 
 EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
     {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
@@ -32,17 +32,19 @@ UNJUDGED = "no gate judges it"
 UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
 """Of a figure that is high or critical and under a gate; likewise."""
 
-UNSOLVED = "no search shows all that they tell; noise with a price would bound it"
-"""Of sums without noise; likewise."""
-
 MOST_EPSILON = 10.0
 """A larger epsilon bounds nothing: the second tier of Ponomareva et al. 2023, section 5.2."""
 
-UNPRICED = f"no price of its own with epsilon up to {MOST_EPSILON:g} and delta up to 1 / clients"
-"""Of sums under noise; likewise."""
+UNSOLVED = (
+    f"no price of its own bounds that (epsilon up to {MOST_EPSILON:g}, delta up to 1 / clients), "
+    "and no search shows all that it tells"
+)
+"""Of what tells of clients; likewise."""
 
-_SUMS = "sums"
-"""The part of a price that speaks of sums."""
+_WHOLE = "everything"
+_PARTS: Mapping[str, str] = MappingProxyType({"aggregate": "sums", "bag": "bags"})
+_MOVED = frozenset({"table", "public", "part"})
+"""What is held, by the first word of its name: parts that have prices, or made of all of them."""
 
 _JUDGED = ("low", "medium")
 """Severities that a gate may let pass."""
@@ -157,9 +159,9 @@ def objections_to(
         *_figures(report, excuse, fail_on),
     ]
     # A pass speaks of every adversary: without a gate on what one learns, nobody asked; and no
-    # search ends with what exact sums tell.
+    # search ends with what messages and sums tell.
     leaks = found or any(documents_leak(gate) for gate in report["gates"])
-    return found if leaks else [*_ungated(report), *_sums(report, excuse)]
+    return found if leaks else [*_ungated(report), *_unpriced(report, excuse)]
 
 
 def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -302,35 +304,36 @@ def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
         yield _objection(OPEN, text, excuse(adversary, UNREAD, None), adversary=adversary)
 
 
-def _sums(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Sums over clients that no price bounds.
+def _unpriced(report: Report, excuse: Excuses) -> Iterator[Objection]:
+    """What tells of clients and that no price bounds.
 
-    Sums are equations: that a search has not solved them does not show that nobody can. Noise
-    bounds what they tell an adversary as far as the price against that adversary says, and a delta
-    of one client in all allows that one to be told whole.
+    Messages and sums are equations: that a search has not solved them does not show that nobody
+    can. Noise bounds what they tell an adversary as far as the price against that adversary says,
+    and a delta of one client in all allows that one to be told whole.
     """
-    priced = {
-        adversary
-        for price in report.get("protection", {}).get("privacy", ())
-        for adversary in price.get("of", ())
-        if price["part"] == _SUMS
-        and price["epsilon"] <= MOST_EPSILON
-        and price["delta"] <= 1 / max(1, report["data"]["clients"])
-    }
-    found: dict[str, dict[str, list[str]]] = {}
+    priced: dict[str, set[str]] = {}
+    for price in report.get("protection", {}).get("privacy", ()):
+        bounded = price["epsilon"] <= MOST_EPSILON
+        if bounded and price["delta"] <= 1 / max(1, report["data"]["clients"]):
+            parts = {price.get("part", ""), *([_WHOLE] if price.get("whole") else [])}
+            for adversary in price.get("of", ()):
+                priced.setdefault(adversary, set()).update(parts)
+    held: dict[str, list[str]] = {}
     for finding in report["findings"]:
-        own = found.setdefault(finding["adversary"], {"exact": [], "noised": []})
-        for kind, names in own.items():
-            names += [name for name in finding.get(kind, ()) if name not in names]
-    for adversary, told in found.items():
-        text = ""
-        if told["exact"]:
-            text = f"it holds exact sums ({', '.join(told['exact'])}): {UNSOLVED}"
-        elif told["noised"] and adversary not in priced:
-            text = f"it holds sums under noise ({', '.join(told['noised'])}): {UNPRICED}"
-        if text:
-            excused = excuse(adversary, SUMS, None)
-            yield _objection(OPEN, f"{adversary}: {text}", excused, adversary=adversary)
+        held.setdefault(finding["adversary"], []).extend(finding.get("held", ()))
+    for adversary, told in held.items():
+        bounds = priced.get(adversary, set())
+        left = [name for name in dict.fromkeys(told) if _part_of(name) not in bounds]
+        if left:
+            text = f"{adversary}: it holds {', '.join(left)}: {UNSOLVED}"
+            excused = excuse(adversary, UNPRICED, None)
+            yield _objection(OPEN, text, excused, adversary=adversary)
+
+
+def _part_of(name: str) -> str:
+    """What a price has to speak of to bound what is held under a name."""
+    head = name.partition(" ")[0].partition(".")[0]
+    return _PARTS.get(head, _WHOLE if head in _MOVED else "")
 
 
 def _without_gates(report: Report) -> Iterator[Objection]:

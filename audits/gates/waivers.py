@@ -17,10 +17,10 @@ from secure_fedrec.settings import Filled, Refused, Settings
 UNREAD = "unread"
 """In the place of an attack: messages that reach an adversary and that no attack has read."""
 
-SUMS = "sums"
-"""In the place of an attack: sums that reach an adversary without noise of a bounded price."""
+UNPRICED = "unpriced"
+"""In the place of an attack: what tells an adversary of clients, and no price bounds."""
 
-BESIDE_ATTACKS = (UNREAD, SUMS)
+BESIDE_ATTACKS = (UNREAD, UNPRICED)
 """What a waiver can name in the place of an attack."""
 
 
@@ -43,7 +43,8 @@ class WaiverConfig(Settings, section="waivers"):
     Args:
         adversary: whose findings.
         attack: by which attack; "unread" for messages that reach the adversary and that no attack
-            has read, "sums" for sums that reach it without noise of a bounded price.
+            has read, "unpriced" for messages and sums that tell it of clients, without noise whose
+            price is bounded.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.

@@ -55,6 +55,7 @@ def protection_json(
                 "rounds": each.statement.rounds,
                 "adversary": each.statement.adversary,
                 "part": each.part,
+                "whole": each.whole,
                 "of": [adversary.name for adversary in adversaries if each.is_of(adversary)],
             }
             for each in prices

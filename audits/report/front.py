@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.verdict import UNEXCUSED, UNJUDGED, UNPRICED, UNSOLVED
+from audits.gates.verdict import UNEXCUSED, UNJUDGED, UNSOLVED
 from audits.report.endings import (
     answers,
     as_toml,
@@ -116,11 +116,10 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
     reasons = report["verdict"]["reasons"]
     if any(UNSOLVED in reason for reason in reasons):
         yield Action(
-            "No stack of exact sums ends in a pass: add noise with a price and a gate on epsilon, "
-            'or let somebody answer for the sums for a while, [[waivers]] attack = "sums".'
+            "Nothing that clients send without noise ends in a pass: add noise with a price (a "
+            "budget, protection.epsilon, finds it), or let somebody answer for what is sent, for a "
+            'while, [[waivers]] attack = "unpriced".'
         )
-    if any(UNPRICED in reason for reason in reasons):
-        yield Action("Set a budget for epsilon, and delta: noise hides as much as its price says.")
     if any(UNJUDGED in reason for reason in reasons):
         yield Action("Set a gate for every figure above info, or document the leak.")
     if any(UNEXCUSED in reason for reason in reasons):

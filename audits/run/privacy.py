@@ -22,10 +22,12 @@ class Price:
     Args:
         part: "sums", "reports" (of the rated set) or "bags".
         statement: the price in words and numbers.
+        whole: whether the part is all that clients send.
     """
 
     part: str
     statement: PrivacyStatement
+    whole: bool
 
     def is_of(self, adversary: Adversary) -> bool:
         """Whether this is what an adversary's own view costs."""
@@ -78,7 +80,7 @@ def prices(
     if not rounds:
         return ()
     return tuple(
-        Price(part=released.part, statement=statement)
+        Price(part=released.part, statement=statement, whole=[released.part] == _parts(stack))
         for reader in readers
         for released in stack.released(rounds=rounds, repeated=repeated)
         if (statement := _stated(stack, released, reader)) is not None
@@ -111,7 +113,7 @@ def epsilons(
         own = [each for each in priced if each.is_of(adversary)]
         for each in own:
             found[adversary.name, each.part] = each.statement.epsilon
-        if len(own) == 1 and [own[0].part] == _parts(stack):
+        if len(own) == 1 and own[0].whole:
             found[adversary.name, EVERYTHING] = own[0].statement.epsilon
     return found
 

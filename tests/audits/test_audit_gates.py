@@ -11,7 +11,7 @@ from attacks.planted.controls import ControlResult
 from attacks.scoring.measures import MEASURES, Observed
 from audits.gates import gate as module
 from audits.gates.gate import GateConfig, GateResult, Outcome, judge
-from audits.gates.verdict import UNPRICED, UNSOLVED, Verdict, objections_to
+from audits.gates.verdict import UNSOLVED, Verdict, objections_to
 from audits.gates.verdict import decide as verdict_of
 from audits.report.assemble import gate_json
 from audits.report.findings import finding_json
@@ -360,39 +360,45 @@ def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
     assert decide([result(PASS)], [one, other], {}).outcome is PASS
 
 
-def test_exact_sums_and_sums_without_a_price_allow_no_pass() -> None:
+@pytest.mark.parametrize("name", ["upload", "upload of table", "aggregate", "peer", "table", "new"])
+def test_what_tells_of_clients_without_a_price_allows_no_pass(name: str) -> None:
     """Whatever a search found: they are equations, and bounded noise alone bounds them."""
-    whole = replace(finding({"auc": 0.5}), exact=("aggregate",))
-    decided = decide([result(PASS)], [whole], {})
+    holding = replace(finding({"auc": 0.5}), held=(name,))
+    decided = decide([result(PASS)], [holding], {})
     assert decided.outcome is UNDECIDED
-    assert decided.reasons == (f"server: it holds exact sums (aggregate): {UNSOLVED}",)
-    noised = replace(finding({"auc": 0.5}), noised=("aggregate", "table"))
-    decided = decide([result(PASS)], [noised], {})
-    assert decided.reasons == (f"server: it holds sums under noise (aggregate, table): {UNPRICED}",)
+    assert decided.reasons == (f"server: it holds {name}: {UNSOLVED}",)
+    assert decide([result(PASS)], [replace(holding, held=())], {}).outcome is PASS
 
 
 @pytest.mark.parametrize(
-    ("change", "outcome"),
+    ("name", "change", "outcome"),
     [
-        ({}, PASS),
-        ({"epsilon": 10.1}, UNDECIDED),
-        ({"delta": 0.02}, UNDECIDED),
-        ({"part": "reports"}, UNDECIDED),
-        ({"of": ["others"]}, UNDECIDED),
+        ("aggregate counts", {}, PASS),
+        ("aggregate", {"epsilon": 10.1}, UNDECIDED),
+        ("aggregate", {"delta": 0.02}, UNDECIDED),
+        ("aggregate", {"part": "reports"}, UNDECIDED),
+        ("aggregate", {"of": ["others"]}, UNDECIDED),
+        ("bag.drafts", {}, UNDECIDED),
+        ("bag.drafts", {"part": "bags"}, PASS),
+        ("table", {}, UNDECIDED),
+        ("table", {"whole": True}, PASS),
+        ("part table", {"whole": True}, PASS),
+        ("upload", {"whole": True}, UNDECIDED),
     ],
-    ids=["bounded", "epsilon", "delta", "another part", "another adversary"],
 )
-def test_sums_under_noise_pass_at_a_price_of_their_reader(
-    change: dict[str, Any], outcome: Outcome
+def test_what_tells_of_clients_passes_at_a_price_of_its_reader(
+    name: str, change: dict[str, Any], outcome: Outcome
 ) -> None:
-    """A gate asks, and a budget plans; what bounds is the price that this adversary was told at."""
-    noised = replace(finding({"auc": 0.5}), noised=("aggregate",))
-    price = {"epsilon": 10.0, "delta": 0.01, "part": "sums", "of": ["server"], **change}
-    report = told([result(PASS)], [noised], {})
+    """A gate asks, and a budget plans; what bounds is the price against this very adversary.
+
+    Public arrays are made of all that is sent, and single uploads are what noise is not in.
+    """
+    price = {"epsilon": 10.0, "delta": 0.01, "part": "sums", "whole": False, "of": ["server"]}
+    report = told([result(PASS)], [replace(finding({"auc": 0.5}), held=(name,))], {})
     report["data"] = {"clients": 100}
-    report["protection"] = {"privacy": [price]}
+    report["protection"] = {"privacy": [price | change]}
     assert verdict_of(objections_to(report), report).outcome is outcome
-    report["findings"][0]["exact"] = ["aggregate"]
+    report["findings"][0]["held"] = ["upload", name]
     assert verdict_of(objections_to(report), report).outcome is UNDECIDED
 
 
