@@ -45,6 +45,12 @@ def test_a_file_that_is_no_configuration_is_named(
     assert line.startswith(f"{config}: {problem}")
 
 
+@pytest.mark.parametrize("name", ["audit", "train", "check"])
+def test_a_folder_is_no_configuration(refusal: Refusal, tmp_path: Path, name: str) -> None:
+    line = refusal(name, tmp_path)
+    assert line.startswith(f"{tmp_path}: is a folder, not a file; secure-fedrec attack judges")
+
+
 def test_a_line_end_in_a_key_makes_no_second_line(refusal: Refusal, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('"two\\nlines" = 1\n')
