@@ -257,7 +257,7 @@ def item_table_system(
         name: in configurations: that of the module.
         learner: the method.
         settings: their class.
-        title: what it is called, and where it was published.
+        title: what it is called, and in brackets where it was published, if it was.
         stays: what never leaves a client.
         found: what the suite reads off its uploads.
         beside: what leaves a client beside the change of its item table.
@@ -294,7 +294,7 @@ def item_table_system(
                 few="an item that one client alone trained on is that client's row in the sum",
             ),
             Claim(
-                system=f"{title}, as published",
+                system=f"{title}, {'as published' if title.endswith(')') else 'unprotected'}",
                 hides="nothing of what is sent; the user's side of the model is not sent",
                 assumes="nothing",
                 lossless=True,
