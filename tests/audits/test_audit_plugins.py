@@ -156,6 +156,17 @@ def test_all_attacks_are_those_that_are_shipped_and_the_own(
     assert parse_config(small | {"attacks": ["all"]}).attacks == tuple(SUITE.shipped)
 
 
+def test_claims_call_an_algorithm_on_ratings_by_its_own_name(module: Module) -> None:
+    (plugin,) = plugins.load("algorithm", f"{module(SYSTEM)}:SYSTEM", key="algorithm.name")
+    claims = SYSTEMS[plugin.name].claims
+    assert set(claims) == set(STACKS)
+    assert claims[()].system == "mine"
+    assert claims["masking",].system.startswith("mine under secure aggregation")
+    told = claims["virtual-ratings", "denoisers"].system
+    assert told.startswith("mine with the protection of FedRec++")
+    assert not any("PMF" in claim.system for claim in claims.values())
+
+
 def test_a_system_brings_its_attacks(small: dict[str, Any], module: Module) -> None:
     """They count among "all", and are switched off where they are left out."""
     attack = module(ATTACK)

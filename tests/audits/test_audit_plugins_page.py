@@ -120,6 +120,11 @@ def test_entry_points_are_listed_and_explained(installed: dict[str, str], tmp_pa
     assert told["bpr"]["distribution"] == "brought-along"
     assert Path(told["bpr"]["file"]).name == "own_algorithm.py"
     assert not any(each["configured"] for each in told.values())
+    check = ["-m", "audits.cli", "check", "quickstart.toml", "--rounds", "2", "--quiet"]
+    preset = ["-m", "audits.cli", "init", "quickstart", "--out", "quickstart.toml"]
+    assert run(preset, installed, tmp_path).returncode == 0
+    ended = run([*check, "--set", "algorithm.name=sign-pmf"], installed, tmp_path)
+    assert ended.returncode == 0, ended.stderr
     for name, shown in (("counts", "Intersection attacks"), ("bpr", "item_learning_rate")):
         ended = run(["-m", "audits.cli", "explain", name], installed, tmp_path)
         assert ended.returncode == 0, ended.stderr
