@@ -19,7 +19,7 @@ from functools import partial
 
 from audits.interrupts import Interrupts
 
-EXIT_INTERNAL = 4
+EXIT_USAGE, EXIT_INTERNAL = 2, 4
 _INTERRUPTED = "secure-fedrec: interrupted"
 
 
@@ -79,6 +79,10 @@ def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
 
         with contextlib.suppress(OSError):
             traceback.print_exc()
+            plugins = sys.modules.get("audits.plugins")  # not imported: none is loaded
+            if plugins is not None and (blamed := plugins.blamed(error)) is not None:
+                print(f"secure-fedrec: {blamed}", file=sys.stderr)
+                return EXIT_USAGE
             print("secure-fedrec: internal error; please report it", file=sys.stderr)
         return EXIT_INTERNAL
     # A library that swallowed an interrupt may have left out what it was about to do.

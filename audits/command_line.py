@@ -169,7 +169,8 @@ def _add_runs(words: Any) -> None:
     audit.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what it will take and what its gates can see, and run nothing",
+        help="say what it will take and what its gates can see; some rounds are tried, and no "
+        "run is kept",
     )
     add_policy(audit)
     _run_options(audit)

@@ -6,6 +6,7 @@ configuration, ``opened`` a recording. A further kind of either registers itself
 
 import copy
 import os
+import reprlib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -66,7 +67,12 @@ def configured(given: object, overrides: Mapping[str, Any]) -> Configured:
         ConfigError: a setting is wrong, or there is neither a file nor a preset of that name.
         DataError: the file cannot be read.
     """
-    raise TypeError(f"a configuration is {_CONFIGS}; this is a {type(given).__name__}: {given!r}")
+    raise TypeError(f"a configuration is {_CONFIGS}; this is {_kind_of(given)}")
+
+
+def _kind_of(given: object) -> str:
+    """What something is that nobody can use here; of a large thing its beginning."""
+    return f"a {type(given).__name__}: {reprlib.repr(given)}"
 
 
 @configured.register
@@ -133,7 +139,7 @@ def opened(given: object) -> AbstractContextManager[RecordedRun]:
         ConfigError: a process is writing it.
         CheckpointError, TranscriptError: it is damaged, not finished, or lacks its truth.
     """
-    raise TypeError(f"a recorded run is {_RUNS}; this is a {type(given).__name__}: {given!r}")
+    raise TypeError(f"a recorded run is {_RUNS}; this is {_kind_of(given)}")
 
 
 @opened.register

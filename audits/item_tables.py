@@ -6,7 +6,7 @@ mean is taken.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
@@ -49,6 +49,7 @@ from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.rating_problems import vault_of
+from secure_fedrec.errors import MISSING, ConfigError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
@@ -228,6 +229,18 @@ def load_case(wanted: Wanted, *, learner: Learner) -> Undivided:
     return Undivided(task)
 
 
+def _require_method_settings(settings: type) -> None:
+    if not is_dataclass(settings):
+        return  # the loader of plug-ins refuses what are no settings
+    known = {each.name for each in fields(settings)}
+    for name in ("rank", "rounds", "local"):
+        if name not in known:
+            problem = (
+                "is missing: settings of a method have rank (of an item's vector), rounds, local"
+            )
+            raise ConfigError(f"{settings.__name__}.{name}", MISSING, problem)
+
+
 def item_table_system(
     name: str,
     learner: Learner,
@@ -244,11 +257,15 @@ def item_table_system(
         name: in configurations: that of the module.
         learner: the method.
         settings: their class.
-        title: what it is called, and where it was published.
+        title: what it is called, and in brackets where it was published, if it was.
         stays: what never leaves a client.
         found: what the suite reads off its uploads.
         beside: what leaves a client beside the change of its item table.
+
+    Raises:
+        ConfigError: the settings lack what every method has (``MethodConfig``).
     """
+    _require_method_settings(settings)
     of_set, of_file = (
         DataKind(kind, settings, metrics=_METRICS) for kind in (RankingData, RankingFileData)
     )
@@ -277,7 +294,7 @@ def item_table_system(
                 few="an item that one client alone trained on is that client's row in the sum",
             ),
             Claim(
-                system=f"{title}, as published",
+                system=f"{title}, {'as published' if title.endswith(')') else 'unprotected'}",
                 hides="nothing of what is sent; the user's side of the model is not sent",
                 assumes="nothing",
                 lossless=True,

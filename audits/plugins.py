@@ -7,11 +7,12 @@ the cheap part of the contract that its kind has as tests (``attacks.testing``,
 in the registry of its kind, where all that is shipped stands.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
-from traceback import extract_tb
+from traceback import FrameSummary, extract_tb
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
@@ -345,14 +346,27 @@ def _absent(path: str, absent: ModuleNotFoundError) -> str:
     return told if extra is None else f"{told}; pip install 'secure-fedrec[{extra}]' brings it"
 
 
-def _told(error: BaseException) -> str:
-    """An exception in words, with the last line that was reached outside this package."""
-    last = extract_tb(error.__traceback__)[-1]
+def _told(error: BaseException, last: FrameSummary | None = None) -> str:
+    """An exception in words, with a line that was reached, the last one if none is named."""
+    last = last or extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"
     if isinstance(error, SyntaxError) and error.filename is not None:
         where = f"{Path(error.filename).name}:{error.lineno}"
     message = " ".join(str(error).split())
     return f"{type(error).__name__}{f': {message}' if message else ''} ({where})"
+
+
+def blamed(error: BaseException) -> str | None:
+    """What a plug-in that is loaded raised, in words; None where none of its lines was reached."""
+    homes = {}
+    for kind, written in _LOADED:
+        module = sys.modules.get(written.partition(":")[0])
+        homes[getattr(module, "__file__", None)] = kind, written
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if frame.filename in homes:
+            kind, written = homes[frame.filename]
+            return f"the {kind} {written} raises {_told(error, frame)}"
+    return None
 
 
 def written_names(plugins: Iterable[Plugin], kind: str) -> Mapping[str, str]:

@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from audits.gates.gate import GateConfig, GateResult
     from audits.results import AuditResult, SimulatedRun
     from secure_fedrec.properties import assert_lossless, assert_split_personalization
+    from secure_fedrec.recording import Recording
     from secure_fedrec.wire import Adversary
 
     Audited: TypeAlias = (
-        AuditResult | SimulatedRun | AuditConfig | Mapping[str, Any] | str | os.PathLike[str]
+        AuditResult
+        | SimulatedRun
+        | Recording
+        | AuditConfig
+        | Mapping[str, Any]
+        | str
+        | os.PathLike[str]
     )
 
 __all__ = ["assert_lossless", "assert_no_leak", "assert_split_personalization"]
@@ -57,9 +64,9 @@ def assert_no_leak(
 
     Args:
         audited: a result of ``audits.audit``, whose findings are judged; a result of
-            ``audits.simulate``, the fixture ``recorded_run`` or a run folder, which is attacked; or
-            a configuration (settings, a dict, a path, the name of a preset), which is trained and
-            attacked once per call.
+            ``audits.simulate``, the fixture ``recorded_run``, a run folder or a ``Recording`` of a
+            loop of one's own, which is attacked; or a configuration (settings, a dict, a path, the
+            name of a preset), which is trained and attacked once per call.
         attack: name of the attack.
         adversary: whose view: a name of the configuration, parties such as "server+denoisers", or
             an ``Adversary``.
@@ -107,7 +114,7 @@ def _gates(attack: str, adversary: str, bounds: Mapping[str, float]) -> "list[Ga
         if end not in ("max", "min"):
             raise ConfigError(name, value, "unknown argument", ("max_FIGURE", "min_FIGURE"))
         if figure not in MEASURES:
-            raise ConfigError(name, value, "unknown figure", MEASURES)
+            raise ConfigError(name, figure, "unknown figure", MEASURES)
         asked = {"metric": figure, "attack": attack, "adversary": adversary, end: value}
         gates.append(build(GateConfig, "gates", asked))
     return gates
@@ -124,11 +131,17 @@ def _finding(
     from audits import api  # noqa: PLC0415
     from audits.given import configured  # noqa: PLC0415
     from audits.results import AuditResult, SimulatedRun  # noqa: PLC0415
+    from secure_fedrec.recording import Recording  # noqa: PLC0415
 
     who = adversary if isinstance(adversary, str) else adversary.name
     if isinstance(audited, AuditResult):
         return _of_report(audited, attack, who), audited.seed
     attack_named(attack)
+    if isinstance(audited, Recording):
+        corrupt = who.split("+") if isinstance(adversary, str) else sorted(adversary.corrupt)
+        judged = {"adversaries": [{"name": who, "corrupt": corrupt}]}
+        told = api.audit(audited, gates=judged, attacks=attack, data_dir=data_dir, formats=())
+        return _of_report(told, attack, who), told.seed
     run: Any = audited
     if not (isinstance(audited, SimulatedRun) or _is_run(audited)):
         config = configured(audited, {}).config

@@ -73,6 +73,10 @@ _PROJECTS: Mapping[str, str] = MappingProxyType(
 """Names of packages by that of their module, where they are not the same."""
 
 
+_MANY = 8
+"""Choices among which a misspelt one is not seen at a glance."""
+
+
 class FedRecError(Exception):
     """Root of every error raised on purpose by this toolkit."""
 
@@ -118,8 +122,19 @@ class ConfigError(FedRecError, ValueError):
         given = "" if value is MISSING or value is None else f" = {value!r}"  # no file says None
         text = f"{key}{given}: {self.problem}"
         if self.choices is not None:
-            text += f" (choices: {', '.join(str(choice) for choice in self.choices)})"
+            text += (
+                f" (choices: {', '.join(str(choice) for choice in self.choices)}){self._meant()}"
+            )
         super().__init__(text)
+
+    def _meant(self) -> str:
+        """Which of many choices is written almost so, in words; empty if none is."""
+        if not isinstance(self.value, str) or len(self.choices or ()) < _MANY:
+            return ""
+        from difflib import get_close_matches  # noqa: PLC0415 - nothing else needs it
+
+        close = get_close_matches(self.value, map(str, self.choices or ()), n=1, cutoff=0.75)
+        return f"; is {close[0]!r} meant?" if close else ""
 
     def renamed(
         self,

@@ -7,7 +7,7 @@ upload can be read nor that it cannot.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -92,6 +92,9 @@ BARE = Traits(
     denoisers=(),
 )
 """Of uploads that are sent to the server as they are."""
+
+HIDDEN = replace(BARE, uploads="dense")
+"""Of uploads under names that the server cannot read, as under masks; it has their sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

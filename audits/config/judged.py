@@ -140,6 +140,11 @@ def read_tables(path: Path) -> dict[str, Any]:
     Raises:
         DataError: the file cannot be read, or is neither.
     """
+    with readable(path):
+        is_folder = path.is_dir()
+    if is_folder:
+        problem = "is a folder, not a file; secure-fedrec attack judges a recording in one"
+        raise DataError(path, problem)
     is_json = path.suffix == ".json"
     problem = f"is not valid {'JSON' if is_json else 'TOML'}: {{}}"
     with readable(path), refused(path, problem, ValueError, RecursionError):

@@ -106,7 +106,7 @@ def train_recorded(
         while run.completed < rounds:
             if journal is not None:
                 journal.begin(run.completed + 1)
-            with _bearing_hinted(federation):
+            with _bearing_hinted(federation, run.completed + 1):
                 report = run.run_round()
             if on_round is not None:
                 on_round(report)
@@ -236,9 +236,9 @@ def _train_fold(
     other = build_federation(federation.config, task)
     engine = other.engine(other.fresh(), cohort=other.config.cohort)
     report: RoundReport | None = None
-    rounds = range(other.config.algorithm.rounds)
-    for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
-        with _bearing_hinted(federation):
+    rounds = range(1, other.config.algorithm.rounds + 1)
+    for round_ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
+        with _bearing_hinted(federation, round_):
             report = engine.run_round()
     if report is None or report.metrics is None:
         raise ConfigError("data.fold", fold, "has nothing to measure on")
@@ -246,8 +246,8 @@ def _train_fold(
 
 
 @contextmanager
-def _bearing_hinted(federation: Federation[Task]) -> Iterator[None]:
-    """Add to the refusal of a value what lets training bear the noise of the layers, or any scale.
+def _bearing_hinted(federation: Federation[Task], round_: int) -> Iterator[None]:
+    """Add to the refusal of a value its round, and what lets training bear the noise or any scale.
 
     Raises:
         EncodingError: as the code inside does.
@@ -266,7 +266,7 @@ def _bearing_hinted(federation: Federation[Task]) -> Iterator[None]:
         if others and not hints:
             said = ", ".join(f"algorithm.{name} = {json.dumps(tame[name])}" for name in others)
             hints.append(f"; on ratings of any scale these train: {said}")
-        raise EncodingError(str(refused) + "".join(hints)) from refused
+        raise EncodingError(f"round {round_}: {refused}{''.join(hints)}") from refused
 
 
 def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) -> None:

@@ -3,8 +3,8 @@
 What is not PMF's own serves every algorithm that learns from rating tables (``rating_system``).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -27,11 +27,15 @@ from audits.system import DataFacts, DataKind, Fresh, Nouns, Secrets, Statement,
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.registry import Derived
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
 from secure_fedrec.engines.rating_problems import held_out_ranks, ranking_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
-from secure_fedrec.protection import STACKS
+from secure_fedrec.protection import RECORDS, STACKS, Claim
+
+_PMF = "federated PMF"
+"""What claims of layers over rows call the algorithm that they are over."""
 
 Learner: TypeAlias = Callable[[Any], RatingAlgorithm]
 """Makes an algorithm of its settings."""
@@ -147,13 +151,16 @@ def load_ratings(wanted: Wanted, *, learner: Learner = PMF) -> Ratings:
     )
 
 
-def rating_system(name: str, learner: Learner, settings: type, **others: Any) -> System:
+def rating_system(
+    name: str, learner: Learner, settings: type, *, title: str = "", **others: Any
+) -> System:
     """The system of an algorithm that learns from rating tables and predicts ratings.
 
     Args:
         name: in configurations: that of the module.
         learner: the algorithm.
         settings: their class.
+        title: what it is called in claims; its name if left out.
         others: further fields of ``System``, its statement at least.
     """
     figures = {"metrics": ("mae", "rmse"), "implicit": ("hit_rate_at_10", "ndcg_at_10")}
@@ -162,12 +169,23 @@ def rating_system(name: str, learner: Learner, settings: type, **others: Any) ->
         name=name,
         kinds=MappingProxyType({**dict.fromkeys(DATASETS, of_set), FILE: of_file}),
         default_data="synthetic",
-        claims=STACKS,
+        claims=STACKS if title == _PMF else Derived(partial(_claims_of, title or name), RECORDS),
         attacks=FAMILIES["ratings"],
         load=partial(load_ratings, learner=learner),
         device=lambda algorithm, facts, own: learner(algorithm),
         **others,
     )
+
+
+def _claims_of(title: str) -> Mapping[tuple[str, ...], Claim]:
+    """What stacks claim over an algorithm in the place of PMF."""
+
+    def named(claim: Claim) -> Claim:
+        if _PMF in claim.system:
+            return replace(claim, system=claim.system.replace(_PMF, title))
+        return replace(claim, system=f"{title} with the protection of {claim.system}")
+
+    return {names: named(claim) for names, claim in STACKS.items()}
 
 
 def _rules(split: Split) -> dict[str, Rule]:
@@ -205,4 +223,4 @@ def _statement(algorithm: Any) -> Statement:
     )
 
 
-SYSTEM = rating_system("pmf", PMF, PMFConfig, statement=_statement, lossless=_lossless)
+SYSTEM = rating_system("pmf", PMF, PMFConfig, title=_PMF, statement=_statement, lossless=_lossless)

@@ -9,11 +9,13 @@ from secure_fedrec.recording.recorder import Recorder
 from secure_fedrec.recording.recording import Recording
 from secure_fedrec.recording.validation import validate
 from secure_fedrec.traits import BARE as SENT_AS_THEY_ARE
+from secure_fedrec.traits import HIDDEN as SENT_HIDDEN
 from secure_fedrec.traits import OTHER_ROWS, RowTraits, Traits
 
 __all__ = [
     "OTHER_ROWS",
     "SENT_AS_THEY_ARE",
+    "SENT_HIDDEN",
     "Recorder",
     "Recording",
     "RowTraits",

@@ -20,11 +20,13 @@ What everybody knows is what the caller states: ``data``, ``algorithm``, ``rows`
 Nothing is assumed of what is not stated, and an attack that needs it says so.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from operator import index
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -41,7 +43,7 @@ from secure_fedrec.wire import NOBODY, Messages, Parties, RecordingPolicy, Step,
 from secure_fedrec.wire.recording import Recorder as MessageRecorder
 from secure_fedrec.wire.transcript import ENDS
 
-Party: TypeAlias = str | int | None
+Party: TypeAlias = str | SupportsIndex | None
 """``"server"``, the number of a client, ``"client:3"``, ``"denoiser:0"``; None for nobody known."""
 
 PRIVATE = ("user_vectors", "private_parameters")
@@ -84,7 +86,7 @@ class Recorder:
         algorithm: public facts of the algorithm: "name", "regularization", "biases" and the like.
         rows: what the rows of the item table are; None is not stated.
         sums: how uploads reach the server; None is not stated. ``SENT_AS_THEY_ARE`` for uploads
-            that the server reads under names.
+            that the server reads under names, ``SENT_HIDDEN`` for masked or encrypted ones.
         private: shapes of the arrays that stay at the clients, by name.
         weighted: whether each upload has a weight that the server reads with it.
         send_models: whether clients send what their arrays are after training, not by how much they
@@ -113,7 +115,7 @@ class Recorder:
         private: Mapping[str, Sequence[int]] | None = None,
         weighted: bool = False,
         send_models: bool = False,
-        directory: Path | None = None,
+        directory: str | os.PathLike[str] | None = None,
         payload_rounds: Collection[int] | None = None,
         leave_out: Sequence[str] = (),
         ring: FixedPoint | None = None,
@@ -130,7 +132,9 @@ class Recorder:
         self.leave_out = tuple(leave_out)
         self._public = self._knowledge(data or {}, algorithm or {}, rows, sums, private or {})
         self._keep = None if payload_rounds is None else frozenset(payload_rounds)
-        self._recording = Recording.new(self._public, directory)
+        self._recording = Recording.new(
+            self._public, None if directory is None else Path(directory)
+        )
         self._open: dict[_Kind, list[_Message]] = {}
         self._own: list[_Message] = []
         self._round, self._closed = 0, False
@@ -202,7 +206,7 @@ class Recorder:
     def own(
         self,
         round_: int,
-        client: int,
+        client: SupportsIndex,
         values: Mapping[str, Any],
         *,
         weight: float | None = None,
@@ -431,8 +435,9 @@ class Recorder:
 
     def _number(self, party: Party, role: str) -> int:
         said, _, number = str(party).partition(":")
-        if isinstance(party, int | np.integer):
-            said, number = "client", str(party)
+        if party is not None and not isinstance(party, str):
+            with suppress(TypeError, ValueError):  # of whole numbers a tensor is one as well
+                said, number = "client", str(index(party))
         fits = said == role and (role == "server" or number.isdigit())
         count = self._n_clients if role == "client" else None
         if not fits or (count is not None and int(number) >= count):
@@ -499,7 +504,7 @@ class RecordedRound:
         self._recorder, self._number = recorder, number
 
     def upload(
-        self, client: int | None, values: Mapping[str, Any] | None, *, weight: float | None = None
+        self, client: Party, values: Mapping[str, Any] | None, *, weight: float | None = None
     ) -> None:
         """What a client sends to the server; None for values that the server cannot read."""
         self._recorder.message(self._number, "upload", client, "server", values, weight=weight)

@@ -1,14 +1,17 @@
 """A recorded federation: what its parties saw, and apart from it what is true."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.recording.truth_file import TruthColumns, read_truth, write_truth
 from secure_fedrec.recording.validation import validate
 from secure_fedrec.wire import BlockStore, Transcript, Truth
+
+AnyPath: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +29,10 @@ class Recording:
     seen: BlockStore
     hidden: BlockStore
     secrets: TruthColumns = field(default_factory=TruthColumns)
+
+    def __repr__(self) -> str:
+        """How much it holds, and nothing of the truth: logs and failing tests print it."""
+        return f"Recording({len(self.seen.rounds())} rounds)"
 
     @classmethod
     def new(cls, public: Mapping[str, Any], directory: Path | None) -> "Recording":
@@ -48,7 +55,7 @@ class Recording:
         return cls(transcript, seen, BlockStore(None))
 
     @classmethod
-    def open(cls, directory: Path, *, truth: Path | None = None) -> "Recording":
+    def open(cls, directory: AnyPath, *, truth: AnyPath | None = None) -> "Recording":
         """Read one from files, which are checked first.
 
         Args:
@@ -58,12 +65,13 @@ class Recording:
         Raises:
             TranscriptError: the files are not a recording, see ``validate``.
         """
+        directory = Path(directory)
         validate(directory)
         store = BlockStore(directory)
         transcript = Transcript.open(directory)
         if truth is None:
             return cls(transcript, store, BlockStore(None))
-        secrets, hidden = read_truth(truth)
+        secrets, hidden = read_truth(Path(truth))
         return cls(transcript, store, hidden, secrets)
 
     @property
@@ -71,7 +79,7 @@ class Recording:
         """What no party saw, round by round."""
         return Truth(self.hidden)
 
-    def save(self, directory: Path, *, truth: Path | None = None) -> None:
+    def save(self, directory: AnyPath, *, truth: AnyPath | None = None) -> None:
         """Write transcript and truth.
 
         Args:
@@ -82,7 +90,7 @@ class Recording:
             TranscriptError: the directory holds something already.
             OSError: something could not be written.
         """
-        copy = Recording.new(self.transcript.public, directory)
+        copy = Recording.new(self.transcript.public, Path(directory))
         for round_ in self.seen.rounds():
             for kind in self.seen.kinds(round_):
                 for columns in self.seen.read(round_, kind):
@@ -91,10 +99,10 @@ class Recording:
         if truth is not None:
             self.save_truth(truth)
 
-    def save_truth(self, path: Path) -> None:
+    def save_truth(self, path: AnyPath) -> None:
         """Write the truth alone.
 
         Raises:
             OSError: it could not be written.
         """
-        write_truth(path, self.secrets, self.hidden)
+        write_truth(Path(path), self.secrets, self.hidden)

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IndexArray, unmasked
@@ -184,7 +185,9 @@ class SharedArrays:
         if not (isinstance(told, tuple) and len(told) == 2):
             rows = _shaped(told, shape, self.items)
             return np.arange(len(rows), dtype=np.int32), rows
-        numbers = as_array(told[0], f"{self.items}: row numbers")
+        numbers = _array(told[0], f"{self.items}: row numbers")
+        if numbers.dtype.kind == "b":
+            raise MisfitError(f"{self.items}: row numbers, not a mask: np.flatnonzero makes them")
         whole = numbers.astype(np.int64)
         if numbers.ndim != 1 or (whole != numbers).any():
             raise MisfitError(f"{self.items}: row numbers are one list of whole numbers")
@@ -229,12 +232,17 @@ def as_array(values: Any, name: str) -> FloatArray:
     Raises:
         MisfitError: it is masked, or holds anything but numbers.
     """
+    return _array(values, name).astype(np.float64)
+
+
+def _array(values: Any, name: str) -> npt.NDArray[Any]:
+    """The same as it is given."""
     if hasattr(values, "detach"):  # a tensor, of whatever device; PyTorch is not imported for it
         values = values.detach().cpu().numpy()
     found = unmasked(values, name)
     if found.dtype.kind not in "iufb":
         raise MisfitError(f"{name} holds {found.dtype}, not numbers")
-    return found.astype(np.float64)
+    return found
 
 
 def _shaped(values: Any, shape: tuple[int, ...], name: str) -> FloatArray:

@@ -401,7 +401,15 @@ class View:
         table = _frozen(self._model(round_, after=after)["table"])
         if after:
             self.fetched.update(self._parts(TABLE))
-        return table if self.block is None else self.block.kept(table)
+        return table if self.block is None else self.block.kept(self._own_rows(table))
+
+    def _own_rows(self, table: FloatArray) -> FloatArray:
+        """The block's rows of a table; of one that has the rows of all blocks they are cut out."""
+        block = self.block
+        whole = sum(each["rows"] for each in self.public["blocks"])
+        if block is None or len(table) != whole:
+            return table
+        return table[block.first : block.first + block.rows, : block.width]
 
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.

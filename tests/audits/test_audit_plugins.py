@@ -156,6 +156,17 @@ def test_all_attacks_are_those_that_are_shipped_and_the_own(
     assert parse_config(small | {"attacks": ["all"]}).attacks == tuple(SUITE.shipped)
 
 
+def test_claims_call_an_algorithm_on_ratings_by_its_own_name(module: Module) -> None:
+    (plugin,) = plugins.load("algorithm", f"{module(SYSTEM)}:SYSTEM", key="algorithm.name")
+    claims = SYSTEMS[plugin.name].claims
+    assert set(claims) == set(STACKS)
+    assert claims[()].system == "mine"
+    assert claims["masking",].system.startswith("mine under secure aggregation")
+    told = claims["virtual-ratings", "denoisers"].system
+    assert told.startswith("mine with the protection of FedRec++")
+    assert not any("PMF" in claim.system for claim in claims.values())
+
+
 def test_a_system_brings_its_attacks(small: dict[str, Any], module: Module) -> None:
     """They count among "all", and are switched off where they are left out."""
     attack = module(ATTACK)
@@ -336,6 +347,14 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "is called 'pmf', and so is the shipped algorithm",
     ),
     "system without traits": (UNTRAITED, "SYSTEM", "algorithm.name", "states no such traits"),
+    "system without a setting": (
+        (ROOT / "examples" / "own_algorithm" / "own_algorithm.py")
+        .read_text(encoding="utf-8")
+        .replace("    rank: Count = 16\n", ""),
+        "SYSTEM",
+        "algorithm.name",
+        "BPRConfig.rank: is missing: settings of a method have rank",
+    ),
     "no data": (SYSTEM, "SYSTEM", "data.name", "the data set is no DataKind"),
     "figures of nothing": (ATTACK, "ATTACK", "measures", "are no mapping of Measures by key"),
 }
@@ -360,6 +379,20 @@ def test_a_plug_in_that_is_none_is_refused(
     assert said.startswith(key), said
     assert says in said, said
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_plug_in_raises_is_laid_to_it(
+    small: dict[str, Any], write_config: Write, module: Module, command: Command, tmp_path: Path
+) -> None:
+    """With a line of its own; what no line of it is in remains an error of this package."""
+    name = module(DATA_KIND.replace("clients=40", "clients=40 // (seed - seed)"))
+    raw = small | {"data": {"name": f"{name}:DATA"}}
+    code, _, err = command("audit", write_config(raw), "--out", tmp_path / "out", "--quiet")
+    last = err.splitlines()[-1]
+    assert code == 2
+    assert last.startswith(f"secure-fedrec: the data set {name}:DATA raises ZeroDivisionError: ")
+    assert f"({name}.py:12)" in last
+    assert plugins.blamed(KeyError("elsewhere")) is None
 
 
 @pytest.mark.parametrize(

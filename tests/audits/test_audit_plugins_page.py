@@ -80,10 +80,13 @@ def test_the_page_is_worked_through(installed: dict[str, str], tmp_path: Path) -
     assert found["counts"]["counts_named"] == 1.0
     assert found["counts"]["severity"] == "medium"
     assert found["two-rounds"]["status"] == "measured"
-    assert all(found[name]["positive_control"]["passed"] for name in ("counts", "two-rounds"))
+    assert found["lengths"]["auc"] == 0.5  # steps of 0.5 leave nothing of so short rows
+    brought = ("counts", "two-rounds", "lengths")
+    assert all(found[name]["positive_control"]["passed"] for name in brought)
     told = {(each["kind"], each["name"]): each for each in report["manifest"]["plugins"]}
     assert set(told) == {
         ("attack", "two-rounds"),
+        ("attack", "lengths"),
         ("attack", "counts"),
         ("figures", "counts_named"),
         ("data set", "made"),
@@ -112,11 +115,16 @@ def test_the_page_is_worked_through(installed: dict[str, str], tmp_path: Path) -
 def test_entry_points_are_listed_and_explained(installed: dict[str, str], tmp_path: Path) -> None:
     ended = run(["-m", "audits.cli", "plugins", "--json"], installed, tmp_path)
     told = {each["name"]: each for each in json.loads(ended.stdout)}
-    assert set(told) >= {"bpr", "rounded", "two-rounds", "counts", "made", "counted"}
+    assert set(told) >= {"bpr", "rounded", "two-rounds", "lengths", "counts", "made", "counted"}
     assert told["bpr"]["object"] == "own_algorithm:SYSTEM"
     assert told["bpr"]["distribution"] == "brought-along"
     assert Path(told["bpr"]["file"]).name == "own_algorithm.py"
     assert not any(each["configured"] for each in told.values())
+    check = ["-m", "audits.cli", "check", "quickstart.toml", "--rounds", "2", "--quiet"]
+    preset = ["-m", "audits.cli", "init", "quickstart", "--out", "quickstart.toml"]
+    assert run(preset, installed, tmp_path).returncode == 0
+    ended = run([*check, "--set", "algorithm.name=sign-pmf"], installed, tmp_path)
+    assert ended.returncode == 0, ended.stderr
     for name, shown in (("counts", "Intersection attacks"), ("bpr", "item_learning_rate")):
         ended = run(["-m", "audits.cli", "explain", name], installed, tmp_path)
         assert ended.returncode == 0, ended.stderr

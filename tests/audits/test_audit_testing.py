@@ -18,6 +18,7 @@ from audits.testing import assert_no_leak
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.wire import Adversary
 from tests.audits.test_audit_python import TINY
+from tests.recording.federations import matrix_factorization, ratings_of, start
 
 LATTICE: dict[str, Any] = {"attack": "lattice", "adversary": "server"}
 
@@ -126,8 +127,8 @@ def test_a_figure_of_another_attack_was_not_measured(result: audits.AuditResult)
     ("bounds", "problem"),
     [
         ({}, "max_FIGURE: give at least one bound"),
-        ({"max_acu": 0.5}, "max_acu = 0.5: unknown figure"),
-        ({"max_rmse": 0.5}, "max_rmse = 0.5: unknown figure"),
+        ({"max_acu": 0.5}, "max_acu = 'acu': unknown figure"),
+        ({"max_rmse": 0.5}, "max_rmse = 'rmse': unknown figure"),
         ({"maximum": 0.5}, "maximum = 0.5: unknown argument"),
         ({"min_auc": 0.5}, "asks for a leak"),
         ({"max_auc": 1.0}, "can never fall"),
@@ -163,6 +164,27 @@ def test_attacks_and_adversaries_that_are_not_there_are_refused(
             assert_no_leak(TINY, **{**LATTICE, **asked}, max_auc=0.6)
     with pytest.raises(TypeError, match="a configuration is an AuditConfig"):
         assert_no_leak(3, **LATTICE, max_auc=0.6)  # type: ignore[arg-type]
+
+
+def test_a_recording_of_a_loop_of_ones_own_is_judged() -> None:
+    """As its audit is; and what is no configuration is not printed whole."""
+    users, vectors = start(30, 25, rank=3, seed=1)
+    recording = matrix_factorization(
+        ratings_of(30, 25, seed=2), users, vectors, rounds=1, rate=0.1, decay=0.9, pull=0.01
+    )
+    asked: dict[str, Any] = {"attack": "direct", "adversary": "server"}
+    told = refused(recording, **asked, max_precision_gain=0.05)
+    assert told == refused(
+        audits.audit(recording, adversaries="server"), **asked, max_precision_gain=0.05
+    )
+    assert "precision_gain <= 0.05 does not hold" in told
+    server = Adversary(name="ours", corrupt=frozenset({"server"}))
+    assert_no_leak(recording, attack="direct", adversary=server, max_precision_gain=0.99)
+    with pytest.raises(ConfigError, match=r"data_dir.* is of a configuration"):
+        assert_no_leak(recording, **asked, data_dir=".", max_precision_gain=0.99)
+    with pytest.raises(TypeError) as wrong:
+        assert_no_leak(list(range(10_000)), **asked, max_auc=0.9)  # type: ignore[arg-type]
+    assert len(str(wrong.value)) < 400
 
 
 def test_a_configuration_a_run_and_its_folder_are_judged_alike(

@@ -25,6 +25,18 @@ def test_config_errors_name_key_value_and_choices(kind: type[ConfigError]) -> No
     assert str(kind("a", "x", "no")) == "a = 'x': no"
 
 
+def test_of_many_choices_the_one_that_is_almost_written_is_named() -> None:
+    many = [f"choice_{letter}" for letter in "abcdefgh"]
+    assert str(ConfigError("a", "choise_c", "unknown", many)).endswith(
+        "choice_h); is 'choice_c' meant?"
+    )
+    renamed = ConfigError("a", "choise_c", "unknown", many).renamed({"a": "b"})
+    assert str(renamed).startswith("b = 'choise_c': ")
+    assert str(renamed).count("is 'choice_c' meant?") == 1
+    for value, choices in (("oracle", many), ("choise_c", many[:4]), (3, many)):
+        assert str(ConfigError("a", value, "unknown", choices)).endswith(")")
+
+
 def test_data_errors_name_the_line() -> None:
     assert str(DataError("u.data", "is short")) == "u.data: is short"
     assert str(DataError("u.data", "is odd", line=7)) == "u.data, line 7: is odd"

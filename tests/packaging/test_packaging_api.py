@@ -38,6 +38,7 @@ API = {
     "secure_fedrec.recording.Traits": None,
     "secure_fedrec.recording.OTHER_ROWS": None,
     "secure_fedrec.recording.SENT_AS_THEY_ARE": None,
+    "secure_fedrec.recording.SENT_HIDDEN": None,
     "audits.testing.assert_lossless": None,
     "audits.testing.assert_split_personalization": None,
 }

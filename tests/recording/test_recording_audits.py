@@ -12,20 +12,12 @@ import audits
 from audits.cli import main
 from audits.report import report_schema
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.recording import OTHER_ROWS, Recorder, Recording, Traits
-from tests.recording.federations import matrix_factorization, ratings_of, start
+from secure_fedrec.recording import OTHER_ROWS, SENT_HIDDEN, Recorder, Recording, RowTraits
+from tests.recording.federations import ITEM_ROWS, matrix_factorization, ratings_of, start
+from tests.recording.federations import SERVER as WHO
 
 GATE = {"metric": "precision_gain", "attack": "direct", "adversary": "server", "max": 0.05}
 SERVER = {"name": "server", "corrupt": ["server"]}
-HIDDEN = Traits(
-    virtual_rows="none",
-    reports="all",
-    uploads="dense",
-    senders="named",
-    noise="none",
-    denoising="none",
-    denoisers=(),
-)
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +119,8 @@ def test_hidden_uploads_and_a_sum_alone() -> None:
         items="V",
         data={"rating_levels": [1, 2, 3, 4, 5]},
         algorithm={"name": "pmf", "regularization": 0.01, "biases": False},
-        rows=_factorized(),
-        sums=HIDDEN,
+        rows=ITEM_ROWS,
+        sums=SENT_HIDDEN,
     )
     with recorder.round(1, {"V": vectors}) as taken:
         total, counts = np.zeros_like(vectors), np.zeros(30, dtype=int)
@@ -153,12 +145,6 @@ def test_hidden_uploads_and_a_sum_alone() -> None:
     assert found["direct"]["severity"] in (None, "info")
 
 
-def _factorized() -> Any:
-    from secure_fedrec.recording import RowTraits
-
-    return RowTraits(rows="items", row_sets="rated", form="factorized")
-
-
 def test_a_model_without_items_has_no_item_attacks() -> None:
     """Parameters alone: attacks on items say why they do not apply, and nothing passes."""
     rng = np.random.default_rng(1)
@@ -167,7 +153,7 @@ def test_a_model_without_items_has_no_item_attacks() -> None:
         arrays={"fc.weight": (4, 3), "fc.bias": (4,)},
         algorithm={"name": "classifier"},
         rows=OTHER_ROWS,
-        sums=HIDDEN,
+        sums=SENT_HIDDEN,
     )
     model = {"fc.weight": np.zeros((4, 3)), "fc.bias": np.zeros(4)}
     with recorder.round(1, model) as taken:
@@ -178,3 +164,37 @@ def test_a_model_without_items_has_no_item_attacks() -> None:
     result = audits.audit(recorder.close(), adversaries="server")
     assert result.verdict.exit_code == 3
     assert any("aggregate" in reason for reason in result.verdict.reasons)
+
+
+def test_sums_of_items_beside_other_arrays_are_read_by_every_attack() -> None:
+    """A view of one block has that block's rows of the public table, and no others."""
+    rng = np.random.default_rng(3)
+    shapes = {"V": (30, 4), "bias": (30,)}
+    liked = rng.random((25, 30)) < 0.3
+    recorder = Recorder(
+        n_clients=25,
+        arrays=shapes,
+        items="V",
+        data={"negatives": 1},
+        algorithm={"name": "mine", "biases": True},
+        rows=RowTraits(rows="items", row_sets="drawn", form="scored"),
+        sums=SENT_HIDDEN,
+    )
+    model = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    with recorder.round(1, model) as taken:
+        for client in range(25):
+            taken.upload(client, None)
+        taken.aggregate({name: rng.normal(size=shape) for name, shape in shapes.items()})
+        taken.result(model)
+    clients, items = np.nonzero(liked)
+    recorder.truth(ratings=(clients, items, np.ones(len(items))))
+    recording = recorder.close()
+    view = recording.transcript.view(WHO)
+    for kind, name in (("items", "V"), ("flat", "bias")):
+        block = view.of_block(kind)
+        assert block is not None
+        assert (
+            block.table(1).reshape(-1)[: model[name].size].tolist() == model[name].ravel().tolist()
+        )
+    result = audits.audit(recording, adversaries="server")
+    assert [each["attack"] for each in result.report["findings"] if each["raised"]] == []

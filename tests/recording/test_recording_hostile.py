@@ -19,8 +19,10 @@ import pytest
 from secure_fedrec.errors import MisfitError, TranscriptError
 from secure_fedrec.recording import Recorder, Recording, Traits, validate
 from secure_fedrec.recording.truth_file import read_truth
+from secure_fedrec.wire import Step
 from tests.recording.federations import (
     LEVELS,
+    SERVER,
     findings_of_recording,
     matrix_factorization,
     ratings_of,
@@ -289,6 +291,9 @@ def test_a_sound_recording_is_read_back_as_it_was(sound: Path) -> None:
     assert recording.secrets.ratings is not None
 
 
+HALF: Any = 0.5
+MASKED = np.arange(9) < 2, np.zeros((2, 3))
+
 REFUSED: tuple[tuple[str, Callable[[Recorder], object]], ...] = (
     ("one of model", lambda r: r.message(1, "uplod", 0, "server", {"V": np.zeros((9, 3))})),
     ("the number of a client", lambda r: r.message(1, "upload", 12, "server", {})),
@@ -297,6 +302,8 @@ REFUSED: tuple[tuple[str, Callable[[Recorder], object]], ...] = (
     ("has the shape", lambda r: r.message(1, "upload", 0, "server", {"V": np.zeros((9, 4))})),
     ("none twice", lambda r: r.message(1, "upload", 0, "server", {"V": ([1, 1], [[0] * 3] * 2)})),
     ("a model has all arrays", lambda r: r.message(1, "model", "server", None, {})),
+    ("np.flatnonzero", lambda r: r.message(1, "upload", 0, "server", {"V": MASKED})),
+    ("the number of a client", lambda r: r.message(1, "upload", HALF, "server", {})),
     ("no weight", lambda r: r.message(1, "upload", 0, "server", {}, weight=2.0)),
     ("MaskedArray", lambda r: r.message(1, "upload", 0, "server", {"V": np.ma.zeros((9, 3))})),
     ("rated an item twice", lambda r: r.truth(ratings=([0, 0], [1, 1], [1, 2]))),
@@ -320,6 +327,25 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     recording = recorder.close()
     assert not recording.seen.rounds()
     assert recording.secrets.ratings is None
+
+
+def test_whole_numbers_of_any_kind_name_clients() -> None:
+    """A loop over a tensor or an array gives its numbers; they are the same clients."""
+    torch = pytest.importorskip("torch")
+    recorder = Recorder(n_clients=4, arrays={"V": (4, 2)}, items="V")
+    for client in (0, np.int32(1), *torch.arange(2, 4)):
+        recorder.message(1, "upload", client, "server", {"V": np.zeros((4, 2))})
+    sent = recorder.close().transcript.view(SERVER).messages(Step.UPLOAD, 1)
+    assert sent.senders.ids.tolist() == [0, 1, 2, 3]
+
+
+def test_a_recording_in_a_log_tells_no_truth(sound: Path, tmp_path: Path) -> None:
+    """What a failing test prints of it holds no rating; paths may be words."""
+    recording = Recording.open(str(sound / "r"), truth=str(sound / "truth.npz"))
+    assert recording.secrets.ratings is not None
+    assert repr(recording) == f"Recording({len(recording.seen.rounds())} rounds)"
+    recording.save(str(tmp_path / "again"), truth=str(tmp_path / "truth.npz"))
+    assert Recording.open(tmp_path / "again").seen.rounds() == recording.seen.rounds()
 
 
 def test_rounds_that_are_over_are_over() -> None:
