@@ -222,10 +222,17 @@ def _add_runs(words: Any) -> None:
     )
     _output_options(attack)
 
-    about = "whether a folder is a recording: every file and column"
+    about = "whether a folder is a recording, every file and column; or convert it to Parquet"
     recorded = _command(words, "transcript", "audits.recorded_command:transcript", about)
-    recorded.add_argument("action", choices=("validate",))
+    recorded.add_argument("action", choices=("validate", "convert"))
     recorded.add_argument("transcript", type=Path, metavar="TRANSCRIPT")
+    recorded.add_argument(
+        "converted",
+        type=Path,
+        nargs="?",
+        metavar="OUT",
+        help="of convert: a new folder for the Parquet form, or for the transcript of one",
+    )
     recorded.add_argument("--truth", type=Path, metavar="FILE", help="check this file as well")
     recorded.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 

@@ -6,6 +6,7 @@ from audits.run.folder import CONFIG_NAME
 from audits.terminal import print_json
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.recording import validate
+from secure_fedrec.recording.parquet_form import from_parquet, to_parquet
 from secure_fedrec.recording.truth_file import read_truth
 
 
@@ -24,8 +25,19 @@ def is_foreign(arguments: argparse.Namespace) -> bool:
 
 
 def transcript(arguments: argparse.Namespace) -> int:
-    """``transcript validate TRANSCRIPT``: whether every file of it is as the format says."""
-    found = validate(arguments.transcript)
+    """``transcript validate TRANSCRIPT``: whether every file of it is as the format says.
+
+    ``transcript convert TRANSCRIPT OUT`` writes the Parquet form of it, or a transcript of that.
+    """
+    place, out = arguments.transcript, arguments.converted
+    if (out is not None) != (arguments.action == "convert"):
+        raise ConfigError("OUT", out and str(out), "goes with convert, and convert with it")
+    if out is not None and any(place.glob("rounds/*/*.parquet")):
+        from_parquet(place, out)
+        place = out
+    elif out is not None:
+        to_parquet(place, out)
+    found = validate(place)
     told = found._asdict()
     if arguments.truth is not None:
         secrets, rounds = read_truth(arguments.truth)
@@ -35,5 +47,5 @@ def transcript(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(told)
     else:
-        print(f"{arguments.transcript}: {found.rounds} rounds, {found.messages} messages")
+        print(f"{arguments.converted or place}: {found.rounds} rounds, {found.messages} messages")
     return 0

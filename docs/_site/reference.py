@@ -29,7 +29,7 @@ from audits.explain.keys import Key, keys, trained
 from audits.gates.gate import METRICS
 from audits.presets import PRESETS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
-from secure_fedrec.recording import truth_file, validation
+from secure_fedrec.recording import parquet_form, truth_file, validation
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -355,6 +355,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "exit-codes": exit_codes,
     "python": python_api,
+    "parquet-format": lambda: inspect.getdoc(parquet_form) or "",
     "transcript-format": lambda: inspect.getdoc(validation) or "",
     "truth-format": lambda: inspect.getdoc(truth_file) or "",
 }

@@ -2,7 +2,8 @@
 
 Reading order: ``shared_arrays`` (what of a model is exchanged, and where it lies), ``recorder``
 (who sent what to whom), ``recording`` (the result, in memory or in files), ``truth_file`` (what
-claims are scored against, in a file of its own), ``validation`` (whether files are a recording).
+claims are scored against, in a file of its own), ``validation`` (whether files are a recording),
+``parquet_form`` (the same as tables).
 """
 
 from secure_fedrec.recording.recorder import Recorder

@@ -382,7 +382,7 @@ class Recorder:
     def _note_model(self, round_: int, values: Mapping[str, Any]) -> None:
         table = self.arrays.table(values)
         self._require_open(round_)
-        if round_ == self._round + 1 and self._after is None:
+        if 0 < self._round == round_ - 1 and self._after is None:  # round 1 follows on none
             self._after = table
         self._begin(round_)
         self._model = table

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module  # noqa: TID251 - the apps are no packages of ours
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -21,11 +22,13 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import audits
 from secure_fedrec.engines.flower.quiet_environment import SWITCHES
+from secure_fedrec.engines.flower.recorded_mod import RecordedMod
 from secure_fedrec.engines.flower.recorded_strategy import RecordedStrategy
 from secure_fedrec.errors import MisfitError
 from secure_fedrec.recording import Recorder, Recording, validate
 from tests.deploy.grid import MemoryGrid, context_of
 from tests.deploy.keys import give_keys
+from tests.deploy.recordings import contents
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-quickstart"
 CLIENTS = 4
@@ -120,7 +123,12 @@ def test_a_recorded_app_trains_as_before_and_its_server_sees_labels(
     run: dict[str, Any] = {"rounds": ROUNDS, "clients": CLIENTS, "learning-rate": 0.2}
     models = {}
     for which in ("plain", "recorded"):
-        app: ClientApp = app_of(which, "client_app").app
+        plain = app_of(which, "client_app")
+        app: ClientApp = plain.app
+        if which == "recorded":  # and its clients record as well
+            app = ClientApp(mods=[RecordedMod(tmp_path / "pieces")])
+            app.train()(plain.train)
+            app.evaluate()(plain.evaluate)
         nodes = range(CLIENTS)
         contexts = {n: context_of(n, tmp_path / str(n), run, CLIENTS) for n in nodes}
         grid = MemoryGrid(dict.fromkeys(nodes, app), contexts)
@@ -134,8 +142,14 @@ def test_a_recorded_app_trains_as_before_and_its_server_sees_labels(
     differing = {str(path) for path in after if after[path] != before.get(path)}
     assert differing == {"pyproject.toml", "quickstart/server_app.py"}
     digits = app_of("plain", "task").load_data
+    join = run_path(str(EXAMPLE / "joined.py"))["join"]
+    join(tmp_path / "pieces", CLIENTS, tmp_path / "joined")
+    joined = Recording.open(tmp_path / "joined")
     majority = [int(digits(n, CLIENTS)[1].mode().values) for n in range(CLIENTS)]
     recording = Recording.open(tmp_path / "seen")
+    assert joined.transcript.public == recording.transcript.public
+    # Its clients have their own numbers there, and those in which they came at the server.
+    assert contents(joined, named=False) == contents(recording, named=False)
     recording.secrets.secrets["labels.majority"] = np.array(majority)
     assert validate(tmp_path / "seen").messages == ROUNDS * CLIENTS
     found = audits.audit(recording, adversaries="server", attacks="output-bias")

@@ -10,6 +10,7 @@ import pytest
 
 import audits
 import audits.testing
+import secure_fedrec.engines.loop
 import secure_fedrec.recording
 
 ROOT = Path(audits.__file__).parents[1]
@@ -27,6 +28,10 @@ API = {
     "audits.AttackResult": "findings, undecided, seed, to_frame()",
     "audits.SimulatedRun": "config, folder, history, save(directory), seed",
     "audits.testing.assert_no_leak": "(audited, *, attack, adversary, data_dir=None, **bounds)",
+    "secure_fedrec.engines.loop.protect": "(model, *, clients, clip, rounds=None, epsilon=None, "
+    "delta=None, cohort=None, **settings)",
+    "secure_fedrec.engines.loop.Protection": "(model, terms, *, clients, cohort=None, delta=None)",
+    "secure_fedrec.engines.loop.RoundMean": "model, clients, missing, weight, round",
     "secure_fedrec.recording.Recorder": "(*, n_clients, arrays, items=None, data=None, "
     "algorithm=None, rows=None, sums=None, private=None, weighted=False, send_models=False, "
     "directory=None, payload_rounds=None, leave_out=(), ring=None)",
@@ -80,7 +85,7 @@ def _parameters(found: inspect.Signature) -> Iterator[str]:
 
 def test_what_is_public_is_what_the_table_has() -> None:
     listed = {f"audits.{name}" for name in audits.__all__}
-    for module in (audits.testing, secure_fedrec.recording):
+    for module in (audits.testing, secure_fedrec.engines.loop, secure_fedrec.recording):
         listed |= {f"{module.__name__}.{name}" for name in module.__all__}
     assert listed == set(API)
 

@@ -93,6 +93,7 @@ ON_FLOWER = tuple(
         "message_bytes",
         "mod",
         "model_records",
+        "recorded_mod",
         "recorded_strategy",
         "runtime_client",
         "scrubbed_replies",

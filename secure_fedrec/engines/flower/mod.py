@@ -28,6 +28,7 @@ from secure_fedrec.engines.flower.message_bytes import RECORD, is_train
 from secure_fedrec.engines.flower.model_records import (
     agreed_message,
     arrays_of,
+    metrics_of,
     model_of,
     task_of,
     told_digest,
@@ -125,8 +126,7 @@ class ProtectedMod:
                 "keep none, or settle protection.keeps_state = True and read what that costs"
             )
         _, trained = model_of(found.content)
-        records = found.content.metric_records.values()
-        figures = {name: each for record in records for name, each in record.items()}
+        figures = metrics_of(found)
         weight = self._weight_of(figures)
         metrics = {
             name: float(value)

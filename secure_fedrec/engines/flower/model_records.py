@@ -103,6 +103,12 @@ def arrays_of(model: ArrayRecord) -> dict[str, NDArray[Any]]:
     return {name: array.numpy() for name, array in model.items()}
 
 
+def metrics_of(reply: Message) -> dict[str, Any]:
+    """The metrics of all records of a reply, by name."""
+    records = reply.content.metric_records.values()
+    return {name: value for record in records for name, value in record.items()}
+
+
 def replaced(model: ArrayRecord, arrays: Mapping[str, Array]) -> ArrayRecord:
     """A model in which some of its arrays are others."""
     return ArrayRecord({name: arrays.get(name, array) for name, array in model.items()})

@@ -7,13 +7,12 @@
     strategy.start(grid, initial_arrays, num_rounds=3)
     recording = recorder.close()
 
-The app knows nothing of it: messages and replies pass as they are. What the server reads of a
-reply is its arrays, the weight, and its metrics; a metric is recorded where the recorder has an
-array of that name, ``"metrics.train_loss": ()``, and refused where it has none, so that no
-recording is silent about what was read.
+The app knows nothing of it: messages and replies pass as they are. What is recorded of them, and
+what is refused, is said in ``recorded_replies``. Where a strategy cannot be wrapped, clients
+record what they send (``recorded_mod``).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flwr.app import ArrayRecord, Message
@@ -23,12 +22,13 @@ from typing_extensions import override
 
 from secure_fedrec.engines.flower.forwarded import ForwardedGrid, ForwardedStrategy
 from secure_fedrec.engines.flower.message_bytes import is_train
-from secure_fedrec.engines.flower.model_records import arrays_of, model_of
-from secure_fedrec.errors import MisfitError
+from secure_fedrec.engines.flower.model_records import arrays_of, metrics_of, model_of
+from secure_fedrec.engines.flower.recorded_replies import (
+    note_upload,
+    require_left_out,
+    whole_model,
+)
 from secure_fedrec.recording import Recorder
-
-METRICS = "metrics."
-"""Begins the names of metrics among the arrays of a recorder."""
 
 
 class RecordedStrategy(ForwardedStrategy):
@@ -62,7 +62,7 @@ class RecordedStrategy(ForwardedStrategy):
         inside = _RecordedGrid(grid, self)
         result = self._strategy.start(inside, initial_arrays, *others, **named)
         if self._round:
-            self._recorder.after(self._round, self._whole(arrays_of(result.arrays)))
+            self._recorder.after(self._round, whole_model(self._recorder, arrays_of(result.arrays)))
         return result
 
     def note_sent(self, messages: Iterable[Message]) -> None:
@@ -76,7 +76,8 @@ class RecordedStrategy(ForwardedStrategy):
         if first is not None:
             self._round += 1
             model = arrays_of(model_of(first.content)[1])
-            self._recorder.message(self._round, "model", "server", None, self._whole(model))
+            told = whole_model(self._recorder, model)
+            self._recorder.message(self._round, "model", "server", None, told)
 
     def note_replies(self, replies: Iterable[Message]) -> None:
         """Write down what clients reply to train messages.
@@ -88,54 +89,16 @@ class RecordedStrategy(ForwardedStrategy):
             if not reply.has_content():
                 continue
             if not is_train(reply):
-                self._require_left_out(reply)
-            else:
-                arrays = arrays_of(model_of(reply.content)[1])
-                metrics = self._metrics(reply)
-                by = self._weighted_by if self._recorder.arrays.weighted else None
-                weight = metrics.pop(by, None)
-                told = {f"{METRICS}{name}": metrics[name] for name in metrics}
-                self._recorder.message(
-                    self._round,
-                    "upload",
-                    self._client_of(reply),
-                    "server",
-                    arrays | told,
-                    weight=weight,
-                )
-
-    @property
-    def _weighted_by(self) -> str:
-        return str(getattr(self._strategy, "weighted_by_key", "num-examples"))
-
-    def _metrics(self, reply: Message) -> dict[str | None, Any]:
-        found: dict[str | None, Any] = {}
-        for record in reply.content.metric_records.values():
-            found.update(record.items())
-        known = {name.removeprefix(METRICS) for name in self._recorder.arrays.shapes}
-        known |= {self._weighted_by} if self._recorder.arrays.weighted else set()
-        unknown = [name for name in found if name not in known]
-        if unknown:
-            names = ", ".join(f"{METRICS}{name}" for name in unknown)
-            problem = "the server reads it: name it among the recorder's arrays"
-            raise MisfitError(f"{names} is not an array of the recorder; {problem}")
-        return found
-
-    def _require_left_out(self, reply: Message) -> None:
-        """Refuse replies that no recording holds, unless the recorder says that it leaves some out.
-
-        Raises:
-            MisfitError: it does not.
-        """
-        if not self._recorder.leave_out:
-            kind = reply.metadata.message_type
-            problem = 'the server reads them: say so, Recorder(leave_out=["metrics of evaluation"])'
-            raise MisfitError(f"replies of type {kind!r} are not recorded; {problem}")
-
-    def _whole(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """A model beside zeros for the metrics, which no server hands out."""
-        told = {n: 0.0 for n in self._recorder.arrays.shapes if n.startswith(METRICS)}
-        return {**model, **told}
+                require_left_out(self._recorder, reply.metadata.message_type)
+                continue
+            note_upload(
+                self._recorder,
+                self._round,
+                self._client_of(reply),
+                arrays_of(model_of(reply.content)[1]),
+                metrics_of(reply),
+                weighted_by=str(getattr(self._strategy, "weighted_by_key", "num-examples")),
+            )
 
     def _by_appearance(self, reply: Message) -> int:
         node = reply.metadata.src_node_id

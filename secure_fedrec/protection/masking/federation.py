@@ -4,7 +4,7 @@ Every byte passes through the two halves exactly as it would over a network. Cli
 a drop pattern says, as a crash there would look to the server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +86,7 @@ class Federation:
         *,
         statement: Statement | None = None,
         drops: Mapping[int, Kind] | None = None,
+        absent: Iterable[int] = (),
     ) -> RoundOutcome:
         """Sum the vectors of a cohort; a sparse graph gets the next beacon (``run_round``).
 
@@ -94,11 +95,12 @@ class Federation:
             vectors: by client.
             statement: what they were computed from; against an active server there must be one.
             drops: as ``run_round``.
+            absent: clients of the cohort without a vector, which never answer.
         """
         stated = NO_STATEMENT if statement is None else statement.digest
         config = replace(config, statement=stated)
         epoch = max(self.beacons, default=0) + 1 if config.needs_beacon else 0
-        cohort = np.array(sorted(vectors), dtype=np.int64)
+        cohort = np.array(sorted({*vectors, *absent}), dtype=np.int64)
         server = self.open_server(config, cohort, epoch=epoch)
         expected = Expected(layout_hash=config.layout_hash, statement=statement)
         clients = {number: self.open_client(number, expected) for number in vectors}

@@ -1,0 +1,71 @@
+"""What a recording takes of a Flower federation: models, replies to train messages, their metrics.
+
+What a server reads of a reply is its arrays, the weight, and its metrics. A metric is recorded
+where the recorder has an array of that name, ``"metrics.train_loss": ()``, and refused where it has
+none; so is what no recording holds, unless the recorder says that it leaves something out. So no
+recording is silent about what was read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from secure_fedrec.errors import MisfitError
+from secure_fedrec.recording import Recorder
+
+METRICS = "metrics."
+"""Begins the names of metrics among the arrays of a recorder."""
+
+
+def whole_model(recorder: Recorder, model: Mapping[str, Any]) -> dict[str, Any]:
+    """A model beside zeros for the metrics, which no server hands out."""
+    told = {n: 0.0 for n in recorder.arrays.shapes if n.startswith(METRICS)}
+    return {**model, **told}
+
+
+def note_upload(
+    recorder: Recorder,
+    round_: int,
+    client: int,
+    arrays: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    *,
+    weighted_by: str,
+) -> None:
+    """Write down a reply to a train message.
+
+    Args:
+        recorder: of the arrays of the model, with a weight if replies have one.
+        round_: from 1.
+        client: who replies.
+        arrays: of the reply, by name.
+        metrics: of all its records.
+        weighted_by: the metric that is the weight, where the recorder has one.
+
+    Raises:
+        MisfitError: it holds other arrays or metrics than the recorder has.
+    """
+    by = weighted_by if recorder.arrays.weighted else None
+    known = {name.removeprefix(METRICS) for name in recorder.arrays.shapes}
+    unknown = [name for name in metrics if name not in known and name != by]
+    if unknown:
+        names = ", ".join(f"{METRICS}{name}" for name in unknown)
+        problem = "the server reads it: name it among the recorder's arrays"
+        raise MisfitError(f"{names} is not an array of the recorder; {problem}")
+    told = {f"{METRICS}{name}": value for name, value in metrics.items() if name != by}
+    weight = None if by is None else metrics.get(by)
+    recorder.message(round_, "upload", client, "server", {**arrays, **told}, weight=weight)
+
+
+def require_left_out(recorder: Recorder, kind: str) -> None:
+    """Refuse replies that no recording holds, unless the recorder says that it leaves some out.
+
+    Args:
+        recorder: of the federation.
+        kind: type of the replies.
+
+    Raises:
+        MisfitError: it does not say so.
+    """
+    if not recorder.leave_out:
+        problem = 'the server reads them: say so, Recorder(leave_out=["metrics of evaluation"])'
+        raise MisfitError(f"replies of type {kind!r} are not recorded; {problem}")

@@ -1,0 +1,392 @@
+"""A loop in one process, such as FedAvg over clients' state_dicts, whose average is protected.
+
+    protection = protect(model.state_dict(), clients=DATA, clip=1.0, max_weight=500)
+    ...
+    states = {client: (local.state_dict(), len(DATA[client])) ...}  # as they were trained
+    model.load_state_dict(protection.mean(states, start=model.state_dict()).model)
+
+Every client has keys and a journal of its own here, and every byte of a round goes through both
+halves of the masks (``masking.Federation``). With ``epsilon`` every client adds its share of
+Skellam noise before that. What is shared, and how, is ``means.MaskedMean`` or
+``means.NoisedMean``: terms that a deployment (``distributed.mean_site``, ``flower.mod``) takes as
+they are.
+
+Arrays are NumPy's or PyTorch's, and come back as what they were. PyTorch is not imported for it.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from secure_fedrec.accounting import PrivacyStatement, claim, find_noise_multiplier
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines.state_dicts import StateDict, as_arrays, like, with_weight
+from secure_fedrec.errors import (
+    ConfigError,
+    EncodingError,
+    MisfitError,
+    RefusalError,
+    SitsOutError,
+    renamed_keys,
+)
+from secure_fedrec.protection.base.hosting import Standing
+from secure_fedrec.protection.masking import (
+    EncodedVector,
+    Federation,
+    Kind,
+    RoundOutcome,
+    Statement,
+    state_hash,
+)
+from secure_fedrec.protection.masking.config.parameters import share_of
+from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
+from secure_fedrec.protection.session.statement import software
+
+__all__ = ["Protection", "RoundMean", "protect"]
+
+Terms = TypeVar("Terms", MaskedMean, NoisedMean)
+
+log = logging.getLogger("secure-fedrec")
+
+_OWN: Final = frozenset({"beacon", "clip", "noise_multiplier", "rounds", "metrics", "keeps_state"})
+"""Settings of the terms that are arguments of ``protect``, or say nothing in one process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundMean:
+    """What came of a round.
+
+    Args:
+        model: the state_dict that the round began with, moved by the mean; arrays that are not
+            shared are those it began with.
+        clients: int64[k], ascending: the clients in the mean.
+        missing: why each other client of the round is not in it, by number.
+        weight: sum of the weights in it; under noise the number of clients.
+        round: its number, from 1.
+    """
+
+    model: dict[str, Any]
+    clients: IntArray
+    missing: Mapping[int, str]
+    weight: int
+    round: int
+
+
+class Protection:
+    """Protected averages of one loop; ``protect`` makes one of a few figures.
+
+    Args:
+        model: the state_dict, as it is before training; its values do not count.
+        terms: which arrays are shared, and how.
+        clients: their numbers.
+        cohort: clients in a round, where a loop chooses some of them; by default all. Terms of an
+            active server take all.
+        delta: of the price; with noise alone.
+
+    Attributes:
+        terms: as given.
+        shared: what of the model is summed, and what stays home.
+        federation: everybody's keys.
+        rounds: rounds begun. One that was given up counts: its vectors may have been sent.
+
+    Raises:
+        ConfigError: clients repeat, the terms do not fit them or the model, a cohort that cannot
+            be, or noise without ``delta``.
+        EncodingError: a value of an array that is shared is not finite.
+    """
+
+    def __init__(
+        self,
+        model: StateDict,
+        terms: ProtectedMean,
+        *,
+        clients: Iterable[int],
+        cohort: int | None = None,
+        delta: float | None = None,
+    ) -> None:
+        self.terms, self._delta, self.rounds = terms, delta, 0
+        if isinstance(terms, NoisedMean) == (delta is None):
+            raise ConfigError("protection.delta", delta, "goes with noise, and noise with it")
+        self.shared = terms.select(as_arrays(model))
+        self.federation = Federation(_numbers(clients), policy=terms.policy)
+        numbers = self.federation.roster.numbers
+        self._size = len(numbers) if cohort is None else cohort
+        most = len(numbers)
+        if not 2 <= self._size <= most:
+            raise ConfigError("protection.cohort", cohort, f"must be between 2 and {most}")
+        if self._size < most and terms.adversary == "active":
+            problem = "an active server must not choose who is in a round: take all clients, or"
+            raise ConfigError("protection.adversary", terms.adversary, problem, ("curious",))
+        terms.config(self._standing(model, numbers[: self._size], 0), self.shared)
+        self._claim(1)  # noise without a price is refused before anything is trained
+
+    @property
+    def price(self) -> PrivacyStatement | None:
+        """What the rounds begun so far have cost; None before the first, and without noise.
+
+        It is the price of each client's whole contribution against the server, which sees who
+        takes part: that a loop chooses clients at random makes it no smaller.
+        """
+        return self._claim(self.rounds) if self.rounds else None
+
+    @property
+    def budget(self) -> PrivacyStatement | None:
+        """What all rounds that were settled will have cost; None without noise."""
+        return self._claim(self.terms.rounds or 0)
+
+    def mean(
+        self,
+        updates: Mapping[int, StateDict | tuple[StateDict, int]],
+        *,
+        start: StateDict,
+        drops: Mapping[int, Kind] | None = None,
+    ) -> RoundMean:
+        """One round: the model moved by the protected mean of what clients moved it by.
+
+        Clients that hand in nothing, or count 0, are gone before the round: the mean is that of
+        the others, the result says who is missing, and so does a warning of the log.
+
+        Args:
+            updates: the state_dict that each client has after training, by number, and its weight,
+                a whole number; 1 without one. Noise takes no weights, since all count alike.
+            start: the state_dict that they all began with. Against an active server a client
+                answers once for each.
+            drops: for simulations: clients that vanish in the middle of a round, and the message
+                that each is the first not to send. Who is named here without an update was chosen
+                for the round and is gone.
+
+        Raises:
+            ConfigError: a client is none of this federation, the round is not of so many clients
+                as were settled, or a weight was given under noise.
+            MisfitError: an array is missing, unknown, of another shape, or of no floats, or
+                ``start`` is another model than the one that was protected; names client and array.
+            EncodingError: a value is not finite, or it or a weight is beyond what was settled;
+                names client and array. No vector of the round has been masked then.
+            RefusalError: as many rounds were run as noise was made for.
+            ProtocolError: too few clients were left; nothing of the round is told.
+        """
+        most = self.terms.rounds
+        if most is not None and self.rounds >= most:
+            problem = "noised rounds were begun, as many as protection.rounds allows"
+            raise RefusalError(f"the budget is spent: {most} {problem}")
+        gone = {} if drops is None else drops
+        before = as_arrays(start)
+        if self.terms.select(before) != self.shared:
+            raise MisfitError("start is another model than the one that was protected")
+        at = self._standing(start, self._invited({*updates, *gone}), self.rounds + 1)
+        config = self.terms.config(at, self.shared)
+        vectors, out = self._encoded(updates, before, at)
+        self.rounds += 1
+        outcome = self.federation.sum(
+            config,
+            vectors,
+            statement=at.statement.known,
+            drops={client: kind for client, kind in gone.items() if client in vectors},
+            absent=sorted(set(at.clients.tolist()) - set(vectors)),
+        )
+        mean = self.terms.decode(outcome.words, at, self.shared, survivors=len(outcome.survivors))
+        moved = self.shared.moved_by(before, mean.arrays)
+        after = {name: like(start[name], moved[name]) for name in self.shared.shapes}
+        found = RoundMean(
+            model={name: after.get(name, value) for name, value in start.items()},
+            clients=outcome.survivors,
+            missing=_missing(at.clients, outcome, vectors, out),
+            weight=mean.weight,
+            round=self.rounds,
+        )
+        if found.missing:
+            why = "; ".join(f"client {client}: {each}" for client, each in found.missing.items())
+            log.warning("round %d is without %s", found.round, why)
+        return found
+
+    def _invited(self, named: set[int]) -> IntArray:
+        """int64[n], ascending: the clients of a round in which some are named.
+
+        Raises:
+            ConfigError: one is unknown, or it is another number of clients than was settled.
+        """
+        there = self.federation.roster.numbers
+        unknown = sorted(named - set(there.tolist()), key=str)
+        if unknown:
+            raise ConfigError("updates.client", unknown[0], "is none of this federation's clients")
+        if self._size == len(there):
+            return there
+        if len(named) != self._size:
+            problem = (
+                f"a round is of {self._size} clients (protection.cohort); name in drops those that "
+                "were chosen and are gone"
+            )
+            raise ConfigError("updates.clients", len(named), problem)
+        return np.array(sorted(named), dtype=np.int64)
+
+    def _encoded(
+        self,
+        updates: Mapping[int, StateDict | tuple[StateDict, int]],
+        before: StateDict,
+        at: Standing,
+    ) -> tuple[dict[int, EncodedVector], dict[int, str]]:
+        """Words of the clients that take part, and why others that handed in something do not."""
+        vectors, out = {}, {}
+        for client, handed in updates.items():
+            try:
+                state, weight = with_weight(handed)
+                update = self._update(before, state, weight)
+                vectors[client] = self.terms.encode(update, at, self.shared)
+            except SitsOutError:
+                out[client] = "has weight 0"
+            except EncodingError as refused:
+                raise type(refused)(f"client {client}: {refused}") from None
+        return vectors, out
+
+    def _update(self, before: StateDict, state: StateDict, weight: int) -> Update:
+        if isinstance(weight, bool) or not isinstance(weight, int | np.integer):
+            raise MisfitError(f"a weight is a whole number, not {type(weight).__name__}")
+        if not self.terms.weighted and weight != 1:
+            problem = "goes without noise: under noise all clients count alike, so hand in none"
+            raise ConfigError("updates.weight", weight, problem)
+        if weight < 0:
+            raise EncodingError(f"a weight of {weight} is below 0")
+        return Update(arrays=self.shared.moved(before, as_arrays(state)), weight=int(weight))
+
+    def _standing(self, start: StateDict, clients: IntArray, number: int) -> Standing:
+        roster = self.federation.roster
+        name = sha256(b"secure-fedrec|v1|loop|" + roster.operator + self.terms.digest).digest()
+        return Standing(
+            round=number,
+            serial=number,
+            clients=clients,
+            present=clients,
+            statement=Statement(
+                federation=name,
+                state=state_hash(self.shared.of(as_arrays(start))),
+                round=number,
+                settings=self.terms.digest,
+                code=software(),
+            ),
+            series=name[:16],
+            roster=roster,
+        )
+
+    def _claim(self, rounds: int) -> PrivacyStatement | None:
+        if not isinstance(self.terms, NoisedMean) or self._delta is None:
+            return None
+        spent = replace(self.terms, rounds=rounds)
+        events = spent.events(clients=self._size, length=self.shared.length)
+        return claim(events, adversary="server", delta=self._delta)
+
+
+def protect(
+    model: StateDict,
+    *,
+    clients: int | Iterable[int],
+    clip: float | Mapping[str, float],
+    rounds: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    cohort: int | None = None,
+    **settings: Any,
+) -> Protection:
+    """Protect the average of a loop: masks, and with ``epsilon`` noise that keeps to it.
+
+    Args:
+        model: the state_dict, as it is before training.
+        clients: their numbers, or how many there are (0, 1, ...).
+        clip: without noise the largest magnitude by which one value may move in a round, or one
+            for each array by pattern: what moves further is refused. With noise the L2 norm that
+            all that a client shares is shortened to.
+        rounds: rounds that the budget is for; one more is refused. Given exactly with ``epsilon``.
+        epsilon: budget of each client over all rounds, against a server that sees who takes part.
+        delta: probability that is left out of it; given exactly with ``epsilon``.
+        cohort: as of ``Protection``.
+        **settings: of ``MaskedMean`` or, with ``epsilon``, of ``NoisedMean``: ``shared`` and
+            ``private``, patterns of names (by default all arrays of floats but BatchNorm's
+            statistics are shared); ``max_weight`` of a client, by default 1; ``dropout``, the
+            largest share of clients that a round may lose, and ``corrupt``, that may work with the
+            server, 0.1 each; ``adversary``, ``min_survivors``, ``fraction_bits``, ``ring_bits``.
+            ``min_survivors`` is by default what ``dropout`` leaves of a round.
+
+    Returns:
+        What takes the place of the average in the loop: ``Protection.mean``.
+
+    Raises:
+        ConfigError: a setting is unknown, missing or out of range, no noise keeps to the budget, or
+            as ``Protection``.
+        EncodingError: a value of an array that is shared is not finite.
+    """
+    numbers = list(range(clients) if isinstance(clients, int) else clients)
+    size = len(numbers) if cohort is None else cohort
+    for name, figure in (("rounds", rounds), ("delta", delta)):
+        if (figure is None) != (epsilon is None):
+            raise ConfigError(f"protection.{name}", figure, "goes with epsilon, and it with this")
+    terms: ProtectedMean
+    if epsilon is None or rounds is None or delta is None:
+        terms = _settled(MaskedMean, size, {"max_weight": 1, **settings}, clip=clip)
+    elif not 0 < delta < 1:
+        raise ConfigError("protection.delta", delta, "must be between 0 and 1")
+    else:
+        terms = _settled(NoisedMean, size, settings, clip=clip, noise_multiplier=1.0, rounds=rounds)
+        terms = _within(terms, size, terms.select(as_arrays(model)).length, epsilon, delta)
+    return Protection(model, terms, clients=numbers, cohort=cohort, delta=delta)
+
+
+def _numbers(clients: Iterable[int]) -> list[int]:
+    """Numbers of clients.
+
+    Raises:
+        ConfigError: one is no whole number.
+    """
+    found: list[Any] = list(clients)
+    for each in found:
+        if isinstance(each, bool) or not isinstance(each, int):
+            raise ConfigError("protection.clients", each, "is no number: number your clients")
+    return found
+
+
+def _settled(kind: type[Terms], size: int, settings: Mapping[str, Any], **own: Any) -> Terms:
+    """Terms of rounds of so many clients, with the settings that somebody gave.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+    """
+    known = sorted({field.name for field in fields(kind)} - _OWN)
+    for name, value in settings.items():
+        if name not in known:
+            raise ConfigError(f"protection.{name}", value, "is not a setting here", known)
+    terms = kind(**own, **settings)
+    if terms.adversary == "active":
+        terms = replace(terms, beacon="operator")  # this process publishes it
+    if "min_survivors" in settings:
+        return terms
+    return replace(terms, min_survivors=max(2, size - share_of(terms.dropout, size)))
+
+
+def _within(
+    terms: NoisedMean, clients: int, length: int, epsilon: float, delta: float
+) -> NoisedMean:
+    """Terms with the least noise that keeps to a budget.
+
+    Raises:
+        ConfigError: none does.
+    """
+    with renamed_keys({"dp": "protection"}):
+        multiplier = find_noise_multiplier(
+            lambda m: replace(terms, noise_multiplier=m).events(clients=clients, length=length),
+            epsilon=epsilon,
+            delta=delta,
+            adversary="server",
+        )
+    return replace(terms, noise_multiplier=multiplier)
+
+
+def _missing(
+    invited: IntArray, outcome: RoundOutcome, vectors: Iterable[int], out: Mapping[int, str]
+) -> dict[int, str]:
+    """Why clients are not in a sum: by what they say, by the server, or since they fell silent."""
+    silent = dict.fromkeys(vectors, "fell silent in the middle of the round")
+    why = {**silent, **outcome.dropped, **outcome.aborted, **out}
+    absent = sorted(set(invited.tolist()) - set(outcome.survivors.tolist()))
+    return {client: why.get(client, "handed in nothing") for client in absent}
