@@ -18,11 +18,12 @@ def all_waived(raw: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def silence(finding: dict[str, Any]) -> None:
-    """Leave nothing in a finding that is above info."""
+    """Leave nothing in a finding that is above info, and nothing that no price bounds."""
     for key in grades(finding):
         for part in (finding, finding["details"]):
             for name in (key, f"{key}_certain"):
                 if name in part:
                     part[name] = 0.0
+    finding["held"] = []
     finding["severity"] = "info" if finding["severity"] else None
     assert not grades(finding)
