@@ -104,7 +104,8 @@ class AttackContract:
     def test_it_finds_what_is_planted(self) -> None:
         """The figure of its control reaches the floor."""
         found, why = control_result(self.attack), planted_finding(self.attack).reason
-        require(found.passed, f"reaches {found.metric} {found.value}, not {found.floor}; {why}")
+        reached = f"its control reaches {found.metric} {found.value}, and Control(floor=...) asks "
+        require(found.passed, f"{reached}for {found.floor}{f'; {why}' if why else ''}")
 
     def test_every_view_is_answered(self) -> None:
         """With claims, or with the reason why there are none; twice with the same."""

@@ -144,10 +144,24 @@ def _judged(
     right = solved & (_apart(part.vectors, actual, part) < VECTOR_ERROR)
     rated = train.clients.astype(np.int64) * train.n_items + train.items
     order = np.argsort(rated)
-    pairs = clients[part.whose] * train.n_items + part.items
-    place = order[np.minimum(np.searchsorted(rated, pairs, sorter=order), len(order) - 1)]
-    as_told = np.isnan(part.ratings) | (part.ratings == train.ratings[place])
-    true = (rated[place] == pairs) & as_told
+
+    def holds(owners: IntArray, claims: IntArray) -> BoolArray:
+        pairs = owners * train.n_items + part.items[claims]
+        place = order[np.minimum(np.searchsorted(rated, pairs, sorter=order), len(order) - 1)]
+        told = part.ratings[claims]
+        as_told = np.isnan(told) | (told == train.ratings[place])
+        return np.asarray((rated[place] == pairs) & as_told)
+
+    owners = clients[part.whose]
+    true = holds(owners, np.arange(len(owners)))
+    # Who have one vector have one pseudonym: what is claimed of it is true of any of them.
+    by_vector = ((part.names < 0) & part.vectors.any(axis=1))[part.whose]
+    for claim in np.flatnonzero(~true & by_vector).tolist():
+        equals = np.flatnonzero((values == values[owners[claim]]).all(axis=1))
+        those = equals[holds(equals, np.full(len(equals), claim))]
+        if len(those):
+            owners[claim], true[claim] = those[0], True
+    pairs = owners * train.n_items + part.items
     people = first + np.arange(len(clients)) if part.people is None else part.people
     return {
         "pairs": pairs,

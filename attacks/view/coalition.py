@@ -124,6 +124,7 @@ def others_counts(view: View, round_: int) -> FloatArray | None:
             counts[total.rows] = total.counts
             return counts
     known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
+    known = known and view.has_result(round_)
     told = view.extras(round_, after=True).get(BIAS_COUNTS) if known else None
     own = own_uploads(view, round_)
     if told is None or (own is None and own_clients(view)):

@@ -55,6 +55,8 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
     parts = []
     for step in _steps(view):
         messages = view.messages(step, round_, payload=payload)
+        if (messages.senders.ids < 0).any():  # nobody is named as who sent them
+            messages = messages.select(np.flatnonzero(messages.senders.ids >= 0))
         if step is Step.UPLOAD:
             parts.append(messages)
             continue

@@ -324,7 +324,7 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
         return _undecided(gate, f"can never fall: {clients} clients are all that there are")
     low, high = (finding.figures.get(f"{gate.metric}_{end}") for end in ("low", "high"))
     interval = None if low is None or high is None else (low, high)
-    unknown = "the figure is not measurable on this data"
+    unknown = "the figure is not measurable on this data and these claims"
     if gate.documents_leak and (why := _says_nothing(gate, finding)):
         return _undecided(gate, why)
     return _judge_number(gate, finding.figures.get(gate.metric), unknown, interval)

@@ -197,6 +197,8 @@ def _levels(told: Any) -> None:
     numbers = isinstance(told, list) and all(type(each) in (int, float) for each in told)
     if not numbers or not told or not np.isfinite(np.array(told, dtype=np.float64)).all():
         raise ValueError("rating_levels must be a list of finite numbers")
+    if len(told) < 2:
+        raise ValueError("rating_levels holds one level: leave it out for implicit feedback")
     if sorted(set(told)) != told:
         raise ValueError("rating_levels must ascend")
 

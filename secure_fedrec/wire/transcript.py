@@ -411,6 +411,11 @@ class View:
             return table
         return table[block.first : block.first + block.rows, : block.width]
 
+    def has_result(self, round_: int) -> bool:
+        """Whether the public state that a round led to was recorded."""
+        self._require(Step.MODEL)
+        return bool(self._store.names(round_, RESULT))
+
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.
 

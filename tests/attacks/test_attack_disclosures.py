@@ -11,6 +11,7 @@ from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.planted.controls import WHO, planted
 from attacks.scoring.disclosures import DisclosureClaim, Disclosures
 from attacks.scoring.measures import Figures, severity_of
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import BlockStore, Truth
 from tests.attacks.made import scored_by
@@ -34,9 +35,11 @@ def table() -> RatingTable:
     )
 
 
-def figures(*parts: Disclosures, corrupted: frozenset[int] = frozenset()) -> Figures:
+def figures(
+    *parts: Disclosures, corrupted: frozenset[int] = frozenset(), vectors: FloatArray = VECTORS
+) -> Figures:
     store = BlockStore(None)
-    store.append(1, "private-user_vectors", {"values": VECTORS})
+    store.append(1, "private-user_vectors", {"values": vectors})
     claim = DisclosureClaim(parts=parts)
     return scored_by(claim, Truth(store), corrupted, train=table()).figures
 
@@ -66,6 +69,15 @@ def test_a_pseudonym_is_the_client_whose_vector_it_has() -> None:
     assert found["largest_profile"] == 1.0
     assert found["interactions_exposed"] == 2
     assert found["disclosures_wrong"] == 0
+
+
+def test_clients_with_one_vector_share_a_pseudonym() -> None:
+    """What is claimed of it is true of either; nobody can tell them apart."""
+    told = [(0, item, np.nan, True) for item in range(4)]
+    apart = figures(pseudonyms([[0.0, 1.0]], told))
+    assert (apart["clients_exposed"], apart["disclosures_wrong"]) == (1, 2)
+    alike = figures(pseudonyms([[0.0, 1.0]], told), vectors=np.tile([0.0, 1.0], (3, 1)))
+    assert (alike["clients_exposed"], alike["disclosures_wrong"]) == (3, 0)
 
 
 def test_a_direction_alone_is_the_client_who_rated_most_of_its_items() -> None:

@@ -202,6 +202,7 @@ def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     calm = rng.random() < 0.6
     for finding in found["findings"]:
         finding["sentence"] += rng.choice(WORDS)
+        finding["held"] = [] if calm else finding["held"]
         if finding["status"] == "measured" and (calm or rng.random() < 0.3):
             silence(finding)
         if finding["status"] == "measured" and not calm:
