@@ -91,7 +91,7 @@ def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> Non
     assert commands == {
         *("audit", "train", "attack", "check", "plan", "report", "compare"),
         *("reproduce", "data", "init", "explain", "deploy", "gather", "roster", "site"),
-        "plugins",
+        *("plugins", "completion"),
     }
     for command in sorted(commands):
         with pytest.raises(SystemExit) as ended:
