@@ -158,9 +158,8 @@ def _judged(
     by_vector = ((part.names < 0) & part.vectors.any(axis=1))[part.whose]
     for claim in np.flatnonzero(~true & by_vector).tolist():
         equals = np.flatnonzero((values == values[owners[claim]]).all(axis=1))
-        those = equals[holds(equals, np.full(len(equals), claim))]
-        if len(those):
-            owners[claim], true[claim] = those[0], True
+        for other in equals[holds(equals, np.full(len(equals), claim))][:1]:
+            owners[claim], true[claim] = other, True
     pairs = owners * train.n_items + part.items
     people = first + np.arange(len(clients)) if part.people is None else part.people
     return {

@@ -18,15 +18,7 @@ from attacks.scoring.measures import MEASURES
 from attacks.scoring.truth import Case, GroundTruth, NotApplicable, Scored
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
-from secure_fedrec.wire import (
-    TRAFFIC,
-    Adversary,
-    MessageAskedError,
-    OwnUploads,
-    Step,
-    Transcript,
-    View,
-)
+from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 _SUMS = frozenset({"aggregate", "table", "public"})
 """First words of what is received of sums: the sums themselves, and public arrays they moved."""
@@ -148,7 +140,8 @@ def evaluate(
     truth = truth.as_trained(transcript.public.get("rating_levels"))
     view = _view(adversary, transcript, truth)
     one_round = bool(getattr(attack, "reads_one_round", False))
-    rounds = _payload_rounds(view) if one_round else ()
+    steps = [step for step in _PAYLOADS if one_round and view.sees(step)]
+    rounds = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
     view.asked.clear()  # by the harness, not by the attack
     if len(rounds) < 2:
         return _score(attack, view, truth, Level(seed=seed, judged=judged))
@@ -198,9 +191,7 @@ def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: G
     """Whether an attack gets as far as asking for a message of a recorded run, or raises."""
     try:
         found = _asked(attack, _view(adversary, transcript.closed(), truth))
-    except MessageAskedError:
-        return True
-    except (Exception, SystemExit):  # what it would have asked for is not known
+    except (Exception, SystemExit):  # a message, or what it would have asked for is not known
         return True
     return not isinstance(found, NotApplicable)
 
@@ -209,11 +200,6 @@ def _view(adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> V
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
     first = truth.first_tables() if adversary.knows else None
     return transcript.view(adversary, own=own, first=first)
-
-
-def _payload_rounds(view: View) -> tuple[int, ...]:
-    steps = (step for step in _PAYLOADS if view.sees(step))
-    return tuple(sorted({round_ for step in steps for round_ in view.payload_rounds(step)}))
 
 
 def _strength(finding: Finding) -> float:
@@ -228,8 +214,8 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     claims = _asked(attack, view)
     lacks = tuple(step.name.lower() for step in view.unrecorded())
-    received = (*_received(view), *_known(view))
-    blank = replace(blank, lacks=lacks, received=received, held=_held(view))
+    received, held = _received(view)
+    blank = replace(blank, lacks=lacks, received=received, held=held)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -265,41 +251,29 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     )
 
 
-def _received(view: View) -> tuple[str, ...]:
-    """What reached the adversary from others, as far as it tells something by itself.
+def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What reached the adversary from others, by name: what is to be read, and what is held.
 
-    Sums of what it can read one by one do not; sums under noise, and what they move, have a price,
-    which says what they tell; and hidden counts stand in the sum.
+    What it knows beforehand is to be read as well. Sums of what it can read one by one tell nothing
+    beside it, hidden counts stand in the sum, and of sums under noise, and what they move, the
+    price says what they tell: nobody has to read them. Held is what tells of clients: neither
+    uploads that it cannot read, nor traffic, of which it sees sizes and times.
     """
-    told, knowledge, answered = view.received(), Knowledge.of(view), set[str]()
-    heads = [name.partition(" ")[0] for name in told]
+    told, knowledge = view.received(), Knowledge.of(view)
+    heads, answered, silent = [name.partition(" ")[0] for name in told], set[str](), {"traffic"}
     if knowledge.says_hidden:
         answered.add("counts")
+        silent.add("upload")
     elif "upload" in heads:
         answered.add("aggregate")
+        silent |= _SUMS
     if knowledge.says_noised:
-        answered |= {"aggregate", "table", "public"}
-    return tuple(name for name, head in zip(told, heads, strict=True) if head not in answered)
-
-
-def _held(view: View) -> tuple[str, ...]:
-    """What tells of clients and reached the adversary, or moved what it is sent, by name.
-
-    Not uploads that it cannot read, nor sums of those that it can: beside these they tell nothing;
-    nor traffic, of which it sees sizes and times.
-    """
-    told = view.received()
-    heads = [name.partition(" ")[0] for name in told]
-    if Knowledge.of(view).says_hidden:
-        silent = {TRAFFIC, "upload"}
-    else:
-        silent = {TRAFFIC, *(_SUMS if "upload" in heads else ())}
-    return tuple(name for name, head in zip(told, heads, strict=True) if head not in silent)
-
-
-def _known(view: View) -> tuple[str, ...]:
-    """What the adversary knows beside; where noise is in the sums, their price allows for that."""
-    return () if Knowledge.of(view).says_noised else view.known()
+        answered |= _SUMS
+    received, held = (
+        tuple(name for name, head in zip(told, heads, strict=True) if head not in left_out)
+        for left_out in (answered, silent)
+    )
+    return (*received, *(() if knowledge.says_noised else view.known())), held
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
