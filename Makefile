@@ -70,9 +70,10 @@ nulls: $(READY)
 	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py \
 		tests/attacks/test_attack_null_sums.py tests/audits/test_audit_compare.py
 
-# 10,000 mutated recordings; a test run has 2,000.
+# 10,000 mutated recordings and 1,500 mutated tables of them; a test run has 1,000 and 150.
 hostile: $(READY)
-	SECURE_FEDREC_MUTATIONS=10000 $(BIN)/pytest -q tests/recording/test_recording_hostile.py
+	SECURE_FEDREC_MUTATIONS=10000 $(BIN)/pytest -q tests/recording/test_recording_hostile.py \
+		tests/recording/test_recording_parquet.py
 
 # A site's process killed at every stage of masked rounds, on Flower: 22 processes, minutes.
 kills: $(READY)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from audits import cli
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEAKS = {  # what an attack finds at least, and lines that the recorder adds
     "recorded_numpy": ("lattice", "reidentified_clients", 60, 17),
@@ -24,7 +26,12 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_recorded_loop_trains_as_before_and_is_judged(name: str, tmp_path: Path) -> None:
+def test_a_recorded_loop_trains_as_before_and_is_judged(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """It prints the same, and the audit of its recording finds what its server could read."""
     attack, figure, least, lines = LEAKS[name]
     if name != "recorded_numpy":
@@ -38,13 +45,10 @@ def test_a_recorded_loop_trains_as_before_and_is_judged(name: str, tmp_path: Pat
     assert not [line for line in changed if line.startswith("- ")]
     assert len(code) <= lines, code
     gates = EXAMPLES / name / "gates.toml"
-    words = ["-m", "audits.cli", "attack", "recording", "--truth", "truth.npz"]
-    found = ran(tmp_path, *words, "--gates", str(gates), "--json", "--quiet", "--out", "report")
-    assert found.returncode == 1, found.stderr
-    findings = {each["attack"]: each for each in json.loads(found.stdout)["findings"]}
+    told = ("recording", "--truth", "truth.npz")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["attack", *told, *f"--gates {gates} --json --quiet --out report".split()]) == 1
+    findings = {each["attack"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
     assert {**findings[attack], **findings[attack]["details"]}[figure] >= least
     assert (tmp_path / "report" / "report.html").exists()
-    checked = ran(
-        tmp_path, "-m", "audits.cli", "transcript", "validate", "recording", "--truth", "truth.npz"
-    )
-    assert checked.returncode == 0, checked.stderr
+    assert cli.main(["transcript", "validate", *told]) == 0

@@ -29,7 +29,7 @@ from tests.recording.federations import (
     start,
 )
 
-MUTATIONS = int(os.environ.get("SECURE_FEDREC_MUTATIONS", "2000"))
+MUTATIONS = int(os.environ.get("SECURE_FEDREC_MUTATIONS", "1000"))
 """Of `make hostile`, 10,000."""
 MULTIPLE, CONSTANT = 16, 2 * 2**20
 """Of all bytes of a recording, what checking it may allocate at once; and beside that, bytes."""

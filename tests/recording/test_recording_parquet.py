@@ -1,6 +1,7 @@
 """A recording as Parquet: back to the bit, and what is none is refused as a transcript is."""
 
 import json
+import os
 import shutil
 import tracemalloc
 from collections import Counter
@@ -23,7 +24,7 @@ from secure_fedrec.recording import Recorder, Recording
 from secure_fedrec.recording.parquet_form import from_parquet, to_parquet
 from tests.recording.federations import matrix_factorization, ratings_of, start
 
-MUTATIONS = 300
+MUTATIONS = int(os.environ.get("SECURE_FEDREC_MUTATIONS", "1000")) * 3 // 20
 
 
 @pytest.fixture(scope="module")
