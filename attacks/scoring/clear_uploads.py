@@ -1,6 +1,6 @@
 """Uploads that are said to be hidden and can be read, whole or row by row: claims and figures."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,12 +66,12 @@ class LoneRowsClaim:
         yield _scored("lone_clients", np.isin(about, right), {})
 
 
-def _put(case: Case, rounds: Iterable[int]) -> Iterator[tuple[int, IntArray, RowBlock]]:
+def _put(case: Case, rounds: Collection[int]) -> list[tuple[int, IntArray, RowBlock]]:
     """Of rounds of which it is known: who put rows into the sums, and these with their words."""
-    for round_ in rounds:
-        columns = case.truth.recorded.columns(round_, OWN)
-        if columns is not None and "values" in columns:
-            yield round_, columns["senders"], rows_in(columns)
+    told = [(round_, case.truth.recorded.columns(round_, OWN)) for round_ in rounds]
+    found = [(round_, own) for round_, own in told if own is not None and "values" in own]
+    need(found or not rounds, "the truth does not hold what clients put into the sums")
+    return [(round_, own["senders"], rows_in(own)) for round_, own in found]
 
 
 def _scored(key: str, hits: BoolArray, figures: Figures) -> Scored:

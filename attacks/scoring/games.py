@@ -263,7 +263,8 @@ def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
     heads, answered, silent = [name.partition(" ")[0] for name in told], set[str](), {"traffic"}
     if knowledge.says_hidden:
         answered.add("counts")
-        silent.add("upload")
+        # Where no layer of ours hides them, it is the recording's word.
+        silent |= {"upload"} if view.public["protection"]["layers"] else set()
     elif "upload" in heads:
         answered.add("aggregate")
         silent |= _SUMS

@@ -41,6 +41,9 @@ UNSOLVED = (
 )
 """Of what tells of clients; likewise."""
 
+_READS = frozenset({"attack", "figures", "data set"})
+"""Kinds of plug-ins that do not make what is sent, as all others do."""
+
 _WHOLE = "everything"
 _PARTS: Mapping[str, str] = MappingProxyType({"aggregate": "sums", "bag": "bags"})
 _MOVED = frozenset({"table", "public", "part"})
@@ -309,7 +312,8 @@ def _unpriced(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
     Messages and sums are equations: that a search has not solved them does not show that nobody
     can. Noise bounds what they tell an adversary as far as the price against that adversary says,
-    and a delta of one client in all allows that one to be told whole.
+    and a delta of one client in all allows that one to be told whole. Algorithms and layers that
+    are not shipped say themselves what they send and what it costs: nothing here vouches for it.
     """
     priced: dict[str, set[str]] = {}
     for price in report.get("protection", {}).get("privacy", ()):
@@ -321,9 +325,15 @@ def _unpriced(report: Report, excuse: Excuses) -> Iterator[Objection]:
     held: dict[str, list[str]] = {}
     for finding in report["findings"]:
         held.setdefault(finding["adversary"], []).extend(finding.get("held", ()))
+    brought = [
+        f"what {each['name']} makes"
+        for each in report.get("manifest", {}).get("plugins", ())
+        if each["kind"] not in _READS
+    ]
     for adversary, told in held.items():
         bounds = priced.get(adversary, set())
         left = [name for name in dict.fromkeys(told) if _part_of(name) not in bounds]
+        left += brought
         if left:
             text = f"{adversary}: it holds {', '.join(left)}: {UNSOLVED}"
             excused = excuse(adversary, UNPRICED, None)

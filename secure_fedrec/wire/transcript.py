@@ -286,7 +286,7 @@ class View:
             told += [name for name in names if name not in ones]
         if self._gets(Step.AGGREGATE) and self._is_counted():
             told.append(COUNTED)
-        if self.sees(Step.MODEL) and not self.sees(Step.AGGREGATE):
+        if self.sees(Step.MODEL) and not self._gets(Step.AGGREGATE):
             told += self._moved()
         return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
 

@@ -402,6 +402,19 @@ def test_what_tells_of_clients_passes_at_a_price_of_its_reader(
     assert verdict_of(objections_to(report), report).outcome is UNDECIDED
 
 
+@pytest.mark.parametrize(("kind", "outcome"), [("algorithm", UNDECIDED), ("attack", PASS)])
+def test_no_price_vouches_for_what_is_not_shipped(kind: str, outcome: Outcome) -> None:
+    """An algorithm of somebody's own says itself what it sends."""
+    price = {"epsilon": 1.0, "delta": 0.01, "part": "sums", "whole": True, "of": ["server"]}
+    report = told([result(PASS)], [replace(finding({"auc": 0.5}), held=("aggregate",))], {})
+    report["data"], report["protection"] = {"clients": 100}, {"privacy": [price]}
+    assert verdict_of(objections_to(report), report).outcome is PASS
+    report["manifest"] = {"plugins": [{"kind": kind, "name": "bpr"}]}
+    decided = verdict_of(objections_to(report), report)
+    assert decided.outcome is outcome
+    assert all("what bpr makes" in each for each in decided.reasons)
+
+
 def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:
     """Nor does one on utility alone say what is learned, or on an epsilon, or one that holds."""
     held, quiet = judged(GateConfig(metric="rmse", max=1e9)), [finding({"auc": 0.5})]
