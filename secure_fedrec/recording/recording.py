@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.recording.truth_file import TruthColumns, read_truth, write_truth
-from secure_fedrec.recording.validation import validate
+from secure_fedrec.recording.truth_file import TruthColumns, write_truth
+from secure_fedrec.recording.validation import checked
 from secure_fedrec.wire import BlockStore, Transcript, Truth
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -66,13 +66,8 @@ class Recording:
             TranscriptError: the files are not a recording, see ``validate``.
         """
         directory = Path(directory)
-        validate(directory)
-        store = BlockStore(directory)
-        transcript = Transcript.open(directory)
-        if truth is None:
-            return cls(transcript, store, BlockStore(None))
-        secrets, hidden = read_truth(Path(truth))
-        return cls(transcript, store, hidden, secrets)
+        _, secrets, hidden = checked(directory, None if truth is None else Path(truth))
+        return cls(Transcript.open(directory), BlockStore(directory), hidden, secrets)
 
     @property
     def truth(self) -> Truth:

@@ -25,6 +25,7 @@ from secure_fedrec.engines.flower.recorded_replies import (
 from secure_fedrec.errors import MisfitError, TranscriptError
 from secure_fedrec.protection.session.statement import state_hash
 from secure_fedrec.recording import Recorder
+from secure_fedrec.recording.own_files import require_file, require_folder
 
 _NODE, _PIECE, _MODEL, _ARRAY, _FACTS = "node-", "piece-", "model-", "array-", "facts"
 _HEX = re.compile("|[0-9a-f]{64}")
@@ -243,6 +244,7 @@ def _pieces_in(folder: Path) -> Iterator[_Taken]:
     nodes = [folder] if folder.name.startswith(_NODE) else sorted(folder.glob(f"{_NODE}*"))
     found = 0
     for node in nodes:
+        require_folder(node)
         for number, path in enumerate(_numbered(node), start=1):
             if path.name != _name_of(number):
                 raise TranscriptError(f"{node} lacks {_name_of(number)}, and has later ones")
@@ -298,6 +300,7 @@ def _arrays_in(path: Path, names: Iterable[str]) -> dict[str, Any]:
 
 @contextmanager
 def _unless_damaged(path: Path) -> Iterator[None]:
+    require_file(path)
     try:
         yield
     except (OSError, ValueError, KeyError, AttributeError, RecursionError) as damage:
