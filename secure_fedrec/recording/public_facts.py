@@ -10,7 +10,8 @@ from math import isfinite, prod
 from typing import Any, NamedTuple
 
 from secure_fedrec.blocks import BlockKind
-from secure_fedrec.errors import ConfigError, TranscriptError, UnstatedFactError
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.errors import ConfigError, MisfitError, TranscriptError, UnstatedFactError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.traits import TRAITS
 
@@ -29,6 +30,7 @@ class Form(NamedTuple):
     n_clients: int
     n_items: int | None
     denoisers: int | None
+    noise: str | None
     rows: int | None
     width: int | None
 
@@ -63,11 +65,23 @@ def form_of(public: Mapping[str, Any], *, held: int) -> Form:
         _require(protection, "layers", _is_list, "a list", whose="protection.")
         _traits("algorithm", algorithm.get("traits") or {}, n_clients)
         denoisers = _traits("protection", protection.get("traits") or {}, n_clients)
+        noise = (protection.get("traits") or {}).get("noise")
         blocks = public.get("blocks")
         rows, width = (None, None) if blocks is None else _blocks(blocks, codec, n_items, most)
     except (ConfigError, TypeError, KeyError, ValueError, UnstatedFactError) as wrong:
         raise TranscriptError(f"transcript.json: {wrong}") from wrong
-    return Form(codec, n_clients, n_items, denoisers, rows, width)
+    return Form(codec, n_clients, n_items, denoisers, noise, rows, width)
+
+
+def require_counts(counts: IntArray, form: Form) -> None:
+    """Refuse counts of a sum that cannot be: without noise they are numbers of clients.
+
+    Raises:
+        MisfitError: it is stated that there is no noise, and a count is below 0 or above all.
+    """
+    exact = form.noise == "none"
+    if exact and ((counts < 0) | (counts > form.n_clients)).any():
+        raise MisfitError(f"counts are from 0 to {form.n_clients} where no noise is added")
 
 
 def _require_numbers(public: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from secure_fedrec.errors import TranscriptError
+from secure_fedrec.recording.public_facts import form_of
 from secure_fedrec.recording.truth_file import TruthColumns, write_truth
 from secure_fedrec.recording.validation import checked
 from secure_fedrec.wire import BlockStore, Transcript, Truth
@@ -82,9 +83,11 @@ class Recording:
             truth: file of the truth, for its owner alone; None writes none.
 
         Raises:
-            TranscriptError: the directory holds something already.
+            TranscriptError: the directory holds something already, or it states more clients or
+                rows than so few bytes can be of (``validation``).
             OSError: something could not be written.
         """
+        form_of(self.transcript.public, held=self.seen.bytes)
         copy = Recording.new(self.transcript.public, Path(directory))
         for round_ in self.seen.rounds():
             for kind in self.seen.kinds(round_):

@@ -100,8 +100,10 @@ def rating_columns(
             there is not.
     """
     names = ("clients", "items", "ratings")
+    if not isinstance(ratings, tuple | list) or len(ratings) != len(names):
+        raise MisfitError("ratings: clients, items and ratings are meant, three columns")
     told = [as_array(each, f"ratings: {name}") for each, name in zip(ratings, names, strict=True)]
-    if {each.shape for each in told} != {(len(told[0]),)}:
+    if any(each.ndim != 1 or len(each) != len(told[0]) for each in told):
         raise MisfitError("ratings: clients, items and ratings are columns of one length")
     for name, column in zip(names, told, strict=True):
         if not np.isfinite(column).all():
@@ -110,6 +112,8 @@ def rating_columns(
         raise MisfitError("ratings: clients and items are small whole numbers")
     numbers = [each.astype(np.int64) for each in told[:2]]
     sizes = n_clients, int(numbers[1].max(initial=-1)) + 1 if n_items is None else n_items
+    if sizes[1] > FREE + told[1].nbytes:
+        raise MisfitError(f"ratings: items of {sizes[1]} are too many for so few ratings")
     for name, column, whole, size in zip(names, told, numbers, sizes, strict=False):
         if not np.array_equal(column, whole) or not ((whole >= 0) & (whole < size)).all():
             raise MisfitError(f"ratings: {name} are whole numbers from 0 to {size - 1}")

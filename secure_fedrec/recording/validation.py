@@ -12,7 +12,8 @@ A block of messages has one entry of each of its columns per message, ``lengths`
     lengths                     int64[B], rows of each message
     tags                        uint64[B], ascending, of messages without a sender; may be absent
     rows                        uint16 or uint32[N], row numbers, ascending in a message
-    counts                      int64[N], clients behind each row; may be absent
+    counts                      int64[N], clients behind each row, of a sum 0 to all where no noise
+                                is added; may be absent
     values                      uint32 or uint64[N, width], ring words; absent where not kept
 
 KIND is the step of the messages: ``upload``, ``noise``, ``denoise``, ``aggregate``, ``share``,
@@ -39,7 +40,7 @@ import numpy.typing as npt
 from secure_fedrec.core.npz import read_npz
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.recording.own_files import require_file, require_folder
-from secure_fedrec.recording.public_facts import Form, form_of
+from secure_fedrec.recording.public_facts import Form, form_of, require_counts
 from secure_fedrec.recording.truth_file import TruthColumns, read_truth
 from secure_fedrec.wire import BlockStore, Step, Transcript
 from secure_fedrec.wire.message_batches import NOBODY
@@ -109,6 +110,11 @@ def checked(directory: Path, truth: Path | None) -> tuple[Contents, TruthColumns
     store = BlockStore(directory)
     messages = 0
     for round_ in store.rounds():
+        for kind in _DENSE:
+            if len(store.names(round_, kind)) > 1:
+                raise TranscriptError(
+                    f"round {round_} has more than one {kind}, and one is for all"
+                )
         for file in sorted(folder_of(directory, round_, sealed=True).iterdir()):
             columns = _columns(file)
             try:
@@ -236,6 +242,8 @@ def _require_block(kind: str, columns: Columns, form: Form) -> int:
     if "rows" in columns:
         _require_ascending(columns["rows"], lengths, form)
     _require_ends(Step.BAG if of_bag else _STEPS[kind], columns, form)
+    if kind == kind_of(Step.AGGREGATE) and "counts" in columns:
+        require_counts(columns["counts"], form)
     if kind == kind_of(Step.AGGREGATE) and form.rows is not None and (lengths != form.rows).any():
         raise ValueError(f"a sum has all {form.rows} rows of the table, 0 where nobody sent one")
     return count
@@ -250,7 +258,7 @@ def _require_column(name: str, found: npt.NDArray[Any], form: Form) -> None:
     }.get(name, (np.int64,))
     if found.ndim != dimensions or found.dtype not in [np.dtype(each) for each in types]:
         raise ValueError(f"{name} is {found.dtype} of {found.ndim} dimensions")
-    if name in ("sizes", "lengths", "counts") and (found < 0).any():
+    if name in ("sizes", "lengths") and (found < 0).any():
         raise ValueError(f"{name} holds a negative number")
     if name in ("senders", "receivers"):
         low = NOBODY if name == "senders" else 0
