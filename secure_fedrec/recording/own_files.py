@@ -30,7 +30,7 @@ def _mode(path: Path) -> int:
     try:
         mode = path.lstat().st_mode
     except (OSError, ValueError) as absent:
-        raise TranscriptError(f"{path} cannot be read: {absent}") from absent
+        raise TranscriptError(f"{path} is damaged, or not there: {absent}") from absent
     if stat.S_ISLNK(mode):
         raise TranscriptError(f"{path} is a link; a recording has files of its own")
     return mode
