@@ -2,6 +2,8 @@
 
 import io
 import math
+import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,6 +89,8 @@ def read_npz(path: Path, *, later: str | None = None, stored: bool = False) -> d
         if stored:
             _require_stored(members, path.stat().st_size)
         names = {member.filename.removesuffix(".npy"): member for member in members}
+        if len(names) != len(members):
+            raise ValueError("it has two arrays of one name")
         return {
             name: _array(archive, member)
             if later is None or not name.startswith(later)
@@ -146,11 +150,20 @@ class _Sink(io.RawIOBase):
         return memoryview(piece).nbytes
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a regular file; what is none is an ``OSError``, and a pipe is not waited for."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(f"{path} is not a regular file")
+    return opened
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """An archive that is read; what is wrong with it is a ``ValueError``."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb", opener=_at_once) as file, zipfile.ZipFile(file) as archive:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
         # RuntimeError: flags that claim encryption or an unknown compression.

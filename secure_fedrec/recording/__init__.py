@@ -2,8 +2,9 @@
 
 Reading order: ``shared_arrays`` (what of a model is exchanged, and where it lies), ``recorder``
 (who sent what to whom), ``recording`` (the result, in memory or in files), ``truth_file`` (what
-claims are scored against, in a file of its own), ``validation`` (whether files are a recording),
-``parquet_form`` (the same as tables).
+claims are scored against, in a file of its own), ``own_files`` and ``public_facts`` (what files may
+be, and what everybody may know), ``validation`` (whether files are a recording), ``parquet_form``
+(the same as tables).
 """
 
 from secure_fedrec.recording.recorder import Recorder

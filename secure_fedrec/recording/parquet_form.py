@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import TranscriptError, brought_by
+from secure_fedrec.recording.own_files import require_file, require_folder
 from secure_fedrec.recording.validation import validate
 from secure_fedrec.wire.recording import round_number
 
@@ -110,7 +111,14 @@ def from_parquet(directory: Path, out: Path) -> None:
 
 
 def _begun(directory: Path, out: Path) -> None:
-    """A folder with the manifest alone."""
+    """A folder with the manifest alone.
+
+    Raises:
+        TranscriptError: it holds something, or one of both folders lies in the other.
+    """
+    source, target = directory.resolve(), out.resolve()
+    if source == target or source in target.parents or target in source.parents:
+        raise TranscriptError(f"{out} and {directory} lie in one another: give each its own folder")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise TranscriptError(f"{out} is not empty: give a recording its own folder")
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,8 +133,10 @@ def _blocks_in(directory: Path) -> dict[tuple[str, str], dict[str, Path]]:
     Raises:
         TranscriptError: there is a link, a file that the form does not have, or too few of them.
     """
+    require_folder(directory)
     if not (directory / _MANIFEST).is_file():
         raise TranscriptError(f"{directory} holds no {_MANIFEST}")
+    require_file(directory / _MANIFEST)
     found: dict[tuple[str, str], dict[str, Path]] = {}
     for path in sorted(directory.rglob("*")):
         if path.is_symlink():

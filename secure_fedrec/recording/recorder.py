@@ -20,7 +20,9 @@ What everybody knows is what the caller states: ``data``, ``algorithm``, ``rows`
 Nothing is assumed of what is not stated, and an attack that needs it says so.
 """
 
+import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -34,9 +36,10 @@ from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArra
 from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import MisfitError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.recording.public_facts import FREE, Form, form_of, require_counts
 from secure_fedrec.recording.recording import Recording
-from secure_fedrec.recording.shared_arrays import SharedArrays, as_array
-from secure_fedrec.recording.truth_file import rating_columns
+from secure_fedrec.recording.shared_arrays import ITEMS, SharedArrays, as_array, plain_array
+from secure_fedrec.recording.truth_file import rating_columns, require_secret
 from secure_fedrec.traits import RowTraits, Traits
 from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire import NOBODY, Messages, Parties, RecordingPolicy, Step, message_sizes
@@ -53,6 +56,11 @@ _STEPS = {
     step.name.lower(): step
     for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE, Step.AGGREGATE, Step.SHARE, Step.PEER)
 }
+
+
+_NUMBER = re.compile("[0-9]{1,9}")
+_MOST_ROUNDS = 10**9 - 1
+_MOST_COUNTED = 2**53
 
 
 class _Kind(NamedTuple):
@@ -97,8 +105,9 @@ class Recorder:
         ring: how values are written down: each is rounded to its resolution.
 
     Raises:
-        MisfitError: arrays that cannot be exchanged.
-        ConfigError: a trait that is not known, a ring without room, or a round below 1.
+        MisfitError: arrays that cannot be exchanged, a number or a fact of another form, or a fact
+            that the recorder states itself.
+        ConfigError: a trait that is not known, or a ring without room.
         TranscriptError: the directory holds something already.
     """
 
@@ -120,8 +129,11 @@ class Recorder:
         leave_out: Sequence[str] = (),
         ring: FixedPoint | None = None,
     ) -> None:
-        if n_clients < 1:
-            raise MisfitError(f"n_clients = {n_clients}: a federation has clients")
+        n_clients = _whole("n_clients", n_clients, FREE)
+        _require_kinds(rows=(rows, RowTraits), sums=(sums, Traits))
+        for name, given in (("leave_out", leave_out), ("payload_rounds", payload_rounds)):
+            if isinstance(given, str):
+                raise MisfitError(f"{name} = {given!r}: a list is meant")
         self.arrays = SharedArrays(
             {name: getattr(each, "shape", each) for name, each in arrays.items()},
             items=items,
@@ -131,7 +143,9 @@ class Recorder:
         self._n_clients, self._send_models = n_clients, send_models
         self.leave_out = tuple(leave_out)
         self._public = self._knowledge(data or {}, algorithm or {}, rows, sums, private or {})
-        self._keep = None if payload_rounds is None else frozenset(payload_rounds)
+        self._keep = None if payload_rounds is None else frozenset(map(_round_of, payload_rounds))
+        self._stated = self._checked()
+        self._denoisers = self._stated.denoisers or n_clients
         self._recording = Recording.new(
             self._public, None if directory is None else Path(directory)
         )
@@ -139,6 +153,7 @@ class Recorder:
         self._own: list[_Message] = []
         self._round, self._closed = 0, False
         self._model: FloatArray | None = None
+        self._model_of = 0
         self._after: FloatArray | None = None
         self._writer = self._fresh_writer(())
 
@@ -177,16 +192,18 @@ class Recorder:
             EncodingError: a value beyond the ring's clip, or one that is not finite.
             TranscriptError: a round that is over, or a recorder that is closed.
         """
+        round_ = _round_of(round_)
         if step == Step.MODEL.name.lower():
-            self._note_model(round_, values or {})
+            self._note_model(round_, {} if values is None else values)
             return
-        if step not in _STEPS:
+        if not isinstance(step, str) or step not in _STEPS:
             raise MisfitError(f"step {step!r}: one of model, {', '.join(_STEPS)}")
         number, ends = _STEPS[step], ENDS[_STEPS[step]]
         source = NOBODY if sender is None else self._number(sender, ends[0])
         kind = _Kind(number, sender is not None, values is not None)
         to = self._number(receiver, ends[1])
         self._require_open(round_)
+        self._require_model(round_, number, values)
         found = self._message(number, source, to, values, weight=weight, counts=counts)
         self._begin(round_)
         self._open.setdefault(kind, []).append(found)
@@ -198,6 +215,7 @@ class Recorder:
             MisfitError: an array is missing, unknown or of another shape.
             TranscriptError: the round is over, or has not begun.
         """
+        round_ = _round_of(round_)
         self._require_open(round_)
         if round_ != self._round:
             raise TranscriptError(f"round {round_} has not begun")
@@ -224,8 +242,9 @@ class Recorder:
             EncodingError: as ``message``.
             TranscriptError: likewise.
         """
-        who = self._number(client, "client")
+        round_, who = _round_of(round_), self._number(client, "client")
         self._require_open(round_)
+        self._require_model(round_, Step.UPLOAD, values)
         found = self._message(Step.UPLOAD, who, 0, values, weight=weight, counts=None)
         self._begin(round_)
         self._own.append(found)
@@ -278,10 +297,11 @@ class Recorder:
                 ratings, n_clients=self._n_clients, n_items=n_items, levels=levels
             )
         for name, values in (secrets or {}).items():
-            found = np.asarray(values)
+            found = plain_array(values, name)
+            require_secret(str(name), found)
             if len(found) != self._n_clients:
                 raise MisfitError(f"{name} has {len(found)} entries for {self._n_clients} clients")
-            self._recording.secrets.secrets[name] = found
+            self._recording.secrets.secrets[name] = found.copy()
 
     def private(self, round_: int, values: Any) -> None:
         """State what all clients keep, as it is in front of a round: float[n, d].
@@ -291,8 +311,14 @@ class Recorder:
         Raises:
             MisfitError: it has not a row for each client.
         """
-        found = as_array(values, "private values")
-        if found.ndim != 2 or len(found) != self._n_clients:
+        round_, found = _round_of(round_), as_array(values, "private values")
+        if self._recording.hidden.kinds(round_) and any(
+            self._recording.hidden.read(round_, f"private-{PRIVATE[0]}")
+        ):
+            raise MisfitError(f"private values of round {round_} are stated already")
+        if not np.isfinite(found).all():
+            raise MisfitError("private values hold a value that is not finite")
+        if found.ndim != 2 or len(found) != self._n_clients or not found.size:
             shape = f"({self._n_clients}, d)"
             raise MisfitError(f"private values have the shape {found.shape}, not {shape}")
         for name in PRIVATE:
@@ -323,6 +349,12 @@ class Recorder:
         private: Mapping[str, Sequence[int]],
     ) -> dict[str, Any]:
         arrays, ring = self.arrays, self.arrays.layout.codec
+        own = {"n_clients", "ring", "blocks", "algorithm", "protection", "left_out"}
+        if overridden := own & set(data):
+            names = ", ".join(sorted(overridden))
+            raise MisfitError(f"data states {names}, which the recorder states itself")
+        if rows is not None and "traits" in algorithm:
+            raise MisfitError("algorithm states traits, and rows does: say them once")
         traits = {} if rows is None else {"traits": asdict(rows)}
         sizes = {} if arrays.items is None else {"n_items": arrays.shapes[arrays.items][0]}
         protection = {} if sums is None else {"traits": _plain(asdict(sums))}
@@ -336,6 +368,32 @@ class Recorder:
             "protection": {"layers": [], **protection},
             **({"left_out": list(self.leave_out)} if self.leave_out else {}),
         }
+
+    def _checked(self) -> Form:
+        """What is stated, checked as files with it will be.
+
+        Raises:
+            MisfitError: a fact is of another form.
+        """
+        layout = self.arrays.layout
+        try:
+            told = json.loads(json.dumps(self._public))
+            return form_of(told, held=8 * layout.rows * layout.width)
+        except TranscriptError as wrong:
+            raise MisfitError(str(wrong).removeprefix("transcript.json: ")) from wrong
+        except (TypeError, ValueError, RecursionError) as wrong:
+            raise MisfitError(f"data and algorithm are facts in JSON: {wrong}") from wrong
+
+    def _require_model(self, round_: int, step: Step, values: Any) -> None:
+        """Refuse to take a change against the model of another round.
+
+        Raises:
+            MisfitError: the model of the round is not recorded.
+        """
+        changes = self._send_models and step is Step.UPLOAD and values is not None
+        if changes and self._model_of != round_:
+            problem = "record the model of the round in front of the uploads"
+            raise MisfitError(f"send_models: {problem}; there is none of round {round_}")
 
     def _require_open(self, round_: int) -> None:
         if self._closed:
@@ -375,17 +433,21 @@ class Recorder:
             return _Message(sender, receiver, everything, nothing, None)
         told = self._changes(values) if self._send_models and step is Step.UPLOAD else values
         rows, reals = self.arrays.rows(told, weight=weight)
-        behind = self._counts(rows, counts)
+        behind = self._counts(step, rows, counts)
         found = _Message(sender, receiver, rows, self._encoded(rows, reals), behind)
         return self._whole_sum(found) if step is Step.AGGREGATE else found
 
     def _note_model(self, round_: int, values: Mapping[str, Any]) -> None:
         table = self.arrays.table(values)
         self._require_open(round_)
+        if self._model is not None and self._model_of == round_:
+            if not np.array_equal(self._model, table):
+                raise MisfitError(f"round {round_} has another model already: one is for all")
+            return
         if 0 < self._round == round_ - 1 and self._after is None:  # round 1 follows on none
             self._after = table
         self._begin(round_)
-        self._model = table
+        self._model, self._model_of = table, round_
         block = DenseBlock(values=table, shape=table.shape)
         everybody = np.arange(self._n_clients)
         self._writer.record(
@@ -423,23 +485,31 @@ class Recorder:
             counts[told.rows] = told.counts
         return told._replace(rows=np.arange(size, dtype=np.int32), words=words, counts=counts)
 
-    def _counts(self, rows: IndexArray, counts: Any) -> IntArray | None:
+    def _counts(self, step: Step, rows: IndexArray, counts: Any) -> IntArray | None:
         if counts is None:
             return None
-        told = as_array(counts, "counts").astype(np.int64)
-        behind = len(rows) - len(told)
-        if told.ndim != 1 or behind < 0 or (behind and self.arrays.size == 0):
-            raise MisfitError(f"counts has the shape {told.shape}: one per row of the item table")
-        whole = np.full(behind, told.max(initial=1), dtype=np.int64)
-        return np.concatenate([told, whole])
+        told = as_array(counts, "counts")
+        place = self.arrays.layout.places.get(ITEMS)
+        items = 0 if place is None else int((rows < place.first + place.rows).sum())
+        if told.shape != (items,):
+            problem = f"one per row of the item table that is sent, {items}"
+            raise MisfitError(f"counts has the shape {told.shape}: {problem}")
+        if not ((np.abs(told) < _MOST_COUNTED) & (told == np.rint(told))).all():
+            raise MisfitError("counts are whole numbers")
+        numbers = told.astype(np.int64)
+        if step is Step.AGGREGATE:
+            require_counts(numbers, self._stated)
+        whole = np.full(len(rows) - items, numbers.max(initial=1), dtype=np.int64)
+        return np.concatenate([numbers, whole])
 
     def _number(self, party: Party, role: str) -> int:
         said, _, number = str(party).partition(":")
-        if party is not None and not isinstance(party, str):
+        if party is not None and not isinstance(party, str | bool):
             with suppress(TypeError, ValueError):  # of whole numbers a tensor is one as well
                 said, number = "client", str(index(party))
-        fits = said == role and (role == "server" or number.isdigit())
-        count = self._n_clients if role == "client" else None
+        fits = said == role and (role == "server") == (not number)
+        fits = fits and (not number or _NUMBER.fullmatch(number) is not None)
+        count = {"client": self._n_clients, "denoiser": self._denoisers}.get(role)
         if not fits or (count is not None and int(number) >= count):
             known = "'server'" if role == "server" else f"the number of a {role}, from 0"
             most = "" if count is None else f" to {count - 1}"
@@ -516,6 +586,36 @@ class RecordedRound:
     def result(self, values: Mapping[str, Any]) -> None:
         """The public arrays that the round leads to."""
         self._recorder.after(self._number, values)
+
+
+def _whole(name: str, value: Any, most: int) -> int:
+    """A whole number of any kind, from 1.
+
+    Raises:
+        MisfitError: it is another value.
+    """
+    try:
+        found = 0 if isinstance(value, bool | np.bool_) else index(value)
+    except (TypeError, ValueError, RuntimeError):
+        found = 0
+    if not 1 <= found <= most:
+        raise MisfitError(f"{name} = {value!r}: a whole number from 1 to {most} is meant")
+    return found
+
+
+def _round_of(value: Any) -> int:
+    return _whole("round", value, _MOST_ROUNDS)
+
+
+def _require_kinds(**told: tuple[Any, type]) -> None:
+    """Refuse statements of another type.
+
+    Raises:
+        MisfitError: one is.
+    """
+    for name, (value, kind) in told.items():
+        if value is not None and not isinstance(value, kind):
+            raise MisfitError(f"{name} = {value!r}: a {kind.__name__} is meant")
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.recording.truth_file import TruthColumns, read_truth, write_truth
-from secure_fedrec.recording.validation import validate
+from secure_fedrec.recording.public_facts import form_of
+from secure_fedrec.recording.truth_file import TruthColumns, write_truth
+from secure_fedrec.recording.validation import checked
 from secure_fedrec.wire import BlockStore, Transcript, Truth
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -66,13 +67,8 @@ class Recording:
             TranscriptError: the files are not a recording, see ``validate``.
         """
         directory = Path(directory)
-        validate(directory)
-        store = BlockStore(directory)
-        transcript = Transcript.open(directory)
-        if truth is None:
-            return cls(transcript, store, BlockStore(None))
-        secrets, hidden = read_truth(Path(truth))
-        return cls(transcript, store, hidden, secrets)
+        _, secrets, hidden = checked(directory, None if truth is None else Path(truth))
+        return cls(Transcript.open(directory), BlockStore(directory), hidden, secrets)
 
     @property
     def truth(self) -> Truth:
@@ -87,9 +83,11 @@ class Recording:
             truth: file of the truth, for its owner alone; None writes none.
 
         Raises:
-            TranscriptError: the directory holds something already.
+            TranscriptError: the directory holds something already, or it states more clients or
+                rows than so few bytes can be of (``validation``).
             OSError: something could not be written.
         """
+        form_of(self.transcript.public, held=self.seen.bytes)
         copy = Recording.new(self.transcript.public, Path(directory))
         for round_ in self.seen.rounds():
             for kind in self.seen.kinds(round_):

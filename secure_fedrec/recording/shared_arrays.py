@@ -7,6 +7,7 @@ one behind the other, as one vector of parameters.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from secure_fedrec.errors import MisfitError
 from secure_fedrec.fixedpoint import FixedPoint
 
 ITEMS, PARAMETERS = "items", "parameters"
+_MOST_ROWS = 2**31
 _FLAT_WIDTH = 64
 """Values of a row of the table where no array has a row per item."""
 
@@ -71,8 +73,7 @@ class SharedArrays:
         ring: FixedPoint,
     ) -> None:
         for name, shape in shapes.items():
-            if not prod(shape):
-                raise MisfitError(f"{name} has the shape {tuple(shape)}: it holds no value")
+            _require_shape(name, shape)
         if items is not None and len(shapes.get(items, ())) != 2:
             tables = ", ".join(n for n, s in shapes.items() if len(s) == 2) or "none"
             raise MisfitError(f"items = {items!r} names no array of rows; there are: {tables}")
@@ -118,7 +119,7 @@ class SharedArrays:
         if (weight is not None) != self.weighted:
             asked = "a weight" if self.weighted else "no weight"
             raise MisfitError(f"weight = {weight}: this recording is of messages with {asked}")
-        factor = 1.0 if weight is None else float(weight)
+        factor = 1.0 if weight is None else as_weight(weight)
         parts = [*self._item_rows(values, factor), *self._flat_rows(values, factor)]
         numbers = np.concatenate([each[0] for each in parts])
         return numbers.astype(np.int32), np.concatenate([each[1] for each in parts])
@@ -129,6 +130,7 @@ class SharedArrays:
         Raises:
             MisfitError: an array is missing, unknown or of another shape.
         """
+        self._require_known(values)
         if self.items is not None and self.items not in values:
             raise MisfitError(f"{self.items} is missing: a model has all arrays")
         found = np.zeros((self.layout.rows, self.layout.width))
@@ -171,6 +173,8 @@ class SharedArrays:
         return model[place.own, : place.width].reshape(-1)[: self.size]
 
     def _require_known(self, values: Mapping[str, Any]) -> None:
+        if not isinstance(values, Mapping):
+            raise MisfitError(f"{type(values).__name__}: arrays by name are meant, or None")
         for name in values:
             if name not in self.shapes:
                 raise MisfitError(f"{name} is not one of the arrays: {', '.join(self.shapes)}")
@@ -185,9 +189,11 @@ class SharedArrays:
         if not (isinstance(told, tuple) and len(told) == 2):
             rows = _shaped(told, shape, self.items)
             return np.arange(len(rows), dtype=np.int32), rows
-        numbers = _array(told[0], f"{self.items}: row numbers")
+        numbers = plain_array(told[0], f"{self.items}: row numbers")
         if numbers.dtype.kind == "b":
             raise MisfitError(f"{self.items}: row numbers, not a mask: np.flatnonzero makes them")
+        if not np.isfinite(numbers).all() or (np.abs(numbers) >= _MOST_ROWS).any():
+            raise MisfitError(f"{self.items}: row numbers are 0 to {shape[0] - 1}, none twice")
         whole = numbers.astype(np.int64)
         if numbers.ndim != 1 or (whole != numbers).any():
             raise MisfitError(f"{self.items}: row numbers are one list of whole numbers")
@@ -226,20 +232,58 @@ class SharedArrays:
         yield np.arange(place.first, place.first + place.rows, dtype=np.int32), rows
 
 
+def _require_shape(name: Any, shape: Any) -> None:
+    """Refuse what names no array of at least one value.
+
+    Raises:
+        MisfitError: this is it.
+    """
+    if not isinstance(name, str):
+        raise MisfitError(f"arrays: {name!r} is not a name")
+    try:
+        sizes = [index(each) for each in shape]
+    except TypeError as other:
+        problem = "an array, or a shape of whole numbers, is meant"
+        raise MisfitError(f"{name} has the shape {shape!r}: {problem}") from other
+    if min(sizes, default=1) < 1:
+        raise MisfitError(f"{name} has the shape {tuple(sizes)}: it holds no value")
+
+
+def as_weight(told: Any) -> float:
+    """The weight of a sender: a finite number above 0.
+
+    Raises:
+        MisfitError: it is another value.
+    """
+    found = as_array(told, "weight")
+    if found.shape or isinstance(told, bool) or not 0.0 < float(found) < np.inf:
+        raise MisfitError(f"weight = {told!r}: a finite number above 0 is meant")
+    return float(found)
+
+
 def as_array(values: Any, name: str) -> FloatArray:
     """float64 of any shape, of a NumPy array, a PyTorch tensor or nested lists.
 
     Raises:
         MisfitError: it is masked, or holds anything but numbers.
     """
-    return _array(values, name).astype(np.float64)
+    return plain_array(values, name).astype(np.float64)
 
 
-def _array(values: Any, name: str) -> npt.NDArray[Any]:
-    """The same as it is given."""
-    if hasattr(values, "detach"):  # a tensor, of whatever device; PyTorch is not imported for it
-        values = values.detach().cpu().numpy()
-    found = unmasked(values, name)
+def plain_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """The same, of the type that it is given in.
+
+    Raises:
+        MisfitError: as ``as_array``.
+    """
+    try:
+        if hasattr(values, "detach"):  # a tensor, of any device; PyTorch is not imported for it
+            values = values.detach().cpu().numpy()
+        found = unmasked(values, name)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as other:
+        if isinstance(other, MisfitError):
+            raise
+        raise MisfitError(f"{name} is not an array of numbers: {other}") from other
     if found.dtype.kind not in "iufb":
         raise MisfitError(f"{name} holds {found.dtype}, not numbers")
     return found

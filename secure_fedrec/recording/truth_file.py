@@ -12,10 +12,13 @@ An npz file, version 1. Its columns:
     rounds.R.KIND.COLUMN        columns of round R: "private-NAME" has "values", float64[n, d];
                                 "own" has what clients put into hidden sums, ``wire.recording.OWN``
 
-All but the version may be absent; claims about what is absent are not judged.
+All but the version may be absent; claims about what is absent are not judged. The file is written
+without compression. All that it holds is of one number of clients, that of the transcript, and
+``n_items`` is that of the transcript where it states one; it is at most 1,048,576 more than the
+bytes of the file. All values are finite.
 """
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,13 +30,27 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.data.ratings import MOST_STATED
 from secure_fedrec.errors import MisfitError, TranscriptError
+from secure_fedrec.recording.own_files import require_file
+from secure_fedrec.recording.public_facts import FREE
 from secure_fedrec.recording.shared_arrays import as_array
 from secure_fedrec.wire import BlockStore
+from secure_fedrec.wire.recording import ORIGINS, OWN
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _VERSION = 1
+_PRIVATE = "private-"
+_OWN = ("senders", "lengths", "rows")
+_RATINGS = {
+    "indptr": ("int64", 1),
+    "items": ("int32", 1),
+    "ratings": ("float64", 1),
+    "levels": ("float64", 1),
+    "n_items": ("int64", 0),
+}
 _ROUNDED = 1e-9
+_MOST = 2**31
+_ROUND = re.compile("[1-9][0-9]{0,8}")
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +64,24 @@ class TruthColumns:
 
     ratings: Columns | None = None
     secrets: Columns = field(default_factory=dict)
+
+    def clients(self, rounds: BlockStore) -> int | None:
+        """Of how many clients these secrets, and those of rounds, are; None if nothing says it.
+
+        Raises:
+            MisfitError: of different numbers.
+        """
+        found = {name: len(each) for name, each in self.secrets.items()}
+        if self.ratings is not None:
+            found["ratings"] = len(self.ratings["indptr"]) - 1
+        for round_ in rounds.rounds():
+            for kind in (each for each in rounds.kinds(round_) if each.startswith(_PRIVATE)):
+                for block in rounds.read(round_, kind):
+                    found[f"rounds.{round_}.{kind}"] = len(block["values"])
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{name} of {number}" for name, number in sorted(found.items())[:4])
+            raise MisfitError(f"its secrets are of different numbers of clients: {told}")
+        return next(iter(found.values()), None)
 
 
 def rating_columns(
@@ -65,11 +100,20 @@ def rating_columns(
             there is not.
     """
     names = ("clients", "items", "ratings")
+    if not isinstance(ratings, tuple | list) or len(ratings) != len(names):
+        raise MisfitError("ratings: clients, items and ratings are meant, three columns")
     told = [as_array(each, f"ratings: {name}") for each, name in zip(ratings, names, strict=True)]
-    if {each.shape for each in told} != {(len(told[0]),)}:
+    if any(each.ndim != 1 or len(each) != len(told[0]) for each in told):
         raise MisfitError("ratings: clients, items and ratings are columns of one length")
+    for name, column in zip(names, told, strict=True):
+        if not np.isfinite(column).all():
+            raise MisfitError(f"ratings: {name} holds a value that is not finite")
+    if any((np.abs(each) >= _MOST).any() for each in told[:2]):
+        raise MisfitError("ratings: clients and items are small whole numbers")
     numbers = [each.astype(np.int64) for each in told[:2]]
     sizes = n_clients, int(numbers[1].max(initial=-1)) + 1 if n_items is None else n_items
+    if sizes[1] > FREE + told[1].nbytes:
+        raise MisfitError(f"ratings: items of {sizes[1]} are too many for so few ratings")
     for name, column, whole, size in zip(names, told, numbers, sizes, strict=False):
         if not np.array_equal(column, whole) or not ((whole >= 0) & (whole < size)).all():
             raise MisfitError(f"ratings: {name} are whole numbers from 0 to {size - 1}")
@@ -143,12 +187,13 @@ def read_truth(path: Path) -> tuple[TruthColumns, BlockStore]:
     Raises:
         TranscriptError: it is missing, damaged, or of another version.
     """
+    require_file(path)
     try:
-        columns = read_npz(path)
-        version = int(columns.pop("version"))
+        columns = read_npz(path, stored=True)
+        version = columns.pop("version")
     except (OSError, ValueError, KeyError, TypeError, MemoryError) as damage:
         raise TranscriptError(f"{path} is not a truth file, or is damaged: {damage}") from damage
-    if version != _VERSION:
+    if version.dtype.kind not in "iu" or version.shape or version != _VERSION:
         raise TranscriptError(f"{path} has truth version {version}, need {_VERSION}")
     truth, rounds = TruthColumns(), BlockStore(None)
     blocks: dict[tuple[int, str], Columns] = {}
@@ -160,41 +205,113 @@ def read_truth(path: Path) -> tuple[TruthColumns, BlockStore]:
             truth.secrets[rest] = values
         elif part == "rounds" and rest.count(".") >= 2:
             number, kind, column = rest.split(".", 2)
-            if not (number.isascii() and number.isdigit()):
+            if _ROUND.fullmatch(number) is None:
                 raise TranscriptError(f"{path}: {name!r} names no round")
             blocks.setdefault((int(number), kind), {})[column] = values
         else:
             raise TranscriptError(f"{path} holds an unknown column {name!r}")
-    _require_ratings(path, truth.ratings)
-    for (round_, kind), block in blocks.items():
-        rounds.append(round_, kind, block)
+    try:
+        if truth.ratings is not None:
+            _require_ratings(truth.ratings, most=FREE + path.stat().st_size)
+        for name, values in truth.secrets.items():
+            require_secret(name, values)
+        for (round_, kind), block in blocks.items():
+            _require_block(f"rounds.{round_}.{kind}", kind, block)
+            rounds.append(round_, kind, block)
+        truth.clients(rounds)
+    except (MisfitError, TypeError, ValueError) as damage:
+        raise TranscriptError(f"{path}: {damage}") from damage
     return truth, rounds
 
 
-def _require_ratings(path: Path, ratings: Mapping[str, npt.NDArray[Any]] | None) -> None:
-    """Refuse ratings that do not fit together.
+def require_secret(name: str, values: npt.NDArray[Any]) -> None:
+    """Refuse a secret that nothing can be scored against.
 
     Raises:
-        TranscriptError: they do not.
+        MisfitError: it has no kind and name, no entries, or holds anything but finite numbers.
     """
-    if ratings is None:
+    kind, _, own = name.partition(".")
+    if not kind or not own:
+        raise MisfitError(f"secrets.{name} is named KIND.NAME, labels.gender say")
+    if not values.ndim or values.dtype.kind not in "biuf":
+        raise MisfitError(f"secrets.{name} is {values.dtype} of {values.ndim} dimensions")
+    if not np.isfinite(values).all():
+        raise MisfitError(f"secrets.{name} holds a value that is not finite")
+
+
+def _require_block(name: str, kind: str, block: Columns) -> None:
+    """Refuse a block of a round that is none of the truth.
+
+    Raises:
+        MisfitError: it has other columns, or columns that do not fit together.
+    """
+    if kind.startswith(_PRIVATE):
+        needed, allowed = {"values"}, {"values"}
+    elif kind == OWN:
+        needed, allowed = {*_OWN}, {*_OWN, "values", "counts"}
+    elif kind.endswith(ORIGINS):
+        needed, allowed = {"tags", "clients"}, {"tags", "clients"}
+    else:
+        raise MisfitError(f"{name} is no block of a truth")
+    if not needed <= block.keys() <= allowed:
+        raise MisfitError(f"{name} has the columns {sorted(block)}, needs {sorted(needed)}")
+    if kind.startswith(_PRIVATE):
+        _require_private(name, block["values"])
         return
-    names = {"indptr", "items", "ratings", "levels", "n_items"}
-    try:
-        if ratings.keys() != names:
-            raise MisfitError(f"ratings have the columns {', '.join(sorted(names))}")
-        ends = ratings["indptr"]
-        whole = ends.dtype.kind in "iu" and ends.ndim == 1 and len(ends) > 1
-        if not whole or (ends[1:] < ends[:-1]).any():
-            raise MisfitError("ratings.indptr does not part clients")
-        if ends[0] != 0 or ends[-1] != len(ratings["items"]):
-            raise MisfitError("ratings.indptr does not end with the ratings")
-        clients = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        told = (clients, ratings["items"], ratings["ratings"])
-        size = int(ratings["n_items"])
-        levels = ratings["levels"]
-        found = rating_columns(told, n_clients=len(ends) - 1, n_items=size, levels=levels)
-        if not np.array_equal(found["levels"], levels):
-            raise MisfitError("ratings.levels are not evenly spaced, two or more")
-    except (MisfitError, TypeError, ValueError) as damage:
-        raise TranscriptError(f"{path}: {damage}") from damage
+    _require_own(name, kind, block)
+
+
+def _require_private(name: str, values: npt.NDArray[Any]) -> None:
+    if values.dtype != np.float64 or values.ndim != 2 or not values.shape[1]:
+        raise MisfitError(f"{name}.values is {values.dtype} of the shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise MisfitError(f"{name}.values holds a value that is not finite")
+
+
+def _require_own(name: str, kind: str, block: Columns) -> None:
+    for column, values in block.items():
+        whole = values.dtype.kind in "iu" and values.ndim == 1 + (column == "values")
+        if not whole:
+            raise MisfitError(f"{name}.{column} is {values.dtype} of {values.ndim} dimensions")
+    one, other = ("senders", "lengths") if kind == OWN else ("tags", "clients")
+    if len(block[one]) != len(block[other]):
+        raise MisfitError(f"{name} has {one} and {other} of different lengths")
+    if kind == OWN:
+        lengths = block["lengths"].tolist()
+        held = {len(block[column]) for column in block.keys() - {"senders", "lengths"}}
+        if min(lengths, default=0) < 0 or held != {sum(lengths)}:
+            raise MisfitError(f"{name} has rows of another number than its lengths add up to")
+
+
+def _require_ratings(ratings: Columns, *, most: int) -> None:
+    """Refuse ratings that do not fit together.
+
+    Args:
+        ratings: columns by name.
+        most: items that there can be.
+
+    Raises:
+        MisfitError, ValueError: they do not.
+    """
+    if ratings.keys() != _RATINGS.keys():
+        raise MisfitError(f"ratings have the columns {', '.join(sorted(_RATINGS))}")
+    for name, (kind, dimensions) in _RATINGS.items():
+        column = ratings[name]
+        if column.dtype != kind or column.ndim != dimensions:
+            raise MisfitError(f"ratings.{name} is {column.dtype} of {column.ndim} dimensions")
+    ends = ratings["indptr"]
+    if len(ends) < 2 or (ends[1:] < ends[:-1]).any():
+        raise MisfitError("ratings.indptr does not part clients")
+    if ends[0] != 0 or ends[-1] != len(ratings["items"]):
+        raise MisfitError("ratings.indptr does not end with the ratings")
+    size = int(ratings["n_items"])
+    if not 0 < size <= most:
+        raise MisfitError(f"ratings.n_items = {size}: from 1 to {most} in such a file")
+    clients = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    told = (clients, ratings["items"], ratings["ratings"])
+    levels = ratings["levels"]
+    found = rating_columns(told, n_clients=len(ends) - 1, n_items=size, levels=levels)
+    if not np.array_equal(found["levels"], levels):
+        raise MisfitError("ratings.levels are not evenly spaced, two or more")
+    if not np.array_equal(found["items"], ratings["items"]):
+        raise MisfitError("ratings.items do not ascend within a client")

@@ -12,7 +12,8 @@ A block of messages has one entry of each of its columns per message, ``lengths`
     lengths                     int64[B], rows of each message
     tags                        uint64[B], ascending, of messages without a sender; may be absent
     rows                        uint16 or uint32[N], row numbers, ascending in a message
-    counts                      int64[N], clients behind each row; may be absent
+    counts                      int64[N], clients behind each row, of a sum 0 to all where no noise
+                                is added; may be absent
     values                      uint32 or uint64[N, width], ring words; absent where not kept
 
 KIND is the step of the messages: ``upload``, ``noise``, ``denoise``, ``aggregate``, ``share``,
@@ -20,8 +21,13 @@ KIND is the step of the messages: ``upload``, ``noise``, ``denoise``, ``aggregat
 arrays in front of a round and after it (``table`` float64[rows, width], ``extra-NAME``),
 ``model-part`` and the like what only the ``receivers`` of it are sent.
 
-Nothing is allocated on the word of a file: an array has the size that its header says, or the file
-is refused, and what a block of it takes in memory is no more than four times the file.
+All numbers of ``public`` are finite and less than 2**63. Nothing is allocated on the word of a
+file: an array has the size that its header says, or the file is refused, and what a block of it
+takes in memory is no more than four times the file. What arrays are as large as, and nothing but a
+number says, is bounded by the files as well: ``n_clients``, ``n_items`` and the rows of ``blocks``
+are each at most 1,048,576 more than the bytes of all files of the folder, and the values of
+``blocks`` at most 64 times as many. ``n_items`` is the size of the block of items, where there is
+one. All files are regular ones, and there are no links and no others.
 """
 
 from collections.abc import Mapping
@@ -31,15 +37,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.blocks import BlockKind
 from secure_fedrec.core.npz import read_npz
-from secure_fedrec.errors import ConfigError, TranscriptError, UnstatedFactError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.traits import TRAITS
+from secure_fedrec.errors import TranscriptError
+from secure_fedrec.recording.own_files import require_file, require_folder
+from secure_fedrec.recording.public_facts import Form, form_of, require_counts
+from secure_fedrec.recording.truth_file import TruthColumns, read_truth
 from secure_fedrec.wire import BlockStore, Step, Transcript
 from secure_fedrec.wire.message_batches import NOBODY
 from secure_fedrec.wire.recording import (
     EXTRA,
+    ORIGINS,
+    OWN,
     RESULT,
     folder_of,
     kind_of,
@@ -47,13 +55,15 @@ from secure_fedrec.wire.recording import (
     part_of,
     round_number,
 )
+from secure_fedrec.wire.transcript import ENDS
 
-_MOST_CLIENTS = 2**31
+_MOST_DIGITS = 9
 _MOST_MANIFEST = 64 * 2**20
 _DENSE = (kind_of(Step.MODEL), RESULT)
 _PARTS = (kind_of(Step.PART), *(part_of(kind) for kind in _DENSE))
 _BAG = kind_of(Step.BAG, "")
-_ROWS = tuple(kind_of(step) for step in Step if step not in (Step.MODEL, Step.PART, Step.BAG))
+_STEPS = {kind_of(e): e for e in Step if e not in (Step.MODEL, Step.PART, Step.BAG)}
+_ROWS = tuple(_STEPS)
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -72,20 +82,12 @@ class Contents(NamedTuple):
     bytes: int
 
 
-class _Form(NamedTuple):
-    """What the public knowledge says of every block."""
-
-    codec: FixedPoint
-    n_clients: int
-    rows: int | None
-    width: int | None
-
-
-def validate(directory: Path) -> Contents:
+def validate(directory: Path, *, truth: Path | None = None) -> Contents:
     """Check a transcript file by file.
 
     Args:
         directory: of the transcript.
+        truth: file of its truth, which has to fit it; None checks none.
 
     Returns:
         What it holds.
@@ -93,20 +95,73 @@ def validate(directory: Path) -> Contents:
     Raises:
         TranscriptError: something is not as the format says; names the file and what of it.
     """
-    if not directory.is_dir():
-        raise TranscriptError(f"{directory} is not a folder with a transcript")
+    return checked(directory, truth)[0]
+
+
+def checked(directory: Path, truth: Path | None) -> tuple[Contents, TruthColumns, BlockStore]:
+    """The same, and the truth that was read: its secrets, and blocks by round.
+
+    Raises:
+        TranscriptError: as ``validate``.
+    """
     _require_own_files(directory)
-    form = _form(_public(directory))
+    public = _public(directory)
+    form = form_of(public, held=_bytes_of(directory))
     store = BlockStore(directory)
     messages = 0
     for round_ in store.rounds():
+        for kind in _DENSE:
+            if len(store.names(round_, kind)) > 1:
+                raise TranscriptError(
+                    f"round {round_} has more than one {kind}, and one is for all"
+                )
         for file in sorted(folder_of(directory, round_, sealed=True).iterdir()):
             columns = _columns(file)
             try:
                 messages += _require_block(_kind_of(file), columns, form)
             except ValueError as wrong:
                 raise TranscriptError(f"{file}: {wrong}") from wrong
-    return Contents(rounds=len(store.rounds()), messages=messages, bytes=store.bytes)
+    found = Contents(rounds=len(store.rounds()), messages=messages, bytes=store.bytes)
+    if truth is None:
+        return found, TruthColumns(), BlockStore(None)
+    secrets, rounds = read_truth(truth)
+    _require_fit(truth, secrets, rounds, form)
+    return found, secrets, rounds
+
+
+def _bytes_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+
+
+def _require_fit(truth: Path, secrets: TruthColumns, rounds: BlockStore, form: Form) -> None:
+    """Refuse a truth of another federation than the transcript is of.
+
+    Raises:
+        TranscriptError: this is one.
+    """
+    try:
+        if secrets.clients(rounds) not in (None, form.n_clients):
+            told = f"{secrets.clients(rounds)} clients, the transcript of {form.n_clients}"
+            raise ValueError(f"it is of {told}")
+        n_items = None if secrets.ratings is None else int(secrets.ratings["n_items"])
+        if n_items is not None and form.n_items not in (None, n_items):
+            raise ValueError(f"it is of {n_items} items, the transcript of {form.n_items}")
+        for round_ in rounds.rounds():
+            for columns in rounds.read(round_, OWN):
+                _require_rows(columns, form)
+            for kind in rounds.kinds(round_):
+                for columns in rounds.read(round_, kind) if kind.endswith(ORIGINS) else ():
+                    _require_numbers("clients", columns["clients"], 0, form.n_clients)
+    except ValueError as wrong:
+        raise TranscriptError(f"{truth}: {wrong}") from wrong
+
+
+def _require_rows(columns: Columns, form: Form) -> None:
+    """Check what clients put into a sum."""
+    for name in columns:
+        _require_column(name, columns[name], form)
+    _require_numbers("senders", columns["senders"], 0, form.n_clients)
+    _require_ascending(columns["rows"], columns["lengths"], form)
 
 
 def _public(directory: Path) -> Mapping[str, Any]:
@@ -124,17 +179,25 @@ def _public(directory: Path) -> Mapping[str, Any]:
 
 
 def _require_own_files(directory: Path) -> None:
-    """Refuse links, and files that no recording has: nothing is read from elsewhere."""
-    for path in directory.rglob("*"):
-        if path.is_symlink():
-            raise TranscriptError(f"{path} is a link; a recording has files of its own")
+    """Refuse links, pipes, and files that no recording has: nothing is read from elsewhere."""
+    require_folder(directory)
+    for path in sorted(directory.iterdir()):
+        if path.name == "rounds":
+            require_folder(path)
+        elif path.name == "transcript.json":
+            require_file(path)
+        else:
+            raise TranscriptError(f"{path} is not part of a recording")
     rounds = directory / "rounds"
     for folder in sorted(rounds.iterdir()) if rounds.is_dir() else ():
-        if round_number(folder.name) is None or not folder.is_dir():
+        if round_number(folder.name) is None:
             raise TranscriptError(f"{folder} is not a completed round: those are named 000001 on")
+        require_folder(folder)
         for file in folder.iterdir():
+            require_file(file)
             stem, _, number = file.stem.rpartition("-")
-            if file.suffix != ".npz" or not stem or not (number.isascii() and number.isdigit()):
+            named = file.suffix == ".npz" and stem and number.isascii() and number.isdigit()
+            if not named or len(number) > _MOST_DIGITS or number != f"{int(number):03d}":
                 raise TranscriptError(f"{file} is not a block: those are named KIND-000.npz")
 
 
@@ -149,95 +212,7 @@ def _kind_of(file: Path) -> str:
     return name_and_number(file)[0]
 
 
-def _form(public: Mapping[str, Any]) -> _Form:
-    """Check the public knowledge as far as every attack relies on it.
-
-    Raises:
-        TranscriptError: a fact is of another form.
-    """
-    try:
-        codec = FixedPoint(**_table(public, "ring"))
-        n_clients = _whole(public, "n_clients", 1, _MOST_CLIENTS)
-        if "n_items" in public:
-            _whole(public, "n_items", 1, _MOST_CLIENTS)
-        if not _words(public.get("left_out", [])):
-            raise ValueError("left_out must be a list of words")
-        if "negatives" in public:
-            _whole(public, "negatives", 0, _MOST_CLIENTS)
-        if "rating_levels" in public:
-            _levels(public["rating_levels"])
-        for whose in ("algorithm", "protection"):
-            _traits(whose, _table(public, whose).get("traits") or {}, n_clients)
-        blocks = public.get("blocks")
-        shape = (None, None) if blocks is None else _blocks(blocks, codec)
-    except (ConfigError, TypeError, KeyError, ValueError, UnstatedFactError) as wrong:
-        raise TranscriptError(f"transcript.json: {wrong}") from wrong
-    return _Form(codec, n_clients, *shape)
-
-
-def _table(public: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = public.get(name)
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} must be a table")
-    return found
-
-
-def _whole(known: Mapping[str, Any], name: str, low: int, high: int) -> int:
-    value = known.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"{name} = {value!r} must be a whole number from {low} to {high}")
-    return value
-
-
-def _words(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(each, str) for each in told)
-
-
-def _levels(told: Any) -> None:
-    numbers = isinstance(told, list) and all(type(each) in (int, float) for each in told)
-    if not numbers or not told or not np.isfinite(np.array(told, dtype=np.float64)).all():
-        raise ValueError("rating_levels must be a list of finite numbers")
-    if len(told) < 2:
-        raise ValueError("rating_levels holds one level: leave it out for implicit feedback")
-    if sorted(set(told)) != told:
-        raise ValueError("rating_levels must ascend")
-
-
-def _traits(whose: str, told: Any, n_clients: int) -> None:
-    if not isinstance(told, dict):
-        raise ValueError(f"{whose}.traits must be a table")
-    for name, allowed in TRAITS.items():
-        if told.get(name) not in (None, *allowed):
-            raise ValueError(f"{whose}.traits.{name} = {told[name]!r}, not one of {allowed}")
-    denoisers = told.get("denoisers") or []
-    known = isinstance(denoisers, list) and all(
-        isinstance(each, int) and 0 <= each < n_clients for each in denoisers
-    )
-    if not known:
-        raise ValueError(f"{whose}.traits.denoisers must be numbers of clients")
-
-
-def _blocks(told: Any, codec: FixedPoint) -> tuple[int, int]:
-    """Rows and width of the table of all blocks, which lie one below the other."""
-    if not isinstance(told, list) or not told:
-        raise ValueError("blocks must be a list of tables")
-    rows, width = 0, 1
-    for block in told:
-        if not isinstance(block, dict) or not isinstance(block.get("name"), str):
-            raise ValueError("a block must be a table with a name")
-        sizes = {key: _whole(block, key, 1, 2**31) for key in ("size", "rows", "width")}
-        if block.get("first") != rows:
-            raise ValueError(f"block {block['name']} must begin at row {rows}")
-        kind = BlockKind(block.get("kind"))
-        held = sizes["rows"] * sizes["width"] if kind is BlockKind.FLAT else sizes["rows"]
-        if sizes["size"] > held or (kind is not BlockKind.FLAT and sizes["size"] != held):
-            raise ValueError(f"block {block['name']} has no room for {sizes['size']} values")
-        FixedPoint(bits=codec.bits, fraction_bits=block["fraction_bits"], clip=block["clip"])
-        rows, width = rows + sizes["rows"], max(width, sizes["width"])
-    return rows, width
-
-
-def _require_block(kind: str, columns: Columns, form: _Form) -> int:
+def _require_block(kind: str, columns: Columns, form: Form) -> int:
     """Check a block; how many messages it holds.
 
     Raises:
@@ -266,12 +241,15 @@ def _require_block(kind: str, columns: Columns, form: _Form) -> int:
             raise ValueError(f"{name} has {len(columns[name])} entries, lengths add up to {total}")
     if "rows" in columns:
         _require_ascending(columns["rows"], lengths, form)
+    _require_ends(Step.BAG if of_bag else _STEPS[kind], columns, form)
+    if kind == kind_of(Step.AGGREGATE) and "counts" in columns:
+        require_counts(columns["counts"], form)
     if kind == kind_of(Step.AGGREGATE) and form.rows is not None and (lengths != form.rows).any():
         raise ValueError(f"a sum has all {form.rows} rows of the table, 0 where nobody sent one")
     return count
 
 
-def _require_column(name: str, found: npt.NDArray[Any], form: _Form) -> None:
+def _require_column(name: str, found: npt.NDArray[Any], form: Form) -> None:
     dimensions = 2 if name == "values" else 1
     types = {
         "tags": (np.uint64,),
@@ -280,12 +258,11 @@ def _require_column(name: str, found: npt.NDArray[Any], form: _Form) -> None:
     }.get(name, (np.int64,))
     if found.ndim != dimensions or found.dtype not in [np.dtype(each) for each in types]:
         raise ValueError(f"{name} is {found.dtype} of {found.ndim} dimensions")
-    if name in ("sizes", "lengths", "counts") and (found < 0).any():
+    if name in ("sizes", "lengths") and (found < 0).any():
         raise ValueError(f"{name} holds a negative number")
-    if name in ("senders", "receivers") and len(found):
+    if name in ("senders", "receivers"):
         low = NOBODY if name == "senders" else 0
-        if found.min() < low or found.max() >= form.n_clients:
-            raise ValueError(f"{name} are numbers from {low} to {form.n_clients - 1}")
+        _require_numbers(name, found, low, form.n_clients)
     if name == "tags" and (found[1:] < found[:-1]).any():
         raise ValueError("tags do not ascend: an order of arrival would tell something")
     if name == "values" and form.width is not None and found.shape[1] != form.width:
@@ -294,7 +271,20 @@ def _require_column(name: str, found: npt.NDArray[Any], form: _Form) -> None:
         raise ValueError(f"values holds words of more than {form.codec.bits} bits")
 
 
-def _require_ascending(rows: npt.NDArray[Any], lengths: npt.NDArray[np.int64], form: _Form) -> None:
+def _require_ends(step: Step, columns: Columns, form: Form) -> None:
+    """Check senders and receivers by their roles: there is one server, and so many denoisers."""
+    denoisers = form.n_clients if form.denoisers is None else form.denoisers
+    sizes = {"server": 1, "client": form.n_clients, "denoiser": denoisers}
+    for name, role in zip(("senders", "receivers"), ENDS[step], strict=True):
+        _require_numbers(name, columns[name], NOBODY if name == "senders" else 0, sizes[role])
+
+
+def _require_numbers(name: str, found: npt.NDArray[Any], low: int, size: int) -> None:
+    if len(found) and (found.min() < low or found.max() >= size):
+        raise ValueError(f"{name} are numbers from {low} to {size - 1}")
+
+
+def _require_ascending(rows: npt.NDArray[Any], lengths: npt.NDArray[np.int64], form: Form) -> None:
     """Row numbers of the table, ascending within each message."""
     if form.rows is not None and len(rows) and int(rows.max()) >= form.rows:
         raise ValueError(f"rows names row {int(rows.max())} of {form.rows}")
@@ -306,7 +296,7 @@ def _require_ascending(rows: npt.NDArray[Any], lengths: npt.NDArray[np.int64], f
         raise ValueError("rows do not ascend in a message")
 
 
-def _require_dense(kind: str, columns: Columns, form: _Form) -> None:
+def _require_dense(kind: str, columns: Columns, form: Form) -> None:
     part = kind in _PARTS
     for name, found in columns.items():
         if name == "receivers" and part:

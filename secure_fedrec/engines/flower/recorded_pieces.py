@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from operator import index
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ from secure_fedrec.engines.flower.recorded_replies import (
 from secure_fedrec.errors import MisfitError, TranscriptError
 from secure_fedrec.protection.session.statement import state_hash
 from secure_fedrec.recording import Recorder
+from secure_fedrec.recording.own_files import require_file, require_folder
 
 _NODE, _PIECE, _MODEL, _ARRAY, _FACTS = "node-", "piece-", "model-", "array-", "facts"
 _HEX = re.compile("|[0-9a-f]{64}")
@@ -130,8 +132,9 @@ def join_pieces(
         Flower's number of each client that is in a piece, by ascending number of the client.
 
     Raises:
-        TranscriptError: a folder holds no pieces, one is damaged or missing in between, they are of
-            more than one run, or one has no round.
+        TranscriptError: a folder holds no pieces, one is damaged, not a regular file, in the folder
+            of another node or missing in between, it names an array twice, they are of more than
+            one run, or one has no round.
         MisfitError: clients of a round were sent different models, a client answers twice in a
             round, two nodes have one number, or as ``recorded_replies``.
     """
@@ -143,7 +146,7 @@ def join_pieces(
     clients = _numbers(taken, client_of)
     by_round: dict[int, list[_Taken]] = {}
     for piece, path in taken:
-        round_ = piece.round if round_of is None else round_of(piece)
+        round_ = piece.round if round_of is None else _number("round_of", round_of(piece))
         if round_ < 1:
             raise TranscriptError(f"{path}: the message names no round; say which: round_of")
         by_round.setdefault(round_, []).append((piece, path))
@@ -187,7 +190,7 @@ def _note_round(
             raise MisfitError(f"client {clients[before]} answers twice in round {round_}: {path}")
         before = piece.node
         if piece.replied:
-            arrays = _arrays_in(path, piece.names)
+            arrays = _arrays_in(path, piece.names, f"{path} is damaged")
             client, metrics = clients[piece.node], piece.metrics
             note_upload(recorder, round_, client, arrays, metrics, weighted_by=weighted_by)
 
@@ -207,11 +210,25 @@ def _sent(round_: int, taken: Sequence[_Taken]) -> dict[str, Any] | None:
         return None
     digest = models.pop()
     path = taken[0][1].with_name(f"{_MODEL}{digest}.npz")
-    names = _facts_in(path).get("names")
-    model = _arrays_in(path, names if isinstance(names, list) else ())
+    names: Any = _facts_in(path).get("names")
+    wrong = f"{path} is not the model of its name"
+    _require_names(wrong, names)
+    model = _arrays_in(path, names, wrong)
     if not model or state_hash(model).hex() != digest:
-        raise TranscriptError(f"{path} is not the model of its name")
+        raise TranscriptError(wrong)
     return model
+
+
+def _number(name: str, told: Any) -> int:
+    """What a caller's function answers.
+
+    Raises:
+        MisfitError: it is not a whole number.
+    """
+    try:
+        return index(told)
+    except TypeError as other:
+        raise MisfitError(f"{name} gives {told!r}: a whole number is meant") from other
 
 
 def _numbers(taken: Iterable[_Taken], client_of: Callable[[Piece], int] | None) -> dict[int, int]:
@@ -228,7 +245,7 @@ def _numbers(taken: Iterable[_Taken], client_of: Callable[[Piece], int] | None) 
         places = dict(zip(nodes, range(len(nodes)), strict=True))
         found = parts if len(parts) == len(own) == len(nodes) else set(places.items())
     else:
-        found = {(piece.node, int(client_of(piece))) for piece in pieces}
+        found = {(piece.node, _number("client_of", client_of(piece))) for piece in pieces}
     if not len(found) == len(nodes) == len({number for _, number in found}):
         raise MisfitError("client_of gives two nodes one number, or one node two")
     return dict(found)
@@ -243,6 +260,7 @@ def _pieces_in(folder: Path) -> Iterator[_Taken]:
     nodes = [folder] if folder.name.startswith(_NODE) else sorted(folder.glob(f"{_NODE}*"))
     found = 0
     for node in nodes:
+        require_folder(node)
         for number, path in enumerate(_numbered(node), start=1):
             if path.name != _name_of(number):
                 raise TranscriptError(f"{node} lacks {_name_of(number)}, and has later ones")
@@ -279,7 +297,21 @@ def _piece_of(path: Path) -> Piece:
         raise TranscriptError(f"{path} has other facts than a piece has")
     if not _HEX.fullmatch(facts["model"]):
         raise TranscriptError(f"{path} names no model by its digest")
+    if path.parent.name != f"{_NODE}{facts['node']}":
+        raise TranscriptError(f"{path} is a piece of node {facts['node']}")
+    _require_names(f"{path} is damaged", facts["names"])
     return Piece(**{**facts, "names": tuple(facts["names"])})
+
+
+def _require_names(wrong: str, names: Any) -> None:
+    """Refuse names of arrays that are not words, each of one array.
+
+    Raises:
+        TranscriptError: they are not.
+    """
+    words = isinstance(names, list) and all(isinstance(each, str) for each in names)
+    if not words or len(set(names)) < len(names):
+        raise TranscriptError(f"{wrong}: names of arrays are words, none twice")
 
 
 def _facts_in(path: Path) -> dict[str, Any]:
@@ -290,14 +322,18 @@ def _facts_in(path: Path) -> dict[str, Any]:
     return facts
 
 
-def _arrays_in(path: Path, names: Iterable[str]) -> dict[str, Any]:
+def _arrays_in(path: Path, names: Iterable[str], wrong: str) -> dict[str, Any]:
     with _unless_damaged(path):
         columns = read_npz(path, stored=True)
-        return {str(name): columns[f"{_ARRAY}{place}"] for place, name in enumerate(names)}
+        found = {name: columns[f"{_ARRAY}{place}"] for place, name in enumerate(names)}
+    if len(found) != len(columns) - 1:
+        raise TranscriptError(f"{wrong}: it holds other arrays than it names")
+    return found
 
 
 @contextmanager
 def _unless_damaged(path: Path) -> Iterator[None]:
+    require_file(path)
     try:
         yield
     except (OSError, ValueError, KeyError, AttributeError, RecursionError) as damage:

@@ -17,7 +17,12 @@ METRICS = "metrics."
 
 
 def whole_model(recorder: Recorder, model: Mapping[str, Any]) -> dict[str, Any]:
-    """A model beside zeros for the metrics, which no server hands out."""
+    """A model beside zeros for the metrics, which no server hands out.
+
+    Raises:
+        MisfitError: an array of it has the name of a metric.
+    """
+    _require_no_metrics(model)
     told = {n: 0.0 for n in recorder.arrays.shapes if n.startswith(METRICS)}
     return {**model, **told}
 
@@ -42,8 +47,10 @@ def note_upload(
         weighted_by: the metric that is the weight, where the recorder has one.
 
     Raises:
-        MisfitError: it holds other arrays or metrics than the recorder has.
+        MisfitError: it holds other arrays or metrics than the recorder has, an array with the name
+            of a metric, or a weight that is not a finite number above 0.
     """
+    _require_no_metrics(arrays)
     by = weighted_by if recorder.arrays.weighted else None
     known = {name.removeprefix(METRICS) for name in recorder.arrays.shapes}
     unknown = [name for name in metrics if name not in known and name != by]
@@ -54,6 +61,17 @@ def note_upload(
     told = {f"{METRICS}{name}": value for name, value in metrics.items() if name != by}
     weight = None if by is None else metrics.get(by)
     recorder.message(round_, "upload", client, "server", {**arrays, **told}, weight=weight)
+
+
+def _require_no_metrics(arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays that have the name of a metric: one of both would stand for the other.
+
+    Raises:
+        MisfitError: there is one.
+    """
+    for name in arrays:
+        if str(name).startswith(METRICS):
+            raise MisfitError(f"the array {name} has the name of a metric")
 
 
 def require_left_out(recorder: Recorder, kind: str) -> None:
