@@ -37,7 +37,7 @@ def transcript(arguments: argparse.Namespace) -> int:
         place = out
     elif out is not None:
         to_parquet(place, out)
-    found = validate(place)
+    found = validate(place, truth=arguments.truth)
     told = found._asdict()
     if arguments.truth is not None:
         secrets, rounds = read_truth(arguments.truth)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from attacks.suite import FAMILIES
 from audits.config.audit import parse_config
+from audits.gates.verdict import UNSOLVED
 from audits.report import report_schema
 from audits.run.build import build_federation, load_dataset
 from audits.systems.furl.checks import SplitCase, check_split
@@ -259,7 +260,11 @@ def test_a_round_of_everybody_after_rounds_of_cohorts(
     raw["cohort"]["everybody_in"] = everybody
     raw["recording"]["payload_rounds"] = [2]
     code, *_ = command("audit", write_config(raw), "--out", tmp_path / "run", "--quiet")
-    assert code == (0 if everybody else 3)  # twelve clients are too few to judge by
+    assert code == 3
+    reasons = json.loads((tmp_path / "run" / "report.json").read_text())["verdict"]["reasons"]
+    # Of a round of everybody the gate holds, and what no price bounds is left to say; of a cohort,
+    # twelve clients are too few to judge by.
+    assert all(UNSOLVED in each for each in reasons) == bool(everybody)
     found = {each["attack"]: each for each in report_of(tmp_path / "run")["findings"]}
     rows = found["touched-rows"]
     assert rows["units"]["clients"] == (24 if everybody else 12)
