@@ -48,6 +48,8 @@ def require_attack(attack: Any) -> None:
     require(control.measure in MEASURES, "is controlled by an unknown figure")
     floor = control.floor if control.floor is not None else MEASURES[control.measure].severity.floor
     require(not isinstance(floor, str), f"is controlled by {control.measure}, which has no floor")
+    number = isinstance(floor, int | float) and isfinite(floor) and floor > 0
+    require(number, f"is controlled with the floor {floor!r}, not a number above 0")
     require(control.on in FEDERATIONS, "is controlled on an unknown federation")
     require(control.who in WHO, "is controlled by an unknown adversary")
     require(control.breaks in STOPS, "breaks what no layer hides")

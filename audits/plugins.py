@@ -276,7 +276,9 @@ def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) ->
         if isinstance(broken, ConfigError) and broken.key == key:
             raise
         raise ConfigError(key, written, f"the {kind} {broken}") from broken
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigError(key, written, f"the {kind} raises {_told(error)}") from error
     file = getattr(module, "__file__", None)
     source = Path(file) if file is not None and Path(file).is_file() else None
@@ -321,7 +323,9 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
         module = import_module(path)
     except ModuleNotFoundError as absent:
         raise ConfigError(key, written, _absent(path, absent)) from absent
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         problem = f"importing {path} raises {_told(error)}"
         raise ConfigError(key, written, problem) from error
     try:
@@ -330,6 +334,10 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
         public = [name for name in vars(module) if not name.startswith("_")]
         problem = f"the module {path} has no {attribute}"
         raise ConfigError(key, written, problem, public) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigError(key, written, f"its {attribute} raises {_told(error)}") from error
 
 
 def _absent(path: str, absent: ModuleNotFoundError) -> str:

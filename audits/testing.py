@@ -153,8 +153,8 @@ def _finding(
         if isinstance(adversary, str) and adversary not in (e.name for e in config.adversaries):
             api.parties(adversary)  # refused before hours of training
         run = api.simulate(config, data_dir=data_dir)
-    told = api.attack(run, attacks=attack, adversaries=[adversary])
-    return told.findings[0], told.seed
+    tried = api.attack(run, attacks=attack, adversaries=[adversary])
+    return tried.findings[0], tried.seed
 
 
 def _require_same(audited: "AuditResult", asked: "Adversary") -> None:

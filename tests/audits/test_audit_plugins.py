@@ -4,20 +4,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from attacks.planted.controls import WHO, planted
+from attacks.scoring.games import tried
 from attacks.scoring.measures import MEASURES
 from attacks.suite import SUITE
+from attacks.view.knowledge import item_view
 from audits import plugins
 from audits.config.audit import load_config, parse_config
 from audits.explain.schema import config_schema
 from audits.systems import DATA, SYSTEMS
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.protection import RECORDS, STACKS
+from secure_fedrec.wire import View
 
 ROOT = Path(plugins.__file__).parents[1]
 REGISTRIES = (SUITE, MEASURES, RECORDS, SYSTEMS, DATA)
@@ -233,6 +238,119 @@ def test_a_shipped_attack_that_raises_costs_its_own_finding(
     assert report["verdict"]["outcome"] == "inconclusive"
 
 
+SCORED = """
+from attacks.scoring.truth import Scored
+
+class Told:
+    def scored(self, case):
+        yield Scored(figures={figures}, units={units}, details={details})
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"figures": "{'auc': float('nan')}"}, "the figure auc is nan, not a finite number"),
+        ({"figures": "{'auc': float('inf')}"}, "the figure auc is inf, not a finite number"),
+        ({"figures": "{'auc': 'high'}"}, "the figure auc is 'high', not a finite number"),
+        ({"figures": "{'auc': True}"}, "the figure auc is True, not a finite number"),
+        ({"figures": "{'own': __import__('numpy').ones(1)}"}, "the figure own is array([1.])"),
+        ({"units": "{'clients': 'x'}"}, "the units clients are 'x', not a whole number"),
+        ({"details": "{'by': float('nan')}"}, "what it found is not JSON"),
+        ({"details": "{'by': {1, 2}}"}, "what it found is not JSON"),
+    ],
+    ids=["nan", "inf", "text", "bool", "array", "units", "details nan", "details set"],
+)
+def test_what_no_report_can_hold_costs_its_own_finding(
+    told: dict[str, str], says: str, small: dict[str, Any], write_config: Write, module: Module,
+    command: Command, tmp_path: Path,
+) -> None:  # fmt: skip
+    plain = {"figures": "{'auc': 0.5}", "units": "{'clients': 40}", "details": "{}"}
+    code = SCORED
+    for part, value in {**plain, **told}.items():
+        code = code.replace(f"{{{part}}}", value)
+    code = ATTACK.replace("class TwoRounds", f"{code}\n\nclass TwoRounds")
+    name = module(code.replace("made=(claim,)", "made=(Told(),)"))
+    raw = small | {"attacks": [f"{name}:ATTACK", "direct"], "run": {"workers": 1}}
+    raw |= {"adversaries": small["adversaries"][:1], "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = report_of(command, write_config(raw), tmp_path / "out")
+    own, direct = report["findings"]
+    assert says in own["raised"]["message"]
+    assert direct["status"] == "measured"
+    assert report["verdict"]["outcome"] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    ["__import__('asyncio').CancelledError()", "GeneratorExit()", "BaseException('hm')"],
+)
+def test_whatever_an_attack_raises_costs_its_own_finding_alone(
+    raised: str, small: dict[str, Any], write_config: Write, module: Module, command: Command,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    name = module(RAISES.replace("KeyError('what is this?')", raised))
+    raw = small | {"attacks": ["direct", f"{name}:ATTACK"], "run": {"workers": 1}}
+    raw |= {"adversaries": small["adversaries"][:1], "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = report_of(command, write_config(raw), tmp_path / "out")
+    direct, own = report["findings"]
+    assert direct["status"] == "measured"
+    assert own["raised"]["type"] in raised
+    assert own["raised"]["where"].startswith(f"{name}.py:")
+    assert report["verdict"]["outcome"] == "inconclusive"
+
+
+def test_an_interrupt_of_an_attack_is_an_interrupt(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(SUITE["direct"]), "claim", interrupted)
+    run = planted("ratings")[0]
+    with pytest.raises(KeyboardInterrupt):
+        tried(SUITE["direct"], WHO["server"], run.transcript, planted("ratings")[1], seed=0)
+
+
+@pytest.mark.parametrize("where", ["import", "contract", "attribute"])
+def test_whatever_is_raised_before_an_audit_is_laid_to_the_plug_in(
+    where: str, small: dict[str, Any], write_config: Write, module: Module, refusal: Refusal,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    panic = "class Panic(BaseException):\n    pass\n\n"
+    own = {
+        "import": "raise Panic('hm')\n",
+        "contract": "class Own:\n    @property\n    def name(self):\n        raise Panic('hm')\n\n"
+        "ATTACK = Own()\n",
+        "attribute": "def __getattr__(name):\n    raise Panic('hm')\n",
+    }[where]
+    name = module(panic + own)
+    config = write_config(small | {"attacks": [f"{name}:ATTACK"]})
+    said = refusal("audit", config, "--out", tmp_path / "out", "--quiet")
+    assert said.startswith(f"attacks = '{name}:ATTACK'"), said
+    assert f"raises Panic: hm ({name}.py:" in said
+
+
+def test_an_attack_changes_what_is_public_for_itself_alone() -> None:
+    """Its finding says what reached the adversary as if it had changed nothing."""
+    run, truth = planted("ratings")
+
+    class Changes(type(SUITE["direct"])):  # type: ignore[misc]
+        __doc__ = type(SUITE["direct"]).__doc__
+
+        reads_item_rows = False
+
+        def claim(self, view: View) -> Any:
+            claims = super().claim(item_view(view))
+            view.public["protection"]["traits"].update(uploads="hidden", noise="gauss")
+            return claims
+
+    before = deepcopy(dict(run.transcript.public))
+    plain = tried(SUITE["direct"], WHO["server"], run.transcript, truth, seed=0)
+    found = tried(Changes(), WHO["server"], run.transcript, truth, seed=0)
+    assert (found.received, found.held, found.read) == (plain.received, plain.held, plain.read)
+    assert run.transcript.public == before
+
+
 def test_the_digest_follows_the_source(small: dict[str, Any], module: Module) -> None:
     raw = small | {"gates": []} | {"algorithm": {"name": f"{module(SYSTEM)}:SYSTEM", "rounds": 4}}
     raw["attacks"] = ["direct", f"{module(ATTACK)}:ATTACK"]
@@ -356,6 +474,18 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "BPRConfig.rank: is missing: settings of a method have rank",
     ),
     "no data": (SYSTEM, "SYSTEM", "data.name", "the data set is no DataKind"),
+    "a floor of nothing": (
+        ATTACK.replace("floor=0.9", "floor=float('nan')"),
+        "ATTACK",
+        "attacks",
+        "is controlled with the floor nan, not a number above 0",
+    ),
+    "a floor that silence reaches": (
+        ATTACK.replace("floor=0.9", "floor=0.0"),
+        "ATTACK",
+        "attacks",
+        "is controlled with the floor 0.0, not a number above 0",
+    ),
     "figures of nothing": (ATTACK, "ATTACK", "measures", "are no mapping of Measures by key"),
 }
 
