@@ -39,7 +39,10 @@ def require_attack(attack: Any) -> None:
     require(bool(attack.name), "has no name")
     plain = isinstance(attack.name, str) and re.fullmatch(r"[\w.-]+", attack.name)
     require(bool(plain), "has a name of other signs than letters, digits, '-', '_' and '.'")
-    require(attack.name not in ("all", "unread"), "has a name that means something else")
+    require(
+        attack.name not in ("all", "none", "unread", "unpriced"),
+        "has a name that means something else",
+    )
     require(isinstance(attack.card, AttackCard), "has a card that is no AttackCard")
     for line in fields(attack.card):
         require(bool(getattr(attack.card, line.name)), f"says nothing of its {line.name}")

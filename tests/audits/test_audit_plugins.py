@@ -6,19 +6,25 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from attacks.planted.controls import WHO, planted
-from attacks.scoring.games import tried
-from attacks.scoring.measures import MEASURES
+from attacks.scoring.games import Finding, tried
+from attacks.scoring.measures import MEASURES, listed_keys
 from attacks.suite import SUITE
 from attacks.view.knowledge import item_view
-from audits import plugins
+from audits import plugin_origins, plugins
 from audits.config.audit import load_config, parse_config
 from audits.explain.schema import config_schema
+from audits.gates.waivers import BESIDE_ATTACKS
+from audits.plugin_names import WORDS
+from audits.plugin_origins import GROUPS
+from audits.report.findings import finding_json
+from audits.report.schema import finding_fields
 from audits.systems import DATA, SYSTEMS
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.protection import RECORDS, STACKS
@@ -553,6 +559,92 @@ def test_two_plug_ins_of_one_name_are_refused(small: dict[str, Any], module: Mod
         parse_config(small | {"attacks": [f"{one}:ATTACK", f"{two}:ATTACK"]})
     with pytest.raises(ConfigError, match="is named twice"):
         parse_config(small | {"attacks": [f"{one}:ATTACK", f"{one}:ATTACK"]})
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+@pytest.mark.parametrize("kind", GROUPS)
+def test_a_word_of_configurations_means_itself(
+    word: str, kind: str, small: dict[str, Any], module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has an entry point of that name; nothing of it is imported."""
+    name = module("raise RuntimeError('imported')\n")
+    point = SimpleNamespace(name=word, value=f"{name}:THING", group=GROUPS[kind], dist=None)
+    for place in (plugin_origins, plugins):
+        monkeypatch.setattr(place, "installed", lambda of: (point,) if of == kind else ())
+    assert plugins.load(kind, word, key="attacks") == ()
+    assert plugins.explained(word) == ()
+    assert parse_config(small | {"attacks": ["all"]}).attacks == tuple(SUITE.shipped)
+    assert name not in sys.modules
+
+
+FIGURES = """
+import tomllib
+from attacks.scoring.measures import catalogue
+
+FIGURES = catalogue(tomllib.loads('''
+[own]
+secret = "hair colour"
+[own.hair]
+about = "Share of clients whose hair colour is named."
+scale.unit = "share"
+scale.chance = "the commonest colour"
+scale.abstention = "a miss"
+severity.rule = "observed"
+severity.medium = 0.5
+severity.floor = 0.9
+'''))
+"""
+
+
+def own_figure(key: str) -> str:
+    return FIGURES.replace("[own.hair]", f"[own.{key}]")
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_no_plug_in_is_called_as_a_word_of_configurations(word: str, module: Module) -> None:
+    """Of whatever kind: the words are those of the parser and of waivers."""
+    assert {"all", *BESIDE_ATTACKS} <= WORDS
+    made = {
+        "attack": (ATTACK.replace('"two-rounds"', repr(word)), "ATTACK"),
+        "layer": (LAYER.replace('"rounded-values"', repr(word)), "LAYER"),
+        "algorithm": (SYSTEM.replace('rating_system("mine"', f'rating_system("{word}"'), "SYSTEM"),
+        "data set": (DATA_KIND.replace('"made"', repr(word)), "DATA"),
+        "figures": (own_figure(word), "FIGURES"),
+    }
+    assert made.keys() == GROUPS.keys()
+    for kind, (code, thing) in made.items():
+        with pytest.raises(ConfigError, match="means something else"):
+            plugins.load(kind, f"{module(code)}:{thing}", key="name")
+        assert not any(registry.added for registry in REGISTRIES)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("attack", "details", "severity", "units", "value", "claimed", "raised", "held", "roc"),
+        *("epsilon", "lossless", "utility_gain", "rmse"),
+        *("auc_low", "auc_high", "precision_gain_low", "precision_gain_certain", "prior_auc"),
+    ],
+)
+def test_a_figure_is_not_called_as_what_a_report_has(key: str, module: Module) -> None:
+    """Fields of a finding, figures of gates, intervals and comparisons of what is shipped."""
+    with pytest.raises(ConfigError, match=f"has a figure with the key '{key}', which "):
+        plugins.load("figures", f"{module(own_figure(key))}:FIGURES", key="measures")
+    assert not MEASURES.added
+
+
+def test_every_field_of_a_finding_is_kept_from_figures() -> None:
+    """Those that findings are made of, as reports have them."""
+    blank = Finding(attack="direct", adversary="server", game="game")
+    assert finding_json(blank, None).keys() - set(listed_keys()) <= finding_fields()
+    assert finding_fields() & MEASURES.keys() <= {"auc"}
+
+
+def test_two_own_figures_share_no_key(module: Module) -> None:
+    plugins.load("figures", f"{module(FIGURES)}:FIGURES", key="measures")
+    with pytest.raises(ConfigError, match="key 'hair_low', which is one of 'hair'"):
+        plugins.load("figures", f"{module(own_figure('hair_low'))}:FIGURES", key="measures")
+    assert list(MEASURES.added) == ["hair"]
 
 
 def test_a_data_set_of_another_algorithm_is_refused(small: dict[str, Any], module: Module) -> None:
