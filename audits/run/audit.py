@@ -233,13 +233,16 @@ def writable(finding: Finding, *, inside: str) -> Finding:
     """A finding as it is if a report can hold it; else one that says what of it no report can hold.
 
     Args:
-        finding: what an attack has given: units are whole numbers, and all else JSON values.
+        finding: what an attack has given: rounds and units are whole numbers, and all else JSON
+            values.
         inside: name of the attack's module.
     """
     try:
-        for name, value in finding.units.items():
+        rounds = (("its round", each) for each in finding.rounds)
+        units = ((f"its number of {name}", each) for name, each in finding.units.items())
+        for name, value in (*rounds, *units):
             if type(value) is not int:
-                raise TypeError(f"the units {name} are {value!r}, not a whole number")
+                raise TypeError(f"{name} is {value!r}, not a whole number")
         try:
             json.dumps(finding_json(finding, None), allow_nan=False)
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as problem:

@@ -261,7 +261,7 @@ class Told:
         ({"figures": "{'auc': 'high'}"}, "the figure auc is 'high', not a finite number"),
         ({"figures": "{'auc': True}"}, "the figure auc is True, not a finite number"),
         ({"figures": "{'own': __import__('numpy').ones(1)}"}, "the figure own is array([1.])"),
-        ({"units": "{'clients': 'x'}"}, "the units clients are 'x', not a whole number"),
+        ({"units": "{'clients': 'x'}"}, "its number of clients is 'x', not a whole number"),
         ({"details": "{'by': float('nan')}"}, "what it found is not JSON"),
         ({"details": "{'by': {1, 2}}"}, "what it found is not JSON"),
     ],
