@@ -39,7 +39,10 @@ def require_attack(attack: Any) -> None:
     require(bool(attack.name), "has no name")
     plain = isinstance(attack.name, str) and re.fullmatch(r"[\w.-]+", attack.name)
     require(bool(plain), "has a name of other signs than letters, digits, '-', '_' and '.'")
-    require(attack.name not in ("all", "unread"), "has a name that means something else")
+    require(
+        attack.name not in ("all", "none", "unread", "unpriced"),
+        "has a name that means something else",
+    )
     require(isinstance(attack.card, AttackCard), "has a card that is no AttackCard")
     for line in fields(attack.card):
         require(bool(getattr(attack.card, line.name)), f"says nothing of its {line.name}")
@@ -48,6 +51,8 @@ def require_attack(attack: Any) -> None:
     require(control.measure in MEASURES, "is controlled by an unknown figure")
     floor = control.floor if control.floor is not None else MEASURES[control.measure].severity.floor
     require(not isinstance(floor, str), f"is controlled by {control.measure}, which has no floor")
+    number = isinstance(floor, int | float) and isfinite(floor) and floor > 0
+    require(number, f"is controlled with the floor {floor!r}, not a number above 0")
     require(control.on in FEDERATIONS, "is controlled on an unknown federation")
     require(control.who in WHO, "is controlled by an unknown adversary")
     require(control.breaks in STOPS, "breaks what no layer hides")

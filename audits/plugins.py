@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from attacks.scoring.measures import MEASURES
 from attacks.suite import SUITE, attack_named
+from audits.plugin_names import ALL, WORDS, require_keys, require_name
 from audits.plugin_origins import Origin, extra_with, installed, origin_of, written_of
 from audits.system import DataKind, System
 from audits.systems import DATA, SYSTEMS
@@ -30,9 +31,6 @@ PLUGINS = "plugins"
 
 TRAINING = ("algorithm", "layer", "data set")
 """Kinds of plug-ins that decide the bits of a training."""
-
-ALL = "all"
-"""In the list of attacks: every one that is shipped, and those that the configuration brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +203,8 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
     Raises:
         ConfigError: it cannot be had, does not keep its contract, or has a name that is taken.
     """
+    if isinstance(name, str) and name in WORDS:
+        return ()  # whoever has an entry point of that name
     shipped = isinstance(name, str) and name in _KINDS[kind].registry.shipped
     written = written_of(kind, name, key=key, shipped=shipped)
     if written is None:
@@ -232,7 +232,7 @@ def explained(name: str) -> tuple[str, ...]:
         kind = _kind_of(thing)
         return _names(kind, name)
     kinds = [kind for kind in _KINDS if any(each.name == name for each in installed(kind))]
-    if any(shipped.values()) or not kinds:
+    if any(shipped.values()) or not kinds or name in WORDS:
         return ()
     return _names(kinds[0], name)
 
@@ -268,6 +268,8 @@ def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) ->
         if isinstance(thing, System):
             kept, brought = _with_attacks(thing, key)
         require(kept)
+        if kind != "figures":
+            require_name(name_of(kept))
         if kind == "figures":
             _add_all(thing, written)
         else:
@@ -276,7 +278,9 @@ def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) ->
         if isinstance(broken, ConfigError) and broken.key == key:
             raise
         raise ConfigError(key, written, f"the {kind} {broken}") from broken
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigError(key, written, f"the {kind} raises {_told(error)}") from error
     file = getattr(module, "__file__", None)
     source = Path(file) if file is not None and Path(file).is_file() else None
@@ -295,6 +299,7 @@ def _add_all(measures: Any, origin: str) -> None:
     for name in measures:
         if name in MEASURES.shipped:
             raise ValueError(f"has a figure {name!r}, which is shipped")
+    require_keys(measures)
     for name, measure in measures.items():
         MEASURES.add(name, measure, origin)
 
@@ -321,7 +326,9 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
         module = import_module(path)
     except ModuleNotFoundError as absent:
         raise ConfigError(key, written, _absent(path, absent)) from absent
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         problem = f"importing {path} raises {_told(error)}"
         raise ConfigError(key, written, problem) from error
     try:
@@ -330,6 +337,10 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
         public = [name for name in vars(module) if not name.startswith("_")]
         problem = f"the module {path} has no {attribute}"
         raise ConfigError(key, written, problem, public) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ConfigError(key, written, f"its {attribute} raises {_told(error)}") from error
 
 
 def _absent(path: str, absent: ModuleNotFoundError) -> str:

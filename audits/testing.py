@@ -69,7 +69,8 @@ def assert_no_leak(
             name of a preset), which is trained and attacked once per call.
         attack: name of the attack.
         adversary: whose view: a name of the configuration, parties such as "server+denoisers", or
-            an ``Adversary``.
+            an ``Adversary``, which a result must have as it is, not by its name alone. A recording
+            knows nothing of a seed.
         data_dir: where data sets lie, if something is trained.
         bounds: ``max_FIGURE``, or ``min_FIGURE`` of a figure that is worse the lower it is, for the
             figures that ``secure-fedrec explain`` knows: ``max_auc=0.6``.
@@ -78,7 +79,8 @@ def assert_no_leak(
         AssertionError: a bound does not hold; the message names the adversary, the attack, the
             figure, its value and limit, and the seed that repeats it.
         TypeError: nothing of the kind can be audited.
-        ConfigError: no bound, an unknown figure, one that cannot fall, or a wrong setting.
+        ConfigError: no bound, an unknown figure, one that cannot fall, a wrong setting, or an
+            adversary that the result does not have, or that a recording cannot show.
         DataError, TranscriptError, CheckpointError: as ``audits.audit`` and ``audits.attack`` do.
     """
     __tracebackhide__ = True  # pytest shows the line that asked
@@ -129,17 +131,20 @@ def _finding(
     """The finding that is asked for, as reports have it, and the seed of its run."""
     from attacks import attack_named  # noqa: PLC0415
     from audits import api  # noqa: PLC0415
+    from audits.config.tables import as_table  # noqa: PLC0415
     from audits.given import configured  # noqa: PLC0415
     from audits.results import AuditResult, SimulatedRun  # noqa: PLC0415
     from secure_fedrec.recording import Recording  # noqa: PLC0415
 
     who = adversary if isinstance(adversary, str) else adversary.name
     if isinstance(audited, AuditResult):
-        return _of_report(audited, attack, who), audited.seed
+        found = _of_report(audited, attack, who)
+        if not isinstance(adversary, str):
+            _require_same(audited, adversary)
+        return found, audited.seed
     attack_named(attack)
     if isinstance(audited, Recording):
-        corrupt = who.split("+") if isinstance(adversary, str) else sorted(adversary.corrupt)
-        judged = {"adversaries": [{"name": who, "corrupt": corrupt}]}
+        judged = {"adversaries": [as_table(_of_recording(adversary))]}
         told = api.audit(audited, gates=judged, attacks=attack, data_dir=data_dir, formats=())
         return _of_report(told, attack, who), told.seed
     run: Any = audited
@@ -148,8 +153,45 @@ def _finding(
         if isinstance(adversary, str) and adversary not in (e.name for e in config.adversaries):
             api.parties(adversary)  # refused before hours of training
         run = api.simulate(config, data_dir=data_dir)
-    found = api.attack(run, attacks=attack, adversaries=[adversary])
-    return found.findings[0], found.seed
+    tried = api.attack(run, attacks=attack, adversaries=[adversary])
+    return tried.findings[0], tried.seed
+
+
+def _require_same(audited: "AuditResult", asked: "Adversary") -> None:
+    """Refuse an adversary that has another's name: what was found is of the one in the audit.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    from audits.config.tables import as_table, build  # noqa: PLC0415
+    from secure_fedrec.errors import ConfigError  # noqa: PLC0415
+    from secure_fedrec.wire import Adversary  # noqa: PLC0415
+
+    tables = audited.report["configuration"]["adversaries"]
+    table = next((each for each in tables if each["name"] == asked.name), None)
+    if table is None or build(Adversary, "adversaries", table) != asked:
+        problem = (
+            "is another adversary than the one of this name in the audit, "
+            f"{'which it does not describe' if table is None else dict(table)}: "
+            "ask for that one, or give the run, which is attacked"
+        )
+        raise ConfigError("adversary", as_table(asked), problem)
+
+
+def _of_recording(asked: "str | Adversary") -> "Adversary":
+    """Who looks at a recording of a loop of one's own.
+
+    Raises:
+        ConfigError: it knows the seed, from which nothing follows in such a recording.
+    """
+    from audits import api  # noqa: PLC0415
+    from secure_fedrec.errors import ConfigError  # noqa: PLC0415
+
+    adversary = api.parties(asked) if isinstance(asked, str) else asked
+    if adversary.knows:
+        problem = "a recording holds nothing that follows from a seed: give a configuration or run"
+        raise ConfigError("adversary.knows", sorted(adversary.knows), problem)
+    return adversary
 
 
 def _is_run(audited: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from attacks.base import Attack, Claims, InapplicableError
 from attacks.scoring.gains import Figures, Level
-from attacks.scoring.measures import MEASURES
+from attacks.scoring.measures import MEASURES, require_numbers
 from attacks.scoring.truth import Case, GroundTruth, NotApplicable, Scored
 from attacks.view.knowledge import Knowledge, item_view
 from secure_fedrec.errors import UnstatedFactError
@@ -138,15 +138,16 @@ def evaluate(
         judged: pairs of attack and adversary in the audit.
     """
     truth = truth.as_trained(transcript.public.get("rating_levels"))
-    view = _view(adversary, transcript, truth)
+    view, own = (_view(adversary, transcript, truth) for _ in range(2))
+    own.asked, own.fetched = view.asked, view.fetched  # what is public it may change for itself
     one_round = bool(getattr(attack, "reads_one_round", False))
     steps = [step for step in _PAYLOADS if one_round and view.sees(step)]
     rounds = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
     view.asked.clear()  # by the harness, not by the attack
     if len(rounds) < 2:
-        return _score(attack, view, truth, Level(seed=seed, judged=judged))
+        return _score(attack, view, own, truth, Level(seed=seed, judged=judged))
     level = Level(seed=seed, tried=len(rounds), judged=judged)
-    tried = [_score(attack, view.at(round_), truth, level) for round_ in rounds]
+    tried = [_score(attack, view.at(r), own.at(r), truth, level) for r in rounds]
     measured = [finding for finding in tried if finding.measured]
     if not measured:
         return tried[0]
@@ -181,7 +182,9 @@ def tried(
     """
     try:
         return evaluate(attack, adversary, transcript, truth, seed=seed, judged=judged)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever it is, the other attacks go on
         raised = Raised.of(error, inside=type(attack).__module__)
         blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
         return replace(blank, reason=str(raised), raised=raised)
@@ -191,7 +194,9 @@ def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: G
     """Whether an attack gets as far as asking for a message of a recorded run, or raises."""
     try:
         found = _asked(attack, _view(adversary, transcript.closed(), truth))
-    except (Exception, SystemExit):  # a message, or what it would have asked for is not known
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a message, or what it would have asked for is not known
         return True
     return not isinstance(found, NotApplicable)
 
@@ -209,10 +214,10 @@ def _strength(finding: Finding) -> float:
     return sum(finding.figures.get(key) or 0.0 for key in strengths)
 
 
-def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Finding:
+def _score(attack: Attack, view: View, own: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
-    claims = _asked(attack, view)
+    claims = _asked(attack, own)
     lacks = tuple(step.name.lower() for step in view.unrecorded())
     received, held = _received(view)
     blank = replace(blank, lacks=lacks, received=received, held=held)
@@ -237,6 +242,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     for each in reversed(scored):  # of two claims of a kind, the first gives the figures
         figures |= each.at(level)
         details |= each.details
+    require_numbers(figures)
     nulls = [each.null_control for each in scored if each.null_control is not None]
     return replace(
         blank,

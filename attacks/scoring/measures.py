@@ -259,10 +259,15 @@ def _grades(rule: Any) -> bool:
     return not isinstance(rule, type) and callable(getattr(rule, "grade", None))
 
 
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number, not a bool, a text or an array."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value)
+
+
 def _is_positive(value: Any) -> bool:
     """Whether it is a number above zero: one of zero is reached by silence, NaN by nothing."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0
+    return _is_number(value) and value > 0
 
 
 GAIN: Mapping[str, Mapping[str, Any]] = {
@@ -310,6 +315,17 @@ def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure])
                 raise ValueError(f"{key} is judged by {name}, which is no gain")
             if known[name].secret != each.secret:
                 raise ValueError(f"{key} is judged by {name}, which tells another secret")
+
+
+def require_numbers(figures: Mapping[str, object]) -> None:
+    """Refuse figures that no report can hold: each is a finite number, or None.
+
+    Raises:
+        ValueError: one is not; names it.
+    """
+    for key, value in figures.items():
+        if value is not None and not _is_number(value):
+            raise ValueError(f"the figure {key} is {value!r}, not a finite number")
 
 
 def _measure(told: Mapping[str, Any]) -> Measure:

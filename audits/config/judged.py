@@ -13,7 +13,8 @@ from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_tables
 from audits.gates.gate import GateConfig
 from audits.gates.waivers import BESIDE_ATTACKS, WaiverConfig, with_days
-from audits.plugins import ALL, PLUGINS, Plugin, named, written_names
+from audits.plugin_names import ALL
+from audits.plugins import PLUGINS, Plugin, named, written_names
 from secure_fedrec.core.files import read_json
 from secure_fedrec.data.refusals import readable, refused
 from secure_fedrec.errors import ConfigError, DataError, entry

@@ -21,7 +21,7 @@ from audits.explain.fields import (
     plugged,
     tables_of,
 )
-from audits.plugins import ALL
+from audits.plugin_names import ALL
 from audits.system import System
 from audits.systems import DATA, SYSTEMS, kinds_of, system_named
 from secure_fedrec.core.registry import derived

@@ -12,7 +12,8 @@ from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS
 from audits.config.judged import ENTRIES
 from audits.explain.fields import table_schema
 from audits.explain.keys import Trained, absent, layer_facts, top_facts, trained
-from audits.plugins import ALL, PLUGINS
+from audits.plugin_names import ALL
+from audits.plugins import PLUGINS
 from audits.run.folder import CONFIG_DIGEST
 from audits.systems import SYSTEMS
 

@@ -30,6 +30,21 @@ def report_schema() -> dict[str, Any]:
     return schema
 
 
+def finding_fields() -> frozenset[str]:
+    """Names of what a finding holds beside figures, at whatever depth."""
+    schema = json.loads(_FRAME.read_text(encoding="utf-8"))
+    return frozenset(_properties(schema["$defs"]["finding"]))
+
+
+def _properties(schema: Any) -> set[str]:
+    """Names of all properties in a part of a schema."""
+    if not isinstance(schema, dict | list):
+        return set()
+    inner = schema.values() if isinstance(schema, dict) else schema
+    own = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    return set(own).union(*map(_properties, inner))
+
+
 def _not_tried() -> dict[str, Any]:
     """What was not tried, by kind."""
     kinds = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())

@@ -1,5 +1,6 @@
 """An audit from a configuration to a report: train, record, attack, judge, write."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,14 @@ from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth
 from attacks.planted.controls import positive_control
-from attacks.scoring.games import reads, tried
+from attacks.scoring.games import Raised, reads, tried
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
 from audits.gates.policy import Policy, applied, require_same_federation
 from audits.gates.verdict import Verdict
 from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
+from audits.report.findings import finding_json
 from audits.results import AuditResult
 from audits.run.build import Federation, build_federation, load_dataset, load_federation
 from audits.run.folder import one_writer, read_client_secrets
@@ -227,6 +229,31 @@ def _announce(federation: Federation[Task], run: RecordedRun, projected: int, te
     )
 
 
+def writable(finding: Finding, *, inside: str) -> Finding:
+    """A finding as it is if a report can hold it; else one that says what of it no report can hold.
+
+    Args:
+        finding: what an attack has given: rounds and units are whole numbers, and all else JSON
+            values.
+        inside: name of the attack's module.
+    """
+    try:
+        rounds = (("its round", each) for each in finding.rounds)
+        units = ((f"its number of {name}", each) for name, each in finding.units.items())
+        for name, value in (*rounds, *units):
+            if type(value) is not int:
+                raise TypeError(f"{name} is {value!r}, not a whole number")
+        try:
+            json.dumps(finding_json(finding, None), allow_nan=False)
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as problem:
+            raise TypeError(f"what it found is not JSON: {problem}") from problem
+    except TypeError as error:
+        raised = Raised.of(error, inside=inside)
+        blank = Finding(attack=finding.attack, adversary=finding.adversary, game=finding.game)
+        return replace(blank, reason=str(raised), raised=raised)
+    return finding
+
+
 def attack_all(
     transcript: Transcript,
     truth: GroundTruth,
@@ -260,7 +287,8 @@ def attack_all(
 
     def found(number: int) -> Finding:
         name, adversary = pairs[number]
-        return tried(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
+        found = tried(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
+        return writable(found, inside=type(SUITE[name]).__module__)
 
     with tqdm(total=len(pairs), desc="attacking", unit="attack", disable=not bars) as bar:
         # Equations take longest, and the suite has them last.

@@ -29,6 +29,7 @@ from secure_fedrec.errors import (
     ConfigError,
     EncodingError,
     MisfitError,
+    PrivateStateError,
     RefusalError,
     SitsOutError,
     renamed_keys,
@@ -54,6 +55,9 @@ log = logging.getLogger("secure-fedrec")
 
 _OWN: Final = frozenset({"beacon", "clip", "noise_multiplier", "rounds", "metrics", "keeps_state"})
 """Settings of the terms that are arguments of ``protect``, or say nothing in one process."""
+
+_SENT: Final = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
+"""Messages of a round that clients send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,10 +115,12 @@ class Protection:
         self.terms, self._delta, self.rounds = terms, delta, 0
         if isinstance(terms, NoisedMean) == (delta is None):
             raise ConfigError("protection.delta", delta, "goes with noise, and noise with it")
+        if delta is not None:
+            _require_share("delta", delta)
         self.shared = terms.select(as_arrays(model))
         self.federation = Federation(_numbers(clients), policy=terms.policy)
         numbers = self.federation.roster.numbers
-        self._size = len(numbers) if cohort is None else cohort
+        self._size = len(numbers) if cohort is None else _whole("cohort", cohort)
         most = len(numbers)
         if not 2 <= self._size <= most:
             raise ConfigError("protection.cohort", cohort, f"must be between 2 and {most}")
@@ -123,6 +129,17 @@ class Protection:
             raise ConfigError("protection.adversary", terms.adversary, problem, ("curious",))
         terms.config(self._standing(model, numbers[: self._size], 0), self.shared)
         self._claim(1)  # noise without a price is refused before anything is trained
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse copies and pickles: each would spend the budget of the same clients again.
+
+        Raises:
+            PrivateStateError: always; it is a ``TypeError``.
+        """
+        raise PrivateStateError(
+            "a Protection is neither copied nor pickled: its clients have one budget, and answer "
+            "once for each model; hand the object itself on"
+        )
 
     @property
     def price(self) -> PrivacyStatement | None:
@@ -161,7 +178,8 @@ class Protection:
 
         Raises:
             ConfigError: a client is none of this federation, the round is not of so many clients
-                as were settled, or a weight was given under noise.
+                as were settled, a weight was given under noise, or an argument is of another kind.
+                The round does not count.
             MisfitError: an array is missing, unknown, of another shape, or of no floats, or
                 ``start`` is another model than the one that was protected; names client and array.
             EncodingError: a value is not finite, or it or a weight is beyond what was settled;
@@ -173,7 +191,12 @@ class Protection:
         if most is not None and self.rounds >= most:
             problem = "noised rounds were begun, as many as protection.rounds allows"
             raise RefusalError(f"the budget is spent: {most} {problem}")
-        gone = {} if drops is None else drops
+        gone: Mapping[int, Any] = {} if drops is None else drops
+        _require_tables(updates=updates, start=start, drops=gone)
+        for client, kind in gone.items():
+            if not isinstance(kind, Kind):
+                problem = f"is no message that client {client} could be the first not to send"
+                raise ConfigError("drops", kind, problem, [f"Kind.{each.name}" for each in _SENT])
         before = as_arrays(start)
         if self.terms.select(before) != self.shared:
             raise MisfitError("start is another model than the one that was protected")
@@ -317,17 +340,19 @@ def protect(
             as ``Protection``.
         EncodingError: a value of an array that is shared is not finite.
     """
-    numbers = list(range(clients) if isinstance(clients, int) else clients)
-    size = len(numbers) if cohort is None else cohort
+    numbers = _numbers(range(clients) if isinstance(clients, int) else clients)
+    size = len(numbers) if cohort is None else _whole("cohort", cohort)
+    _require_tables(model=model)
     for name, figure in (("rounds", rounds), ("delta", delta)):
         if (figure is None) != (epsilon is None):
             raise ConfigError(f"protection.{name}", figure, "goes with epsilon, and it with this")
     terms: ProtectedMean
     if epsilon is None or rounds is None or delta is None:
         terms = _settled(MaskedMean, size, {"max_weight": 1, **settings}, clip=clip)
-    elif not 0 < delta < 1:
-        raise ConfigError("protection.delta", delta, "must be between 0 and 1")
     else:
+        _require_share("delta", delta)
+        if not _is_number(epsilon) or epsilon <= 0:
+            raise ConfigError("protection.epsilon", epsilon, "must be a number above 0")
         terms = _settled(NoisedMean, size, settings, clip=clip, noise_multiplier=1.0, rounds=rounds)
         terms = _within(terms, size, terms.select(as_arrays(model)).length, epsilon, delta)
     return Protection(model, terms, clients=numbers, cohort=cohort, delta=delta)
@@ -337,13 +362,52 @@ def _numbers(clients: Iterable[int]) -> list[int]:
     """Numbers of clients.
 
     Raises:
-        ConfigError: one is no whole number.
+        ConfigError: one is no whole number, or nothing that has numbers is given.
     """
+    if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
+        problem = "is neither a number of clients nor their numbers"
+        raise ConfigError("protection.clients", clients, problem)
     found: list[Any] = list(clients)
     for each in found:
         if isinstance(each, bool) or not isinstance(each, int):
             raise ConfigError("protection.clients", each, "is no number: number your clients")
     return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _require_share(name: str, value: Any) -> None:
+    """Refuse what is no probability strictly between 0 and 1.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise ConfigError(f"protection.{name}", value, "must be between 0 and 1")
+
+
+def _whole(name: str, value: Any) -> int:
+    """A setting that is a whole number.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"protection.{name}", value, "must be a whole number")
+    return int(value)
+
+
+def _require_tables(**told: object) -> None:
+    """Refuse arguments that are no mappings.
+
+    Raises:
+        ConfigError: one is none; names it.
+    """
+    for name, value in told.items():
+        if not isinstance(value, Mapping):
+            raise ConfigError(name, type(value).__name__, "must be a mapping")
 
 
 def _settled(kind: type[Terms], size: int, settings: Mapping[str, Any], **own: Any) -> Terms:

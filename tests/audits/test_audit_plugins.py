@@ -4,20 +4,31 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
-from attacks.scoring.measures import MEASURES
+from attacks.planted.controls import WHO, planted
+from attacks.scoring.games import Finding, tried
+from attacks.scoring.measures import MEASURES, listed_keys
 from attacks.suite import SUITE
-from audits import plugins
+from attacks.view.knowledge import item_view
+from audits import plugin_origins, plugins
 from audits.config.audit import load_config, parse_config
 from audits.explain.schema import config_schema
+from audits.gates.waivers import BESIDE_ATTACKS
+from audits.plugin_names import WORDS
+from audits.plugin_origins import GROUPS
+from audits.report.findings import finding_json
+from audits.report.schema import finding_fields
 from audits.systems import DATA, SYSTEMS
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.protection import RECORDS, STACKS
+from secure_fedrec.wire import View
 
 ROOT = Path(plugins.__file__).parents[1]
 REGISTRIES = (SUITE, MEASURES, RECORDS, SYSTEMS, DATA)
@@ -233,6 +244,119 @@ def test_a_shipped_attack_that_raises_costs_its_own_finding(
     assert report["verdict"]["outcome"] == "inconclusive"
 
 
+SCORED = """
+from attacks.scoring.truth import Scored
+
+class Told:
+    def scored(self, case):
+        yield Scored(figures={figures}, units={units}, details={details})
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"figures": "{'auc': float('nan')}"}, "the figure auc is nan, not a finite number"),
+        ({"figures": "{'auc': float('inf')}"}, "the figure auc is inf, not a finite number"),
+        ({"figures": "{'auc': 'high'}"}, "the figure auc is 'high', not a finite number"),
+        ({"figures": "{'auc': True}"}, "the figure auc is True, not a finite number"),
+        ({"figures": "{'own': __import__('numpy').ones(1)}"}, "the figure own is array([1.])"),
+        ({"units": "{'clients': 'x'}"}, "its number of clients is 'x', not a whole number"),
+        ({"details": "{'by': float('nan')}"}, "what it found is not JSON"),
+        ({"details": "{'by': {1, 2}}"}, "what it found is not JSON"),
+    ],
+    ids=["nan", "inf", "text", "bool", "array", "units", "details nan", "details set"],
+)
+def test_what_no_report_can_hold_costs_its_own_finding(
+    told: dict[str, str], says: str, small: dict[str, Any], write_config: Write, module: Module,
+    command: Command, tmp_path: Path,
+) -> None:  # fmt: skip
+    plain = {"figures": "{'auc': 0.5}", "units": "{'clients': 40}", "details": "{}"}
+    code = SCORED
+    for part, value in {**plain, **told}.items():
+        code = code.replace(f"{{{part}}}", value)
+    code = ATTACK.replace("class TwoRounds", f"{code}\n\nclass TwoRounds")
+    name = module(code.replace("made=(claim,)", "made=(Told(),)"))
+    raw = small | {"attacks": [f"{name}:ATTACK", "direct"], "run": {"workers": 1}}
+    raw |= {"adversaries": small["adversaries"][:1], "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = report_of(command, write_config(raw), tmp_path / "out")
+    own, direct = report["findings"]
+    assert says in own["raised"]["message"]
+    assert direct["status"] == "measured"
+    assert report["verdict"]["outcome"] == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    ["__import__('asyncio').CancelledError()", "GeneratorExit()", "BaseException('hm')"],
+)
+def test_whatever_an_attack_raises_costs_its_own_finding_alone(
+    raised: str, small: dict[str, Any], write_config: Write, module: Module, command: Command,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    name = module(RAISES.replace("KeyError('what is this?')", raised))
+    raw = small | {"attacks": ["direct", f"{name}:ATTACK"], "run": {"workers": 1}}
+    raw |= {"adversaries": small["adversaries"][:1], "gates": [{"metric": "rmse", "max": 5.0}]}
+    report = report_of(command, write_config(raw), tmp_path / "out")
+    direct, own = report["findings"]
+    assert direct["status"] == "measured"
+    assert own["raised"]["type"] in raised
+    assert own["raised"]["where"].startswith(f"{name}.py:")
+    assert report["verdict"]["outcome"] == "inconclusive"
+
+
+def test_an_interrupt_of_an_attack_is_an_interrupt(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(SUITE["direct"]), "claim", interrupted)
+    run = planted("ratings")[0]
+    with pytest.raises(KeyboardInterrupt):
+        tried(SUITE["direct"], WHO["server"], run.transcript, planted("ratings")[1], seed=0)
+
+
+@pytest.mark.parametrize("where", ["import", "contract", "attribute"])
+def test_whatever_is_raised_before_an_audit_is_laid_to_the_plug_in(
+    where: str, small: dict[str, Any], write_config: Write, module: Module, refusal: Refusal,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    panic = "class Panic(BaseException):\n    pass\n\n"
+    own = {
+        "import": "raise Panic('hm')\n",
+        "contract": "class Own:\n    @property\n    def name(self):\n        raise Panic('hm')\n\n"
+        "ATTACK = Own()\n",
+        "attribute": "def __getattr__(name):\n    raise Panic('hm')\n",
+    }[where]
+    name = module(panic + own)
+    config = write_config(small | {"attacks": [f"{name}:ATTACK"]})
+    said = refusal("audit", config, "--out", tmp_path / "out", "--quiet")
+    assert said.startswith(f"attacks = '{name}:ATTACK'"), said
+    assert f"raises Panic: hm ({name}.py:" in said
+
+
+def test_an_attack_changes_what_is_public_for_itself_alone() -> None:
+    """Its finding says what reached the adversary as if it had changed nothing."""
+    run, truth = planted("ratings")
+
+    class Changes(type(SUITE["direct"])):  # type: ignore[misc]
+        __doc__ = type(SUITE["direct"]).__doc__
+
+        reads_item_rows = False
+
+        def claim(self, view: View) -> Any:
+            claims = super().claim(item_view(view))
+            view.public["protection"]["traits"].update(uploads="hidden", noise="gauss")
+            return claims
+
+    before = deepcopy(dict(run.transcript.public))
+    plain = tried(SUITE["direct"], WHO["server"], run.transcript, truth, seed=0)
+    found = tried(Changes(), WHO["server"], run.transcript, truth, seed=0)
+    assert (found.received, found.held, found.read) == (plain.received, plain.held, plain.read)
+    assert run.transcript.public == before
+
+
 def test_the_digest_follows_the_source(small: dict[str, Any], module: Module) -> None:
     raw = small | {"gates": []} | {"algorithm": {"name": f"{module(SYSTEM)}:SYSTEM", "rounds": 4}}
     raw["attacks"] = ["direct", f"{module(ATTACK)}:ATTACK"]
@@ -356,6 +480,18 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "BPRConfig.rank: is missing: settings of a method have rank",
     ),
     "no data": (SYSTEM, "SYSTEM", "data.name", "the data set is no DataKind"),
+    "a floor of nothing": (
+        ATTACK.replace("floor=0.9", "floor=float('nan')"),
+        "ATTACK",
+        "attacks",
+        "is controlled with the floor nan, not a number above 0",
+    ),
+    "a floor that silence reaches": (
+        ATTACK.replace("floor=0.9", "floor=0.0"),
+        "ATTACK",
+        "attacks",
+        "is controlled with the floor 0.0, not a number above 0",
+    ),
     "figures of nothing": (ATTACK, "ATTACK", "measures", "are no mapping of Measures by key"),
 }
 
@@ -423,6 +559,92 @@ def test_two_plug_ins_of_one_name_are_refused(small: dict[str, Any], module: Mod
         parse_config(small | {"attacks": [f"{one}:ATTACK", f"{two}:ATTACK"]})
     with pytest.raises(ConfigError, match="is named twice"):
         parse_config(small | {"attacks": [f"{one}:ATTACK", f"{one}:ATTACK"]})
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+@pytest.mark.parametrize("kind", GROUPS)
+def test_a_word_of_configurations_means_itself(
+    word: str, kind: str, small: dict[str, Any], module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has an entry point of that name; nothing of it is imported."""
+    name = module("raise RuntimeError('imported')\n")
+    point = SimpleNamespace(name=word, value=f"{name}:THING", group=GROUPS[kind], dist=None)
+    for place in (plugin_origins, plugins):
+        monkeypatch.setattr(place, "installed", lambda of: (point,) if of == kind else ())
+    assert plugins.load(kind, word, key="attacks") == ()
+    assert plugins.explained(word) == ()
+    assert parse_config(small | {"attacks": ["all"]}).attacks == tuple(SUITE.shipped)
+    assert name not in sys.modules
+
+
+FIGURES = """
+import tomllib
+from attacks.scoring.measures import catalogue
+
+FIGURES = catalogue(tomllib.loads('''
+[own]
+secret = "hair colour"
+[own.hair]
+about = "Share of clients whose hair colour is named."
+scale.unit = "share"
+scale.chance = "the commonest colour"
+scale.abstention = "a miss"
+severity.rule = "observed"
+severity.medium = 0.5
+severity.floor = 0.9
+'''))
+"""
+
+
+def own_figure(key: str) -> str:
+    return FIGURES.replace("[own.hair]", f"[own.{key}]")
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_no_plug_in_is_called_as_a_word_of_configurations(word: str, module: Module) -> None:
+    """Of whatever kind: the words are those of the parser and of waivers."""
+    assert {"all", *BESIDE_ATTACKS} <= WORDS
+    made = {
+        "attack": (ATTACK.replace('"two-rounds"', repr(word)), "ATTACK"),
+        "layer": (LAYER.replace('"rounded-values"', repr(word)), "LAYER"),
+        "algorithm": (SYSTEM.replace('rating_system("mine"', f'rating_system("{word}"'), "SYSTEM"),
+        "data set": (DATA_KIND.replace('"made"', repr(word)), "DATA"),
+        "figures": (own_figure(word), "FIGURES"),
+    }
+    assert made.keys() == GROUPS.keys()
+    for kind, (code, thing) in made.items():
+        with pytest.raises(ConfigError, match="means something else"):
+            plugins.load(kind, f"{module(code)}:{thing}", key="name")
+        assert not any(registry.added for registry in REGISTRIES)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("attack", "details", "severity", "units", "value", "claimed", "raised", "held", "roc"),
+        *("epsilon", "lossless", "utility_gain", "rmse"),
+        *("auc_low", "auc_high", "precision_gain_low", "precision_gain_certain", "prior_auc"),
+    ],
+)
+def test_a_figure_is_not_called_as_what_a_report_has(key: str, module: Module) -> None:
+    """Fields of a finding, figures of gates, intervals and comparisons of what is shipped."""
+    with pytest.raises(ConfigError, match=f"has a figure with the key '{key}', which "):
+        plugins.load("figures", f"{module(own_figure(key))}:FIGURES", key="measures")
+    assert not MEASURES.added
+
+
+def test_every_field_of_a_finding_is_kept_from_figures() -> None:
+    """Those that findings are made of, as reports have them."""
+    blank = Finding(attack="direct", adversary="server", game="game")
+    assert finding_json(blank, None).keys() - set(listed_keys()) <= finding_fields()
+    assert finding_fields() & MEASURES.keys() <= {"auc"}
+
+
+def test_two_own_figures_share_no_key(module: Module) -> None:
+    plugins.load("figures", f"{module(FIGURES)}:FIGURES", key="measures")
+    with pytest.raises(ConfigError, match="key 'hair_low', which is one of 'hair'"):
+        plugins.load("figures", f"{module(own_figure('hair_low'))}:FIGURES", key="measures")
+    assert list(MEASURES.added) == ["hair"]
 
 
 def test_a_data_set_of_another_algorithm_is_refused(small: dict[str, Any], module: Module) -> None:

@@ -203,6 +203,49 @@ def test_an_adversary_of_its_own_is_asked(result: audits.AuditResult) -> None:
     assert refused(result.folder, adversary=own, max_auc=0.6).startswith("mine/lattice, seed 3")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"corrupt": frozenset({"server", "client:0"})},
+        {"corrupt": frozenset({"client:0"})},
+        {"taps": frozenset({"network"})},
+        {"knows": frozenset({"seed"})},
+    ],
+    ids=["more parties", "other parties", "taps", "knows"],
+)
+def test_an_adversary_of_the_same_name_is_not_the_one_of_a_result(
+    more: dict[str, Any], result: audits.AuditResult
+) -> None:
+    """Its parties, taps and knowledge must be those that were judged."""
+    same = Adversary(name="server", corrupt=frozenset({"server"}))
+    asked: dict[str, Any] = {"attack": "direct", "max_support_auc": 0.6}
+    assert_no_leak(result, adversary=same, **asked)
+    with pytest.raises(ConfigError, match="is another adversary than the one of this name"):
+        assert_no_leak(result, adversary=dataclasses.replace(same, **more), **asked)
+
+
+def test_an_adversary_of_a_recording_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tap is passed on; knowledge of a seed, of which a recording has none, is refused."""
+    users, vectors = start(30, 25, rank=3, seed=1)
+    recording = matrix_factorization(
+        ratings_of(30, 25, seed=2), users, vectors, rounds=1, rate=0.1, decay=0.9, pull=0.01
+    )
+    looked: list[Any] = []
+    true_audit = api.audit
+
+    def audit(*given: Any, **told: Any) -> Any:
+        looked.append(told["gates"]["adversaries"])
+        return true_audit(*given, **told)
+
+    monkeypatch.setattr(api, "audit", audit)
+    tap = Adversary(name="ours", corrupt=frozenset({"server"}), taps=frozenset({"network"}))
+    assert_no_leak(recording, attack="direct", adversary=tap, max_precision_gain=0.99)
+    assert looked == [[{"name": "ours", "corrupt": ["server"], "taps": ["network"], "knows": []}]]
+    knows = dataclasses.replace(tap, knows=frozenset({"seed"}))
+    with pytest.raises(ConfigError, match=r"adversary\.knows"):
+        assert_no_leak(recording, attack="direct", adversary=knows, max_precision_gain=0.99)
+
+
 def test_the_other_assertions_are_those_of_the_properties() -> None:
     for name in ("assert_lossless", "assert_split_personalization"):
         assert getattr(audits.testing, name) is getattr(secure_fedrec.properties, name)

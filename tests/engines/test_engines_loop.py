@@ -1,7 +1,9 @@
 """Protected averages of a loop in one process: exact under masks, with a price under noise."""
 
+import copy
 import difflib
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from runpy import run_path
@@ -288,12 +290,72 @@ def test_noise_takes_no_weights() -> None:
         ({"clients": (1, 1, 2)}, "federation.clients"),
         ({"clients": {"ann": 1, "bob": 2, "eve": 3}}, "protection.clients"),
         ({"clip": 2.0**40, "max_weight": 2**20}, "protection.clip"),
+        ({"clients": 2.0}, "protection.clients"),
+        ({"clients": None}, "protection.clients"),
+        ({"clients": "0123"}, "protection.clients"),
+        ({"clients": (0, 1, "2")}, "protection.clients"),
+        ({"cohort": 2.0}, "protection.cohort"),
+        ({"cohort": "all"}, "protection.cohort"),
+        ({"clip": "1"}, "protection.clip"),
+        ({"dropout": "few"}, "protection.dropout"),
+        ({"epsilon": 1.0, "rounds": 2, "delta": "x"}, "protection.delta"),
+        ({"epsilon": 1.0, "rounds": 2, "delta": True}, "protection.delta"),
+        ({"epsilon": 1.0, "rounds": 2, "delta": float("nan")}, "protection.delta"),
+        ({"epsilon": "x", "rounds": 2, "delta": 1e-5}, "protection.epsilon"),
+        ({"epsilon": float("nan"), "rounds": 2, "delta": 1e-5}, "protection.epsilon"),
+        ({"epsilon": 1.0, "rounds": "x", "delta": 1e-5}, "protection.rounds"),
+        ({"epsilon": 1.0, "rounds": 2.0, "delta": 1e-5}, "protection.rounds"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(told: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         protect(model(), **{"clients": CLIENTS, "clip": CLIP, **told})
     assert refused.value.key == key
+
+
+@pytest.mark.parametrize("delta", ["x", 0.0, 1, True, float("nan")])
+def test_a_delta_that_is_none_is_refused_by_name(delta: Any) -> None:
+    terms = noise().terms
+    with pytest.raises(ConfigError, match=r"protection\.delta"):
+        Protection(model(), terms, clients=range(CLIENTS), delta=delta)
+
+
+def reduced(thing: Any) -> Any:
+    """What pickles ask of an object."""
+    return thing.__reduce_ex__(4)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, reduced])
+def test_a_budget_is_not_copied(again: Callable[[Any], Any]) -> None:
+    """Each copy would spend it again, on the same clients."""
+    for protection in (noise(), masks()):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            again(protection)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"drops": {0: "upload"}},
+        {"drops": {0: None}},
+        {"drops": {0: 2.5}},
+        {"drops": [0]},
+        {"drops": {"0": Kind.UPLOAD}},
+        {"updates": [trained(0.1)]},
+        {"updates": {"0": trained(0.1)}},
+        {"updates": {0: 3}},
+        {"updates": {0: (trained(0.1), "one")}},
+        {"start": 3},
+    ],
+)
+def test_what_no_round_can_be_made_of_costs_no_round(told: dict[str, Any]) -> None:
+    protection = noise(rounds=1)
+    handed = {client: trained(0.1) for client in range(CLIENTS)}
+    usual: dict[str, Any] = {"updates": handed, "start": model(), **told}
+    with pytest.raises(FedRecError):
+        protection.mean(usual.pop("updates"), **usual)
+    assert protection.rounds == 0
+    assert protection.mean(handed, start=model()).round == 1
 
 
 def test_terms_of_a_deployment_are_taken_as_they_are() -> None:
