@@ -38,7 +38,7 @@ API = {
     "secure_fedrec.recording.Recording": "transcript, seen, hidden, secrets, new(public, "
     "directory), open(directory, *, truth=None), save(directory, *, truth=None), "
     "save_truth(path), truth",
-    "secure_fedrec.recording.validate": "(directory)",
+    "secure_fedrec.recording.validate": "(directory, *, truth=None)",
     "secure_fedrec.recording.RowTraits": None,
     "secure_fedrec.recording.Traits": None,
     "secure_fedrec.recording.OTHER_ROWS": None,

@@ -29,7 +29,7 @@ def recorded(sums: Any, *, words: bool = True, moves: bool = False) -> Recording
         arrays={"items": start},
         items="items",
         algorithm={"name": "own"},
-        rows=RowTraits(rows="items", row_sets=None, form=None),
+        rows=RowTraits(rows="items", row_sets="some", form="other"),
         sums=sums,
     )
     for round_ in (1, 2):
