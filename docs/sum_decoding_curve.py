@@ -116,7 +116,7 @@ class Row(NamedTuple):
         kept_back: share of the rated items whose rows the floor keeps back.
         lossless: whether sums are those of plain training, bit for bit.
         metric, utility: how good the model is after the last round; "diverges" has no value.
-        reason: why the attack does not apply.
+        reason: why the attack does not apply, or solves no row.
     """
 
     round: int
@@ -228,7 +228,7 @@ def measure(case: Case) -> list[Row]:
                 lossless=config.claims_lossless,
                 metric=metric,
                 utility=round(utility, 4),
-                reason=found.reason or "",
+                reason=found.reason or str(found.details.get("unsolved", "")),
             )
         )
     return rows

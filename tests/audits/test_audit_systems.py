@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,11 @@ def test_a_rating_system_trains_the_algorithm_it_is_of() -> None:
 
     pmf = system_named("pmf")
     mine = rating_system("mine", Mine, PMFConfig, statement=pmf.statement)
-    assert (set(mine.kinds), mine.claims, mine.attacks) == (set(pmf.kinds), pmf.claims, pmf.attacks)
+    assert (set(mine.kinds), mine.attacks) == (set(pmf.kinds), pmf.attacks)
+    for stack, claim in pmf.claims.items():  # but for the name
+        assert "mine" in mine.claims[stack].system
+        assert replace(mine.claims[stack], system=claim.system) == claim
+    assert set(mine.claims) == set(pmf.claims)
     data = RatingData(clients=12, items=20, mean_ratings=5.0, utility_folds=2)
     for system, kind in ((mine, Mine), (pmf, PMF)):
         loaded = system.load(
