@@ -34,3 +34,22 @@ def test_a_comment_in_the_directory_is_refused(tmp_path: Path) -> None:
     assert npz_names(path) == ("a",)
     with pytest.raises(ValueError, match="a checksum or the directory is wrong"):
         read_npz(path)
+
+
+@pytest.mark.parametrize("told", [2, 10**12])
+def test_a_header_that_tells_another_size_is_refused(told: int, tmp_path: Path) -> None:
+    """Nothing is allocated for it, though the checksum of the file is right."""
+    path = tmp_path / "file.npz"
+    write_npz(path, {"a": np.arange(4)})
+    with zipfile.ZipFile(path) as archive:
+        (member,) = archive.infolist()
+        content = archive.read(member)
+    shape, other = b"'shape': (4,), }", f"'shape': ({told},), }}".encode()
+    longer = len(other) - len(shape)
+    begin, found, end = content.partition(shape)
+    assert found
+    content = begin + other + (end[longer:] if longer else end)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member.filename, content)
+    with pytest.raises(ValueError, match="the header of an array tells another size"):
+        read_npz(path)
