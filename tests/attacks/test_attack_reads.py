@@ -125,6 +125,16 @@ SKELLAM = {"layer": "skellam", "noise_multiplier": 1.0}
 CLIP = {"layer": "clip", "norm": 0.05}
 
 
+@pytest.mark.parametrize("noised", [False, True])
+def test_a_table_that_noised_sums_move_asks_for_no_reader(noised: bool) -> None:
+    """Its price says what it tells; nobody has read the table here, as no payload was asked for."""
+    noise = [CLIP, SKELLAM] if noised else []
+    recorded = recorded_as(PMF, *noise, {**MASKS, "min_survivors": 12}, items=60)
+    finding = evaluate(SUITE["direct"], OWN, *recorded, seed=0)
+    assert "table" in finding.held
+    assert ("table" in finding.received) == (not noised)
+
+
 HIDDEN = {"layer": "paillier"}
 TAP = Adversary(name="tap", corrupt=frozenset(), taps=frozenset({"network"}))
 DENOISER = Adversary(name="denoiser", corrupt=frozenset({"denoiser:1"}))
