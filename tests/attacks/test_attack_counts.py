@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attacks import Claims, evaluate
+from attacks.families.sums import participation
 from attacks.families.sums.participation import of_one
 from attacks.families.sums.sum_decoding import SumDecoding
 from attacks.scoring.games import Finding
@@ -107,6 +108,16 @@ def test_counts_of_two_cohorts_are_subtracted(biases: bool, floor: int, tmp_path
     masking = [{"layer": "masking", "min_survivors": 3, "tail_floor": floor}]
     case = attacked(tmp_path, masking, "server", biases=biases)
     assert_finds(case, by_subtraction(case))
+
+
+def test_who_came_for_somebody_else_is_told_by_the_difference() -> None:
+    """Neither sum of three by itself tells anything, nor is any client alone in their span."""
+    cohorts, counts = np.array([[1.0, 1, 0, 1], [1, 0, 1, 1]]), np.array([[1.0], [2.0]])
+    known, possible = np.zeros((4, 1), dtype=bool), np.ones((4, 1), dtype=bool)
+    signs, sums = participation._with_differences(cohorts, counts)
+    assert participation._propagate(signs, sums, known, possible, 1)
+    assert known[:, 0].tolist() == [False, False, True, False]
+    assert possible[:, 0].tolist() == [True, False, True, True]
 
 
 @pytest.mark.parametrize(
