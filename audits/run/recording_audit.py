@@ -28,7 +28,7 @@ from audits.run.build import require_parties
 from audits.run.truth import ground_truth
 from audits.system import Nouns, digest_of
 from secure_fedrec.recording import Recording
-from secure_fedrec.wire import Step
+from secure_fedrec.wire import Step, Transcript
 from secure_fedrec.wire.recording import kind_of
 
 _NAME = "recorded federation"
@@ -65,7 +65,7 @@ def audit_recording(
         OSError: something could not be written.
     """
     started = time.time()
-    transcript, truth = recording.transcript.held(), truth_of_recording(recording)
+    transcript, truth = _as_stated(recording.transcript.held()), truth_of_recording(recording)
     n_clients = int(transcript.public["n_clients"])
     denoisers = len(truth.denoiser_clients)
     require_parties(config.adversaries, (), n_clients=n_clients, denoisers=denoisers)
@@ -215,6 +215,12 @@ def _role(role: str, parties: int, messages: float, up: float) -> dict[str, Any]
         "bytes_up_per_round": up,
         "bytes_down_per_round": 0.0,
     }
+
+
+def _as_stated(transcript: Transcript) -> Transcript:
+    """A recording without layers: none of ours ran, whatever its manifest lists."""
+    protection = {**transcript.public["protection"], "layers": []}
+    return transcript.stating({**transcript.public, "protection": protection})
 
 
 def _protection_json(public: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Recordings whose statements or omissions would make an audit look better than its messages."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,19 @@ def test_what_a_recording_says_is_no_bound(sums: Any, words: bool, moves: bool, 
     found = audits.audit(recorded(sums, words=words, moves=moves), gates=JUDGE)
     assert found.verdict.outcome is not Outcome.PASS
     assert all(held in each["held"] for each in found.report["findings"])
+
+
+def test_a_layer_that_a_manifest_lists_hides_nothing(tmp_path: Path) -> None:
+    recorded(SENT_HIDDEN).save(tmp_path / "run", truth=tmp_path / "truth.npz")
+    manifest = tmp_path / "run" / "transcript.json"
+    told = json.loads(manifest.read_text())
+    told["public"]["protection"]["layers"] = ["masking"]
+    manifest.write_text(json.dumps(told))
+    found = audits.audit(
+        Recording.open(tmp_path / "run", truth=tmp_path / "truth.npz"), gates=JUDGE
+    )
+    assert found.verdict.outcome is not Outcome.PASS
+    assert all("upload" in each["held"] for each in found.report["findings"])
 
 
 def test_readable_uploads_are_not_judged_where_the_truth_does_not_hold_them() -> None:
