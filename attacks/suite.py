@@ -48,6 +48,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         *(AttributeInference(), LoneRows(), NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
     ),
     "partners": (ItemSales(), PartnerMembers()),
+    "co-occurrences": (_CLEAR,),
 }
 
 _TOLD = (LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim)

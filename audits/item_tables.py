@@ -67,7 +67,8 @@ GENERATOR_TELLS = (
 )
 """What uploads of Fed3CR tell, alone or as a plug-in."""
 
-_METRICS = ("hit_rate_at_10", "ndcg_at_10")
+METRICS = ("hit_rate_at_10", "ndcg_at_10")
+"""Of the test items."""
 _LOCAL = ("random", "never drawn")
 
 
@@ -122,6 +123,11 @@ class RankingTask:
     seed: int
     cohort: CohortConfig
 
+    @property
+    def negatives(self) -> int:
+        """Items that a client draws per training item and round."""
+        return int(self.settings.local.negatives)
+
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, what rules without a model reach, and a leak of the protocol."""
@@ -131,7 +137,7 @@ class RankingTask:
             rounds=self.settings.rounds,
             stream=streams.stream(NEGATIVES),
             seed=self.seed,
-            per_positive=self.settings.local.negatives,
+            per_positive=self.negatives,
             present=lambda round_: self.cohort.draw(round_, clients, streams),
         )
         means = {
@@ -170,7 +176,7 @@ class RankingTask:
             knowledge={
                 "n_items": case.n_items,
                 "rating_levels": case.train.scale.levels.tolist(),
-                "negatives": self.settings.local.negatives,
+                "negatives": self.negatives,
             },
             popularity=case.train.item_popularity(),
         )
@@ -210,15 +216,22 @@ def _device(
     return item_tables(method, facts["n_clients"], kept_out=kept_out)
 
 
-def load_case(wanted: Wanted, *, learner: Learner) -> Undivided:
+def load_case(
+    wanted: Wanted, *, learner: Learner, task: Callable[..., RankingTask] = RankingTask
+) -> Undivided:
     """Read the rating table of a configuration, and hold two items of every client out.
+
+    Args:
+        wanted: what is read.
+        learner: the method.
+        task: makes the task.
 
     Raises:
         DataError: it is missing or damaged, or a client has nothing to hold out.
     """
     data: RankingData | RankingFileData = wanted.data
     source, seed = load_source(wanted), wanted.seed
-    task = RankingTask(
+    made = task(
         settings=wanted.algorithm,
         table=source.table,
         case=ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest),
@@ -226,7 +239,7 @@ def load_case(wanted: Wanted, *, learner: Learner) -> Undivided:
         seed=seed,
         cohort=wanted.cohort,
     )
-    return Undivided(task)
+    return Undivided(made)
 
 
 def _require_method_settings(settings: type) -> None:
@@ -267,7 +280,7 @@ def item_table_system(
     """
     _require_method_settings(settings)
     of_set, of_file = (
-        DataKind(kind, settings, metrics=_METRICS) for kind in (RankingData, RankingFileData)
+        DataKind(kind, settings, metrics=METRICS) for kind in (RankingData, RankingFileData)
     )
     leaves = f"the change of the item table{beside}, and a 1 that counts clients, for a mean"
     return System(

@@ -80,10 +80,12 @@ def drawn_items(
         case: what clients train on, and what is kept out.
         rounds: of training.
         stream: of the draws.
-        per_positive: negatives of a positive.
+        per_positive: negatives of a positive; 0 where none is drawn.
         present: int64[P], ascending, who takes part in a round; None where everybody does.
     """
     drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
+    if not per_positive:
+        return drawn
     clients, rated, kept_out = np.arange(case.n_clients, dtype=np.int64), case.rated, case.kept_out
     for round_ in range(1, rounds + 1):
         if present is not None:

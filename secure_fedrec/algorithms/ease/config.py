@@ -1,0 +1,77 @@
+"""Settings of federated EASE."""
+
+from typing import Annotated, Final
+
+from secure_fedrec.settings import (
+    Count,
+    Natural,
+    NonNegative,
+    OneOf,
+    Positive,
+    Rounds,
+    Settings,
+    Unit,
+)
+
+SOLUTIONS: Final = ("inverse", "eigenvectors")
+PLACES: Final = ("client", "server")
+
+
+class EASEConfig(Settings, section="algorithm"):
+    """Hyper-parameters.
+
+    Args:
+        rounds: in which clients can add what they have; each does so once, the first time it takes
+            part. With ``candidates`` one more round, the last, chooses the shrinkage.
+        shrinkage: lambda of the ridge regression, as a share of the number of clients.
+        candidates: shrinkages that the clients choose from in the last round: each finds an item
+            of its own, which it kept out of the sum, by all of them, and the numbers of those who
+            found theirs are summed. Empty takes ``shrinkage``.
+        solution: "inverse" is the closed form of EASE. "eigenvectors" projects on the leading
+            eigenvectors of the sum, which bears noise.
+        rank: most eigenvectors. Of a sum with noise those that stand out of it are taken.
+        solved_at: "client" sends everybody the sum, "server" what it comes to, after one round.
+        largest_norm: the Frobenius norm that a client's x x^T is scaled down to if it is larger,
+            for noise; None sends counts.
+        sketch: columns of random signs that x x^T is multiplied by, for large catalogues: m * k
+            sums in the place of m (m + 1) / 2. 0 sends the triangle.
+        max_memory_gb: most memory that the sums and their solution may take.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
+    rounds: Rounds = 1
+    shrinkage: NonNegative = 0.25
+    candidates: tuple[NonNegative, ...] = ()
+    solution: Annotated[str, OneOf(SOLUTIONS)] = "inverse"
+    rank: Count = 64
+    solved_at: Annotated[str, OneOf(PLACES)] = "client"
+    largest_norm: Positive | None = None
+    sketch: Natural = 0
+    max_memory_gb: Annotated[Positive, Unit("GB")] = 8.0
+
+    def _agree(self) -> None:
+        if self.candidates:
+            self._require_choice()
+        if self.solved_at == "server" and self.rounds > 1:
+            problem = "the server of several rounds would have to keep a sum that nobody else sees"
+            raise self.refusal("solved_at", problem, ("client",))
+        if self.sketch and self.solved_at == "server":
+            raise self.refusal("solved_at", "a sketch is solved at the client", ("client",))
+        if self.sketch and self.largest_norm is not None:
+            problem = "random signs do not keep the norm of x x^T: without algorithm.largest_norm"
+            raise self.refusal("sketch", problem, (0,))
+
+    def _require_choice(self) -> None:
+        if self.solution != "inverse":
+            raise self.refusal("candidates", "eigenvectors take no shrinkage", ((),))
+        if len(set(self.candidates)) < 2:
+            raise self.refusal("candidates", "a choice has at least two different ones, or none")
+        if self.rounds < 2:
+            raise self.refusal("rounds", "with algorithm.candidates at least 2: one chooses")
+
+    @property
+    def summing_rounds(self) -> int:
+        """Rounds in which co-occurrences are summed."""
+        return self.rounds - bool(self.candidates)
