@@ -159,7 +159,7 @@ class EASE:
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
-        """Upload x x^T of clients who have not added it; in a last round of choice, who found what."""
+        """Upload x x^T of who has not added it; in a last round of choice, who found what."""
         rated = vault.rated(clients)
         owned = Ragged(rated.indptr, rated.items)
         choosing = public.round >= self.config.summing_rounds
@@ -199,6 +199,8 @@ class EASE:
             return replace(after, table=np.array([best]))
         part = aggregate.of(SUMS)
         sums = aggregate.vector(SUMS).reshape(self.sums.shape)
+        if self.config.pair_floor:
+            sums = np.where(sums >= self.config.pair_floor, sums, 0.0)
         noise = float(np.hypot(public.extras[NOISE][0], part.noise))
         extras = {NOISE: np.array([noise])}
         if isinstance(self.sums, Triangle) and self.config.solved_at == "server":
