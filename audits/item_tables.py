@@ -5,6 +5,7 @@ Clients train on interactions and on sampled items; two items of each are held o
 mean is taken.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
@@ -13,6 +14,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from attacks.scoring.held_out import held_out_grid
 from attacks.suite import FAMILIES
@@ -47,6 +49,7 @@ from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
+from secure_fedrec.engines.federated_problem import Evaluate
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.errors import MISSING, ConfigError
@@ -57,6 +60,7 @@ from secure_fedrec.protection import Claim, Subject, claims_about
 from secure_fedrec.settings import OneOf
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.engine import bag_shapes
+from secure_fedrec.vault import Vault
 
 Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
 """Makes a method of its settings and the number of items."""
@@ -104,14 +108,13 @@ class RankingFileData(Sample, FileData):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RankingTask:
-    """A method on one case of an evaluation by ranking.
+class RankingTask(ABC):
+    """An algorithm on one case of an evaluation by ranking.
 
     Args:
-        settings: of the method.
+        settings: of the algorithm.
         table: the whole data set.
         case: what is trained on and held out.
-        learner: the method.
         seed: of the run.
         cohort: who takes part in a round.
     """
@@ -119,14 +122,17 @@ class RankingTask:
     settings: Any
     table: RatingTable
     case: RankingCase
-    learner: Learner
     seed: int
     cohort: CohortConfig
 
     @property
+    @abstractmethod
     def negatives(self) -> int:
         """Items that a client draws per training item and round."""
-        return int(self.settings.local.negatives)
+
+    @abstractmethod
+    def fresh(self) -> Fresh:
+        """Algorithm and problem of one more run, training items in vaults."""
 
     @cached_property
     def facts(self) -> DataFacts:
@@ -166,23 +172,26 @@ class RankingTask:
         trained = {"indptr": case.rated.indptr, "items": case.rated.items}
         return digest_of({**columns, **kept, **trained})
 
-    def fresh(self) -> Fresh:
-        """The method, training items in vaults; clients rank what is held out of them."""
+    def problem(self, vault: Vault, evaluate: Evaluate | None = None) -> Problem:
+        """What the algorithm learns from.
+
+        Args:
+            vault: with the training items.
+            evaluate: measures a state, where clients do not measure what they trained.
+        """
         case = self.case
-        algorithm = ranked(self.learner(self.settings, case.n_items), case)
-        problem = Problem(
-            vault=vault_of(case.train),
+        drawn = {"negatives": self.negatives} if self.negatives else {}
+        return Problem(
+            vault=vault,
             n_rows=case.n_items,
+            evaluate=evaluate,
             knowledge={
                 "n_items": case.n_items,
                 "rating_levels": case.train.scale.levels.tolist(),
-                "negatives": self.negatives,
+                **drawn,
             },
             popularity=case.train.item_popularity(),
         )
-        if not isinstance(algorithm, SingleTables):
-            return Fresh(algorithm, problem)
-        return Fresh(algorithm, problem, bag_shapes(algorithm.bag_sizes()))
 
     def secrets(self) -> Secrets:
         """Training items, those held out, and the clients' attributes where there are any."""
@@ -197,6 +206,31 @@ class RankingTask:
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
         """Items held out of a client, which its negatives are never drawn from."""
         return {"client": np.array([client]), "kept_out": self.case.kept_out.of(client)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MethodTask(RankingTask):
+    """A method of the family; its clients rank what is held out of them.
+
+    Args:
+        learner: the method.
+    """
+
+    learner: Learner
+
+    @property
+    @override
+    def negatives(self) -> int:
+        return int(self.settings.local.negatives)
+
+    @override
+    def fresh(self) -> Fresh:
+        case = self.case
+        algorithm = ranked(self.learner(self.settings, case.n_items), case)
+        problem = self.problem(vault_of(case.train))
+        if not isinstance(algorithm, SingleTables):
+            return Fresh(algorithm, problem)
+        return Fresh(algorithm, problem, bag_shapes(algorithm.bag_sizes()))
 
 
 def _device(
@@ -216,15 +250,12 @@ def _device(
     return item_tables(method, facts["n_clients"], kept_out=kept_out)
 
 
-def load_case(
-    wanted: Wanted, *, learner: Learner, task: Callable[..., RankingTask] = RankingTask
-) -> Undivided:
+def load_case(wanted: Wanted, *, task: Callable[..., RankingTask]) -> Undivided:
     """Read the rating table of a configuration, and hold two items of every client out.
 
     Args:
         wanted: what is read.
-        learner: the method.
-        task: makes the task.
+        task: makes what is audited, of the fields of ``RankingTask``.
 
     Raises:
         DataError: it is missing or damaged, or a client has nothing to hold out.
@@ -235,7 +266,6 @@ def load_case(
         settings=wanted.algorithm,
         table=source.table,
         case=ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest),
-        learner=learner,
         seed=seed,
         cohort=wanted.cohort,
     )
@@ -315,7 +345,7 @@ def item_table_system(
             ),
         ),
         attacks=FAMILIES["item tables"],
-        load=partial(load_case, learner=learner),
+        load=partial(load_case, task=partial(MethodTask, learner=learner)),
         device=partial(_device, learner=learner),
     )
 

@@ -17,7 +17,6 @@ from audits.system import DataKind, Fresh, Statement, System
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.ease import EASE, EASEConfig
 from secure_fedrec.data import DATASETS
-from secure_fedrec.engines import Problem
 from secure_fedrec.evaluation.protocols import RankingCase
 from secure_fedrec.evaluation.ranks import Ranks, client_figures, client_ranks, quality
 from secure_fedrec.protection import Claim, Subject, claims_about
@@ -47,17 +46,9 @@ class EASETask(RankingTask):
             return ranked_figures(algorithm, public, case)
 
         rated = case.rated
-        problem = Problem(
-            vault=Vault(indptr=rated.indptr, items=rated.items, ratings=np.ones(len(rated.items))),
-            n_rows=case.n_items,
-            evaluate=evaluate,
-            knowledge={
-                "n_items": case.n_items,
-                "rating_levels": case.train.scale.levels.tolist(),
-            },
-            popularity=case.train.item_popularity(),
-        )
-        return Fresh(algorithm, problem)
+        ones = np.ones(len(rated.items))  # whatever the ratings are: that there are some counts
+        vault = Vault(indptr=rated.indptr, items=rated.items, ratings=ones)
+        return Fresh(algorithm, self.problem(vault, evaluate))
 
 
 def ranked_figures(algorithm: EASE, public: PublicState, case: RankingCase) -> dict[str, float]:
@@ -122,6 +113,6 @@ SYSTEM = System(
     ),
     attacks=FAMILIES["co-occurrences"],
     libraries=("numba", "scipy"),
-    load=partial(load_case, learner=None, task=EASETask),
+    load=partial(load_case, task=EASETask),
     device=_device,
 )

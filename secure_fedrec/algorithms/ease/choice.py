@@ -62,11 +62,10 @@ class Contest:
         self, clients: IntArray, owned: Ragged, items: IntArray, n_items: int, streams: Streams
     ) -> None:
         self._items = items
-        free = int(n_items - np.diff(owned.indptr).max(initial=0))
         self._others: IndexArray = draw_distinct(
             owned,
             n_items,
-            count=min(_NEGATIVES, max(free, 0)),
+            count=_NEGATIVES,
             stream=streams.private(_OTHERS),
             clients=clients,
         )

@@ -85,7 +85,6 @@ class EASEConfig(Settings, section="algorithm"):
         if self.rounds < 2:
             raise self.refusal("rounds", "with algorithm.candidates at least 2: one chooses")
 
-    @property
-    def summing_rounds(self) -> int:
-        """Rounds in which co-occurrences are summed."""
-        return self.rounds - bool(self.candidates)
+    def chooses_after(self, completed: int) -> bool:
+        """Whether the round after so many is the one that chooses the shrinkage."""
+        return bool(self.candidates) and completed >= self.rounds - 1

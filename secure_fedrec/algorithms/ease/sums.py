@@ -9,7 +9,6 @@ off.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -62,14 +61,23 @@ class Triangle:
             indptr: int64[B + 1].
             items: int32[N], those of each client, ascending.
         """
+        found = np.zeros((len(indptr) - 1, self.values))
+        self._add(indptr, items, found)
+        return found
+
+    def total(self, indptr: IntArray, items: IndexArray) -> FloatArray:
+        """The sum of what clients send, one after the other: float64[values]."""
+        found = np.zeros((1, self.values))
+        self._add(indptr, items, found)
+        return found[0]
+
+    def _add(self, indptr: IntArray, items: IndexArray, found: FloatArray) -> None:
         sizes = np.diff(indptr).astype(np.float64)
         scales, between = np.ones(len(sizes)), 1.0
         if self.largest_norm is not None:
             between = _DOUBLED
             scales = np.minimum(1.0, self.largest_norm / np.maximum(sizes, 1.0))
-        found = np.zeros((len(sizes), self.values))
-        _fill_triangles(indptr, items, self.n_items, scales, between, found)
-        return found
+        _add_triangles(indptr, items, self.n_items, scales, between, found)
 
     def square(self, sums: FloatArray) -> FloatArray:
         """The whole matrix of a triangle: float64[m, m]."""
@@ -132,15 +140,8 @@ def random_signs(n_items: int, columns: int, streams: Streams) -> FloatArray:
     return np.asarray(2.0 * bits - 1.0)
 
 
-@lru_cache(maxsize=8)
-def row_starts(n_items: int) -> IntArray:
-    """Place in a triangle of each row's pair (i, i): int64[m]."""
-    rows = np.arange(n_items, dtype=np.int64)
-    return rows * n_items - rows * (rows - 1) // 2
-
-
 @compiled_loop
-def _fill_triangles(
+def _add_triangles(
     indptr: IntArray,
     items: IndexArray,
     n_items: int,
@@ -150,12 +151,13 @@ def _fill_triangles(
 ) -> None:
     for client in range(len(indptr) - 1):
         scale, begin, end = scales[client], indptr[client], indptr[client + 1]
+        own = found[min(client, len(found) - 1)]
         for one in range(begin, end):
             row = np.int64(items[one])
             start = row * n_items - row * (row - 1) // 2 - row
-            found[client, start + row] = scale
+            own[start + row] += scale
             for other in range(one + 1, end):
-                found[client, start + items[other]] = scale * between
+                own[start + items[other]] += scale * between
 
 
 @compiled_loop

@@ -162,7 +162,7 @@ class EASE:
         """Upload x x^T of who has not added it; in a last round of choice, who found what."""
         rated = vault.rated(clients)
         owned = Ragged(rated.indptr, rated.items)
-        choosing = public.round >= self.config.summing_rounds
+        choosing = self.config.chooses_after(public.round)
         blocks = {SUMS: FlatBlock(values=np.zeros((len(clients), self.sums.values)))}
         fresh = vault.read(_ADDED, clients)[:, 0] == 0
         kept = None
@@ -193,7 +193,7 @@ class EASE:
             ConfigError: the sum is singular.
         """
         after = replace(public, round=public.round + 1)
-        if public.round >= self.config.summing_rounds:
+        if self.config.chooses_after(public.round):
             votes = aggregate.vector(HITS)
             best = self.config.candidates[int(np.argmax(votes))]
             return replace(after, table=np.array([best]))
