@@ -73,7 +73,7 @@ class EASEConfig(Settings, section="algorithm"):
         if self.sketch or self.largest_norm is not None:
             problem = "a floor is on counts of pairs: without algorithm.sketch and largest_norm"
             raise self.refusal("pair_floor", problem, (0,))
-        if self.summing_rounds > 1:
+        if self.rounds - bool(self.candidates) > 1:
             problem = "what is left out of the sum of one round lacks in the next"
             raise self.refusal("pair_floor", problem, (0,))
 
