@@ -136,15 +136,13 @@ def _singled_out(left: IntArray, item: int, hidden: int) -> IntArray:
     row, own = left[item], left.diagonal()
     of_all = row == own[item]
     best: BoolArray = np.zeros(len(row), dtype=bool)
-    for other in np.flatnonzero(row == own[item] - 1)[:_TRIED].tolist():
-        if row[other] == 0 or other == item:  # of one person alone, or hidden
-            continue
-        most = np.where(left[other] > 0, left[other], hidden)
-        found = of_all | (row > most)
-        best = found if found.sum() > best.sum() else best
-    with_one = np.flatnonzero((row == 1) & (hidden == 0))
-    for other in with_one[:_TRIED].tolist():
+    for other in np.flatnonzero((row == 1) & (own > 1) & (hidden == 0))[:_TRIED].tolist():
         found = of_all | (left[other] == own[other])
         found[other] = True
         best = found if found.sum() > best.sum() else best
+    for other in np.flatnonzero((row == own[item] - 1) & (row > 0))[:_TRIED].tolist():
+        most = np.where(left[other] > 0, left[other], hidden)
+        found = of_all | (row > most)
+        if found.sum() > max(best.sum(), 1):  # more than who it is
+            best = found
     return np.flatnonzero(best)
