@@ -47,7 +47,7 @@ class Triangle:
     @property
     def clip(self) -> float:
         """Largest magnitude of a value."""
-        return 1.0
+        return 1.0 if self.largest_norm is None else _DOUBLED
 
     @property
     def whole_numbers(self) -> bool:
