@@ -4,6 +4,12 @@ from collections.abc import Mapping
 
 from attacks.base import Controlled
 from attacks.families.clear_uploads import ClearUploads
+from attacks.families.co_occurrences.attacks import (
+    CoOccurrenceChoice,
+    CoOccurrenceMembership,
+    CoOccurrencePersons,
+    CoOccurrenceRows,
+)
 from attacks.families.hierarchical import AttributeCounts, Drafts, LoneRows
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage, VirtualRowVectors
@@ -48,7 +54,10 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
         *(AttributeInference(), LoneRows(), NeverTouched(), ScoreVectors(), _CLEAR, _SUMS, _MOVED),
     ),
     "partners": (ItemSales(), PartnerMembers()),
-    "co-occurrences": (_CLEAR,),
+    "co-occurrences": (
+        *(CoOccurrenceRows(), CoOccurrencePersons(), CoOccurrenceMembership()),
+        *(CoOccurrenceChoice(), _CLEAR, _SUMS),
+    ),
 }
 
 _TOLD = (LabelClaim, SetClaim, HistogramClaim, HeldOutClaim, SalesClaim, MembersClaim)
@@ -80,7 +89,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()
 }
 """Names of attacks by what they read: uploads of ratings, of split or hierarchical models,
-changes of item tables, or vectors that organisations give each other."""
+changes of item tables, vectors that organisations give each other, or pairs of items."""
 
 
 def attack_named(name: str, *, key: str = "attacks") -> Controlled:

@@ -14,6 +14,7 @@ from functools import cache, lru_cache, partial
 
 from attacks.base import Controlled
 from attacks.planted.organisations import plant_organisations
+from attacks.planted.pairs import plant_pairs
 from attacks.planted.partners import plant_partner_users, plant_partners
 from attacks.planted.ratings import CLIENTS, plant_careless, plant_ratings
 from attacks.planted.split import plant_split
@@ -40,6 +41,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = {
     "partners": plant_partners,
     "partner users": plant_partner_users,
     "careless": plant_careless,
+    "co-occurrences": plant_pairs,
 }
 WHO: Mapping[str, Adversary] = {
     "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),

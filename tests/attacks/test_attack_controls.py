@@ -21,6 +21,7 @@ from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.links import Fits, LinkClaim
 from attacks.scoring.measures import MEASURES
 from attacks.scoring.organisations import SalesClaim
+from attacks.scoring.pair_games import ChoiceClaim, MembershipClaim
 from attacks.scoring.profiles import HistogramClaim, LabelClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
@@ -107,6 +108,8 @@ class Constant(Wrapped):
                 return replace(claim, features=np.ones_like(claim.features))
             case SalesClaim():
                 return replace(claim, vectors=tuple(map(np.ones_like, claim.vectors)))
+            case MembershipClaim() | ChoiceClaim():
+                return replace(claim, matrix=np.ones_like(claim.matrix))
             case VectorClaim() | DraftClaim():
                 return replace(claim, vectors=np.ones_like(claim.vectors))
         assert isinstance(claim, DisclosureClaim)
@@ -156,6 +159,10 @@ FLOORS = {
     "virtual-row-vectors": ("clients_exposed", 10.0),
     "moved-rows": ("clients_exposed", 10.0),
     "lone-rows": ("lone_clients", 10.0),
+    "co-occurrence-rows": ("clients_exposed", 10.0),
+    "co-occurrence-persons": ("clients_exposed", 10.0),
+    "co-occurrence-membership": ("membership_auc", 0.9),
+    "co-occurrence-choice": ("choice_auc", 0.8),
 }
 
 

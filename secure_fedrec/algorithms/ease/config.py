@@ -33,6 +33,8 @@ class EASEConfig(Settings, section="algorithm"):
         solved_at: "client" sends everybody the sum, "server" what it comes to, after one round.
         largest_norm: the Frobenius norm that a client's x x^T is scaled down to if it is larger,
             for noise; None sends counts.
+        pair_floor: pairs of items, an item with itself among them, that fewer clients have are set
+            to 0 in the sum before it is sent out or solved; the server has them. 0 keeps all.
         sketch: columns of random signs that x x^T is multiplied by, for large catalogues: m * k
             sums in the place of m (m + 1) / 2. 0 sends the triangle.
         max_memory_gb: most memory that the sums and their solution may take.
@@ -48,6 +50,7 @@ class EASEConfig(Settings, section="algorithm"):
     rank: Count = 64
     solved_at: Annotated[str, OneOf(PLACES)] = "client"
     largest_norm: Positive | None = None
+    pair_floor: Natural = 0
     sketch: Natural = 0
     max_memory_gb: Annotated[Positive, Unit("GB")] = 8.0
 
@@ -62,6 +65,17 @@ class EASEConfig(Settings, section="algorithm"):
         if self.sketch and self.largest_norm is not None:
             problem = "random signs do not keep the norm of x x^T: without algorithm.largest_norm"
             raise self.refusal("sketch", problem, (0,))
+
+        if self.pair_floor:
+            self._require_counts()
+
+    def _require_counts(self) -> None:
+        if self.sketch or self.largest_norm is not None:
+            problem = "a floor is on counts of pairs: without algorithm.sketch and largest_norm"
+            raise self.refusal("pair_floor", problem, (0,))
+        if self.rounds - bool(self.candidates) > 1:
+            problem = "what is left out of the sum of one round lacks in the next"
+            raise self.refusal("pair_floor", problem, (0,))
 
     def _require_choice(self) -> None:
         if self.solution != "inverse":

@@ -113,8 +113,8 @@ def inverse_weights(gram: FloatArray, shrinkage: float) -> FloatArray:
         raise ConfigError(
             "algorithm.shrinkage",
             shrinkage,
-            "the sum is singular, as where nobody has an item, or two items have the same people; "
-            "raise it above 0",
+            "the sum is singular, as where nobody has an item, two items have the same people, or "
+            f"pairs are left out (algorithm.pair_floor); raise it above {shrinkage:g}",
         )
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     inverse = np.tril(inverse)

@@ -199,6 +199,8 @@ class EASE:
             return replace(after, table=np.array([best]))
         part = aggregate.of(SUMS)
         sums = aggregate.vector(SUMS).reshape(self.sums.shape)
+        if self.config.pair_floor:
+            sums = np.where(sums >= self.config.pair_floor, sums, 0.0)
         noise = float(np.hypot(public.extras[NOISE][0], part.noise))
         extras = {NOISE: np.array([noise])}
         if isinstance(self.sums, Triangle) and self.config.solved_at == "server":

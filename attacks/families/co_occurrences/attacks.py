@@ -1,0 +1,179 @@
+"""The attacks on uploads and sums of co-occurrences."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attacks.base import Claims, Control, Secrets, SuiteAttack, need
+from attacks.families.co_occurrences.persons import Persons, persons_in
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
+from attacks.scoring.pair_games import ChoiceClaim, MembershipClaim
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.view.coalition import rows_of, words_of
+from attacks.view.knowledge import Knowledge
+from attacks.view.named import named_payload_rounds, named_rows, readable, sees_named_rows
+from attacks.view.pairs import PairSums, noise_of, pair_sums, pair_view, row_starts
+from secure_fedrec.core.arrays import BoolArray, nobody
+from secure_fedrec.wire import View
+
+_ON = "co-occurrences"
+_HELD_OUT: Secrets = {"held_out.items": lambda planted: planted["held_out"]}
+
+
+class CoOccurrenceRows(SuiteAttack):
+    """Reads a client's items off its upload.
+
+    Game: Given a client's x x^T, or its product with public signs, tell the items of its row x.
+    Adversary: Honest-but-curious server; whoever is left with one client's part of a sum.
+    Needs: Payload of an upload that can be read.
+    Statistic: The diagonal of x x^T is x; of a sketch, rows that are not 0 are of its items. Both
+        are certain without noise.
+    Reference: Steck 2019, of whose Gram matrix x x^T is one user's part.
+    Limits: Of a sketch of few columns a row of the client's own may be 0 by chance. An upload after
+        the first is of zeros and tells nothing.
+    """
+
+    name = "co-occurrence-rows"
+    reads_item_rows = False
+    control = Control(measure="clients_exposed", on=_ON, breaks="owners")
+
+    def claim(self, view: View) -> Claims:
+        """Claim the items of every client whose upload can be read in any recorded round."""
+        seen = pair_view(view)
+        need(sees_named_rows(seen), "the view holds no uploads")
+        rounds = need(named_payload_rounds(seen), "no payload of an upload was recorded")
+        known, n_items = Knowledge.of(view), int(view.public["n_items"])
+        columns, exact = int(view.public["algorithm"]["sketch"]), known.exact
+        found: dict[int, BoolArray] = {}
+        for round_ in rounds:
+            messages, block = rows_of(named_rows(seen, round_, payload=True))
+            plain = readable(seen, block)
+            for place in np.flatnonzero(plain).tolist():
+                words = words_of(block)[block.indptr[place] : block.indptr[place + 1]].reshape(-1)
+                own = words[row_starts(n_items)] if not columns else words[: n_items * columns]
+                own = (own.reshape(n_items, -1) != 0).any(axis=1)
+                if own.any():
+                    found[int(messages.senders.ids[place])] = own
+        need(found, "no upload can be read")
+        need(exact, "noise is in the uploads")
+        clients = np.array(sorted(found), dtype=np.int64)
+        rated = np.stack([found[client] for client in clients.tolist()])
+        who, items = np.nonzero(rated)
+        claim = RatedSetClaim(
+            clients=clients, scores=rated.astype(np.float64), visible=rated, predicted=rated
+        )
+        part = Disclosures.named(rounds[0], clients[who], items)
+        return Claims(rounds=rounds, made=(claim, DisclosureClaim(parts=(part,))))
+
+
+class CoOccurrencePersons(SuiteAttack):
+    """Takes sums of co-occurrences apart, person by person.
+
+    Game: Given how many people have each pair of items, tell which items one person has.
+    Adversary: Honest-but-curious server; or clients, who are sent the sums, or what they come to.
+    Needs: Payloads of exact sums of counts, or the public regression on them and its shrinkage.
+    Statistic: An item of one person has that person's row in the sums; less that person's pairs,
+        other items have one person left. Items of two are told apart where pairs say who has both.
+        Of all others, what one person has whom two items single out. Every claim is a proof, of
+        somebody without a name; of the one who comes for the first time, of that client. From a
+        regression I - B is inverted, and scaled to whole numbers of people. What own clients sent
+        is taken out first.
+    Reference: Singletons in published aggregates; Gram matrices of 0 and 1 rows, taken apart by
+        differences.
+    Limits: Who a person is has to be known from elsewhere; one rare item suffices. Items of three
+        or more people are solved by differences alone. A floor on published pairs hides those
+        below it, and not what larger sums prove of one person; it hides nothing from the server.
+        Sketches, scaled rows, noise, and weights that several sums would give are not taken apart.
+    """
+
+    name = "co-occurrence-persons"
+    reads_item_rows = False
+    control = Control(measure="clients_exposed", on=_ON)
+
+    def claim(self, view: View) -> Claims:
+        """Claim what the sums of all recorded rounds prove."""
+        need(Knowledge.of(view).exact, "noise is in the sums: none is an exact count")
+        scaled = view.public["algorithm"]["largest_norm"]
+        need(scaled is None, "rows are scaled: the sums are not counts")
+        sums = pair_sums(view)
+        found = [(each, persons_in(each.counts, each.floor)) for each in sums]
+        fits = all(persons.consistent for _, persons in found)
+        need(fits, "the sums are not those of rows of 0 and 1")
+        details = {
+            "persons_whole": sum(len(persons.whole) for _, persons in found),
+            "persons_in_part": sum(len(persons.parts) for _, persons in found),
+            "pairs_of_one": sum(int((np.triu(each.counts, 1) == 1).sum()) for each, _ in found),
+        }
+        parts = tuple(_disclosed(*each) for each in found)
+        rounds = tuple(each.round for each in sums)
+        return Claims(rounds=rounds, made=(DisclosureClaim(parts=parts),), details=details)
+
+
+def _disclosed(sums: PairSums, persons: Persons) -> Disclosures:
+    told = [*persons.whole, *persons.parts]
+    names = np.full(len(told), sums.name, dtype=np.int64)
+    sizes = np.array([len(each) for each in told], dtype=np.int64)
+    items = np.concatenate([nobody(), *told])
+    certain = Disclosures.named(sums.round, np.repeat(np.arange(len(told)), sizes), items)
+    return replace(certain, names=names)
+
+
+class CoOccurrenceMembership(SuiteAttack):
+    """Tells whether somebody whose row is known is in the sums.
+
+    Game: Given a row of items and sums of co-occurrences, tell whether the row's client took part,
+        or whether the sums are those without it.
+    Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
+    Needs: Payloads of sums, exact or with noise of stated size, or the public regression on exact
+        ones.
+    Statistic: A pair of the row that nobody has excludes it. All others by how far the row's pairs
+        lie above what popularity explains, each over its variance, noise with it.
+    Reference: Homer et al. 2008, membership in published frequencies.
+    Limits: Whoever knows all other rows tells more: of exact sums everything. The whole row is
+        known; of a part of it less is told.
+    """
+
+    name = "co-occurrence-membership"
+    reads_item_rows = False
+    control = Control(measure="membership_auc", on=_ON)
+
+    def claim(self, view: View) -> Claims:
+        """Claim that whose pairs the sums hold took part."""
+        rounds, told = _added_up(view)
+        return Claims(rounds=rounds, made=(MembershipClaim(**told),))
+
+
+class CoOccurrenceChoice(SuiteAttack):
+    """Ranks what a client will choose by the regression on the sums.
+
+    Game: Given the items that a client has, and sums of co-occurrences, tell which others it will
+        choose.
+    Adversary: Honest-but-curious server, or clients, who know the items from elsewhere.
+    Needs: Payloads of sums, exact or with noise of stated size, or the public regression on exact
+        ones; the shrinkage.
+    Statistic: The row times EASE's B, for items outside the row.
+    Reference: Steck 2019, whose recommender it is.
+    Limits: It is the use of the model, of everybody's items, in the sums or not: what the client's
+        own part adds is the gain, and held-out items are not in the sums.
+    """
+
+    name = "co-occurrence-choice"
+    reads_item_rows = False
+    control = Control(measure="choice_auc", on=_ON, secrets=_HELD_OUT)
+
+    def claim(self, view: View) -> Claims:
+        """Claim the regression."""
+        rounds, told = _added_up(view)
+        shrinkage = view.public["algorithm"]["shrinkage"] * int(view.public["n_clients"])
+        return Claims(rounds=rounds, made=(ChoiceClaim(**told, shrinkage=shrinkage),))
+
+
+def _added_up(view: View) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Rounds, and what a claim about all of them needs."""
+    sums = pair_sums(view)
+    noise = noise_of(view)
+    matrix = np.sum([each.matrix for each in sums], axis=0)
+    norm = view.public["algorithm"]["largest_norm"]
+    told = {"matrix": matrix, "noise": noise, "floor": sums[0].floor, "largest_norm": norm}
+    return tuple(each.round for each in sums), told
