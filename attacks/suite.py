@@ -79,7 +79,7 @@ def is_kind(kind: str) -> bool:
 
 UNATTACKED: Mapping[str, str | None] = {
     "parties that deviate from the protocol": None,
-    "membership in the released model": None,
+    "membership in the released model": "membership",
     "traffic analysis": None,
     "attribute inference": "attribute",
 }

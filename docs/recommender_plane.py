@@ -2,10 +2,10 @@
 
 Federated EASE in the clear, under masks and with noise, beside popularity, FedMF, PFedRec and, with
 everybody's data in one place, LightGCN and EASE; protocol ``clean``. Run from the repository:
-``python -m docs.recommender_plane`` with SECURE_FEDREC_DATA set; only the data sets named behind it,
-if any, are measured. What was measured is a line of docs/recommender-plane.csv and is not measured
-again. Figures of the rivals are those of the records of ``reproduce fed3cr``, which are not trained
-here.
+``python -m docs.recommender_plane`` with SECURE_FEDREC_DATA set; only the data sets named behind
+it, if any, are measured. What was measured is a line of docs/recommender-plane.csv and is not
+measured again. Figures of the rivals are those of the records of ``reproduce fed3cr``, which are
+not trained here.
 
 Sums of EASE are formed in one place, as masked sums are equal to them to the bit, and Skellam noise
 is added once: the noise of n clients is Skellam noise of n times the variance. Its size is that of
@@ -13,16 +13,19 @@ an audit against a server with which no client works, everybody present.
 """
 
 import csv
+import json
 import math
 import resource
 import sys
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import cache, partial
+from io import StringIO
 from pathlib import Path
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,6 +33,12 @@ from matplotlib.figure import Figure
 from scipy import sparse
 from tqdm import tqdm
 
+from attacks import SUITE, evaluate
+from attacks.families.co_occurrences.persons import persons_in
+from audits.cli import main
+from audits.config import parse_config
+from audits.run.build import build_federation, load_dataset
+from audits.run.truth import truth_of
 from audits.systems.ease import ranked_figures
 from secure_fedrec.accounting.calibrate import find_noise_multiplier
 from secure_fedrec.algorithms.base import PublicState
@@ -45,6 +54,7 @@ from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.skellam import skellam_events
 from secure_fedrec.protection.dp.tables import noise_table
 from secure_fedrec.streams import Streams
+from secure_fedrec.wire import Adversary, RecordingPolicy
 
 SEEDS: Final = {"ml-100k": (1, 2, 3), "ml-1m": (1,), "lastfm-2k": (1,)}
 EPSILONS: Final = (16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
@@ -58,10 +68,42 @@ SKETCH: Final = 256
 HERE = Path(__file__).parent
 RESULTS, OUTPUT = HERE / "recommender-plane.csv", HERE / "recommender-plane.svg"
 RECORDS = HERE / "records" / "fed3cr.zip"
-_COLUMNS: Final = (
-    *("data", "form", "seed", "epsilon", "hit_rate", "ndcg", "full_hit_rate"),
+PAGE, BEGIN, END = HERE / "federated-ease.md", "<!-- plane: begin -->", "<!-- plane: end -->"
+COLUMNS: Final = (
+    *("data", "form", "seed", "epsilon", "hit_rate", "ndcg", "full_hit_rate", "proven"),
     *("words_up", "bytes_up", "client_seconds", "server_seconds", "peak_gb"),
 )
+HEADS: Final = (
+    *("data", "what", "HR", "NDCG", "HR of all items", "proven, %", "sent by a client"),
+    *("client, s", "server, s", "peak GB"),
+)
+_FIGURES: Final = ("hit_rate_at_10", "ndcg_at_10", "full_hit_rate_at_10")
+READ: Final = ("fedmf", "pfedrec")
+"""Rivals whose uploads are read."""
+RIVALS: Final = (*READ, "lightgcn", "popularity")
+_RANK: Final = 32
+_SERVER: Final = Adversary(name="server", corrupt=frozenset({"server"}))
+NAMES: Final = {
+    "exact": "EASE, masked",
+    "sketch": "EASE, masked, sketch of 256",
+    "clear": "EASE, in the clear or central",
+    "fedmf": "FedMF",
+    "pfedrec": "PFedRec",
+    "lightgcn": "LightGCN, central",
+    "popularity": "popularity",
+}
+FORMS: Final = {
+    "exact": ("o", "#0072b2"),
+    "sketch": ("o", "#0072b2"),
+    "skellam": ("o", "#009e73"),
+    "clear": ("s", "#56b4e9"),
+    "fedmf": ("^", "#d55e00"),
+    "pfedrec": ("v", "#d55e00"),
+    "lightgcn": ("D", "#999999"),
+}
+Row: TypeAlias = dict[str, str]
+Key: TypeAlias = tuple[str, float]
+"""Form and epsilon."""
 
 
 class Form(NamedTuple):
@@ -97,7 +139,7 @@ def multiplier(algorithm: EASE, epsilon: float) -> float:
     encoding = encoding_of(n_items=rows, width=algorithm.width, clip=clip, noise=noise)
     events = partial(skellam_events, encoding=encoding, rounds=1)
     found = find_noise_multiplier(events, epsilon=epsilon, delta=DELTA, adversary="server")
-    return found * encoding.bound.l2_square**0.5 / encoding.scale
+    return float(found * encoding.bound.l2_square**0.5 / encoding.scale)
 
 
 def summed(algorithm: EASE, case: RankingCase) -> FloatArray:
@@ -122,7 +164,7 @@ def add_noise(sums: FloatArray, deviation: float) -> None:
             part += draw_noise(units, len(part)) / 2.0**DIGITS
 
 
-def measure(case: RankingCase, form: Form, seed: int) -> list[float]:
+def measure(case: RankingCase, form: Form, seed: int) -> list[str]:
     """The columns behind ``epsilon``."""
     algorithm = EASE(form.config, case.n_clients, case.n_items)
     public = algorithm.initial_public(case.n_items, Streams.from_seed(seed))
@@ -145,44 +187,201 @@ def measure(case: RankingCase, form: Form, seed: int) -> list[float]:
     found = ranked_figures(algorithm, state, case)
     words = algorithm.sums.values
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    names = ("hit_rate_at_10", "ndcg_at_10", "full_hit_rate_at_10")
-    quality = [100 * found[name] for name in names]
-    return [*quality, words, packed_size(words, bits), client, server, peak]
+    quality = _percent(found, _FIGURES)
+    proven = "0" if form.epsilon else ""
+    if form.name == "exact":
+        proven = f"{proven_of(algorithm, case, sums):.6g}"
+    costs = (words, packed_size(words, bits), client, server, peak)
+    return [*quality, proven, *(f"{value:.6g}" for value in costs)]
 
 
-def measured(names: Collection[str]) -> list[dict[str, str]]:
-    """Every form on the data sets named; those in the file as they are."""
-    rows: list[dict[str, str]] = []
+def proven_of(algorithm: EASE, case: RankingCase, sums: FloatArray) -> float:
+    """Share of the interactions that exact sums prove of somebody."""
+    made = algorithm.sums
+    if not isinstance(made, Triangle):
+        raise TypeError("a sketch is not taken apart")
+    persons = persons_in(made.square(sums).astype(np.int64))
+    told = sum(map(len, (*persons.whole, *persons.parts)))
+    return told / len(case.rated.items)
+
+
+def measured(names: Collection[str]) -> list[Row]:
+    """Every form on the data sets named, and the rivals; what is in the file stays as it is."""
+    rows: list[Row] = []
     if RESULTS.exists():
-        with RESULTS.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-    done = {(row["data"], row["form"], row["seed"], row["epsilon"]) for row in rows}
+        with RESULTS.open(newline="", encoding="utf-8") as file:
+            rows = [dict.fromkeys(COLUMNS, "") | row for row in csv.DictReader(file)]
     for data in names:
         for seed in SEEDS[data]:
-            case = _case(data, seed)
+            case = case_of(data, seed)
             for form in tqdm([*forms(case)], desc=f"{data}, seed {seed}"):
                 key = (data, form.name, str(seed), f"{form.epsilon:g}")
-                if key in done:
-                    continue
-                figures = [f"{value:.6g}" for value in measure(case, form, seed)]
-                rows.append(dict(zip(_COLUMNS, [*key, *figures], strict=True)))
-                write(rows)
+                if key not in {tuple(row[name] for name in COLUMNS[:4]) for row in rows}:
+                    rows.append(_row(*key, *measure(case, form, seed)))
+                    write(rows)
+        rows = [row for row in rows if row["data"] != data or row["form"] not in RIVALS]
+        rows += rivals(data)
+        write(rows)
     return rows
 
 
-def write(rows: Sequence[dict[str, str]]) -> None:
+def rivals(data: str) -> list[Row]:
+    """Methods of ``reproduce fed3cr`` on a data set, as its records have them."""
+    with tempfile.TemporaryDirectory() as folder:
+        zipfile.ZipFile(RECORDS).extractall(folder)
+        asked = ["--data", data, "--protocol", "clean", "--table", "2", "--out", folder]
+        with redirect_stdout(StringIO()):
+            main(["reproduce", "fed3cr", "--no-run", "--quiet", "--results", folder, *asked])
+        table = json.loads((Path(folder) / "fed3cr.json").read_text())["tables"][0]
+    popularity = table["oracles"]["popularity"]
+    found = [_row(data, "popularity", "mean", "0", *_percent(popularity, _FIGURES[:2]))]
+    for each in table["rows"]:
+        if each["method"] not in RIVALS:
+            continue
+        proven, sent = 1.0, ""
+        if each["method"] in READ:
+            values = case_of(data, SEEDS[data][0]).n_items * (_RANK + 1)
+            sent = f"{8 * values * np.mean(each['chosen']):.6g}"
+            proven = read_off(data, each["method"], each["setting"])
+        quality = _percent(each["ours"], _FIGURES)
+        found.append(_row(data, each["method"], "mean", "0", *quality, f"{proven:.6g}", "", sent))
+    return found
+
+
+def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
+    """Share of the interactions that a server reads off uploads in the clear, without an error."""
+    config = parse_config(
+        {
+            "seed": 1,
+            "data": {"name": data, "protocol": "clean"},
+            "algorithm": {"name": method, "rounds": 1, **setting},
+            "adversaries": [{"name": _SERVER.name, "corrupt": ["server"]}],
+        }
+    )
+    federation = build_federation(config, load_dataset(config, None).task(0))
+    senders = tuple(range(0, federation.fresh().problem.vault.n_clients, 10))
+    policy = RecordingPolicy(payload_rounds=(1,), payload_senders=senders)
+    run = federation.recorded(policy, None)
+    run.run_round()
+    truth = truth_of(federation, run.truth)
+    found = evaluate(SUITE["signed-rows"], _SERVER, run.transcript, truth, seed=1)
+    told = {name: float(found.figures[name] or 0.0) for name in ("precision", "recall")}
+    return told["recall"] if told["precision"] == 1.0 else 0.0
+
+
+def write(rows: Sequence[Row]) -> None:
     """All lines, in order."""
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
+def means(rows: Sequence[Row], data: str) -> dict[Key, dict[str, float]]:
+    """Mean over the seeds of every figure there is, by form and epsilon."""
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        if row["data"] == data:
+            found.setdefault((row["form"], float(row["epsilon"])), []).append(row)
+    return {
+        key: {
+            name: float(np.mean([float(row[name]) for row in own]))
+            for name in COLUMNS[4:]
+            if all(row[name] for row in own)
+        }
+        for key, own in found.items()
+    }
+
+
+def draw_panel(
+    axes: Axes, data: str, found: Mapping[tuple[str, float], Mapping[str, float]]
+) -> None:
+    """One data set: what is proven of interactions, against HR@10."""
+    for (form, epsilon), each in found.items():
+        if form == "popularity":
+            axes.axhline(each["hit_rate"], linestyle=":", color="#333333")
+            axes.annotate("popularity", (40, each["hit_rate"]), va="bottom", fontsize=8)
+            continue
+        name = f"EASE, ε = {epsilon:g}" if epsilon else NAMES[form]
+        shown = [(name, 100 * each.get("proven", 0.0), FORMS[form])]
+        if form in ("exact", "sketch"):
+            shown.append((NAMES["clear"], 100.0, FORMS["clear"]))
+        for label, proven, (marker, color) in shown:
+            axes.plot(proven, each["hit_rate"], marker, color=color, markersize=7)
+            sent = f" ({_bytes(each['bytes_up'])})" if each.get("bytes_up") else ""
+            axes.annotate(
+                label + sent,
+                (proven, each["hit_rate"]),
+                textcoords="offset points",
+                xytext=(6, 0) if proven < 60 else (-6, 0),
+                ha="left" if proven < 60 else "right",
+                va="center",
+                fontsize=8,
+            )
+    axes.set_xlim(-6, 106)
+    axes.set_xlabel("interactions that the server can prove, %")
+    axes.set_title(data, loc="left")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw(rows: Sequence[Row]) -> None:
+    """The data sets side by side."""
+    figure = Figure(figsize=(14, 5.2), layout="constrained")
+    panels = figure.subplots(1, len(SEEDS))
+    for axes, data in zip(panels, SEEDS, strict=True):
+        draw_panel(axes, data, means(rows, data))
+    panels[0].set_ylabel("HR@10, %, protocol clean")
+    figure.savefig(OUTPUT, metadata={"Date": None})
+
+
+def table(rows: Sequence[Row]) -> str:
+    """All forms of EASE, and the rivals, as Markdown."""
+    lines = [_line(HEADS), "|---" * len(HEADS) + "|"]
+    for data in SEEDS:
+        for (form, epsilon), each in means(rows, data).items():
+            name = f"EASE, epsilon {epsilon:g}" if epsilon else NAMES[form]
+            share = f"{100 * each['proven']:.1f}" if "proven" in each else ""
+            sent = _bytes(each["bytes_up"]) if "bytes_up" in each else ""
+            figures = [f"{each[key]:.1f}" if key in each else "" for key in COLUMNS[4:7]]
+            costs = [f"{each[key]:.2g}" if key in each else "" for key in COLUMNS[10:]]
+            lines.append(_line([data, name, *figures, share, sent, *costs]))
+    return "\n".join(lines) + "\n"
+
+
+def write_page(rows: Sequence[Row]) -> None:
+    """Put the table where the page has it."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    PAGE.write_text(before + BEGIN + "\n" + table(rows) + "\n" + END + after, encoding="utf-8")
+
+
 @cache
-def _case(data: str, seed: int) -> RankingCase:
+def case_of(data: str, seed: int) -> RankingCase:
+    """What is trained on and held out."""
     found = load_top_n(data, None)
     return ranking_case(found.table, protocol="clean", seed=seed, latest=found.latest)
 
 
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(figures: Mapping[str, float], names: Sequence[str]) -> list[str]:
+    return [f"{100 * figures[name]:.6g}" for name in names]
+
+
+def _row(*told: str) -> Row:
+    return dict.fromkeys(COLUMNS, "") | dict(zip(COLUMNS, told, strict=False))
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
 if __name__ == "__main__":
-    measured(sys.argv[1:] or list(SEEDS))
+    results = measured(sys.argv[1:] or list(SEEDS))
+    if {row["data"] for row in results} >= {*SEEDS}:
+        draw(results)
+        write_page(results)

@@ -68,6 +68,19 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
         "protection.min_survivors": 150,
     },
     "fed3cr-ml100k": {"data": CLICKS},
+    "ease-ml100k": {"data": CLICKS, "recording": {"payload_rounds": [1]}},
+    "ease-ml100k-masking": {
+        "data": CLICKS,
+        "protection.min_survivors": 50,
+        "recording": {"payload_rounds": [1]},
+        "gates": [*gates_without("ease-ml100k-masking", "utility_gain")],
+    },
+    "ease-ml100k-skellam": {
+        "data": CLICKS,
+        "protection.min_survivors": 50,
+        "recording": {"payload_rounds": [1]},
+        "gates": [*gates_without("ease-ml100k-skellam", "utility_gain")],
+    },
     "feddmf-ml100k": {"data": SALES, "algorithm.training.learning_rate": 5e-3},
     "hpfl-ml100k": {
         "data": RECORDS,
