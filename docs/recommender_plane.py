@@ -16,8 +16,6 @@ import csv
 import math
 import resource
 import sys
-import tempfile
-import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -25,8 +23,6 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy import sparse
 from tqdm import tqdm
 

@@ -13,6 +13,7 @@ from attacks import SUITE, evaluate
 from attacks.base import InapplicableError
 from attacks.families.co_occurrences.persons import persons_in
 from attacks.planted.pairs import plant_pairs
+from attacks.scoring.gains import Level, gain_figures
 from attacks.scoring.games import Finding
 from attacks.scoring.pair_games import ChoiceClaim, MembershipClaim
 from attacks.scoring.truth import Case, GroundTruth
@@ -314,4 +315,5 @@ def test_next_choices_without_a_client_are_those_of_a_regression_without_it() ->
         np.testing.assert_allclose(one[outside], whole[outside], atol=1e-10)
         np.testing.assert_allclose(other[outside], less[outside], atol=1e-10)
     (scored,) = claim.scored(case_of(rows, held))
-    assert scored.gains["choice_gain"].certain is not None
+    expected = scored.figures["choice_auc"] - scored.figures["choice_without_auc"]  # type: ignore[operator]
+    assert gain_figures(scored.gains, Level(seed=0))["choice_gain"] == pytest.approx(expected)
