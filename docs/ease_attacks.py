@@ -1,8 +1,9 @@
 """Measures what sums of co-occurrences tell, by stack: docs/ease-attacks.csv.
 
 Run from the repository: ``python -m docs.ease_attacks`` with SECURE_FEDREC_DATA set. Federated EASE
-on ml-100k, seed 1, two items of every client held out; every stack is run once, in the ring, and
-attacked by its server and by one of its clients, who is sent what is published.
+on ml-100k, seed 1, two items of every client held out. Sums are formed in one place, as masked ones
+equal them to the bit, and Skellam noise of the size that the layers state is drawn once for all.
+They are attacked as their server holds them, and as what is published reaches one of the clients.
 ``--quick`` measures a small generated federation, and changes no file.
 """
 
@@ -12,25 +13,34 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
+import numpy as np
 from tqdm import tqdm
 
-from attacks import SUITE, evaluate
+from attacks.base import Claim
+from attacks.families.co_occurrences.attacks import disclosed
+from attacks.families.co_occurrences.persons import persons_in
+from attacks.scoring.disclosures import DisclosureClaim, Disclosures
+from attacks.scoring.gains import Level
+from attacks.scoring.pair_games import ChoiceClaim, MembershipClaim
+from attacks.scoring.truth import Case
+from attacks.view.pairs import PairSums, sums_of_weights
 from audits.config import parse_config
 from audits.run.build import build_federation, load_dataset
 from audits.run.truth import truth_of
-from secure_fedrec.wire import Adversary, RecordingPolicy
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.ease import EASEConfig
+from secure_fedrec.algorithms.ease.solutions import inverse_weights
+from secure_fedrec.algorithms.ease.system import NOISE, SUMS, WEIGHTS
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.wire import BlockStore, Truth
 
 OUTPUT = Path(__file__).with_name("ease-attacks.csv")
 
 _ML_100K: Mapping[str, Any] = {"name": "ml-100k", "protocol": "clean"}
 _SMALL: Mapping[str, Any] = {"name": "synthetic", "clients": 80, "items": 60, "mean_ratings": 8.0}
 _EPSILONS = (8.0, 4.0, 2.0, 1.0)
-_WHO = (
-    Adversary(name="server", corrupt=frozenset({"server"})),
-    Adversary(name="client", corrupt=frozenset({"client:0"})),
-)
 
 
 class Row(NamedTuple):
@@ -83,8 +93,8 @@ def stacks(clients: int) -> dict[str, dict[str, Any]]:
     least = clients - clients // 20
     masks = {"layer": "masking", "execution": "simulated", "min_survivors": least}
     ring = {"bits": 11, "fraction_bits": 0, "clip": 1.0}
-    exact = {"ring": ring, "protection": [masks], "algorithm": {}}
-    found = {
+    exact: dict[str, Any] = {"ring": ring, "protection": [masks], "algorithm": {}}
+    found: dict[str, dict[str, Any]] = {
         "plain": {"ring": ring, "algorithm": {}},
         "masking": exact,
         **{
@@ -110,42 +120,79 @@ def stacks(clients: int) -> dict[str, dict[str, Any]]:
 def measured(data: Mapping[str, Any], clients: int) -> Iterator[Row]:
     """Every stack, by both adversaries."""
     for name, stack in tqdm(stacks(clients).items()):
-        algorithm = {"name": "ease", **stack["algorithm"]}
-        senders = list(range(8))
-        config = parse_config(
-            {
-                **stack,
-                "seed": 1,
-                "data": data,
-                "algorithm": algorithm,
-                "recording": {"payload_rounds": [1], "payload_senders": senders},
-                "adversaries": [{"name": who.name, "corrupt": [*who.corrupt]} for who in _WHO],
-            }
-        )
-        federation = build_federation(config, load_dataset(config, None).task(0))
-        sent = None if name == "plain" else tuple(senders)
-        policy = RecordingPolicy(payload_rounds=(1,), payload_senders=sent, max_transcript_gb=20)
-        run = federation.recorded(policy, None)
-        run.run_round()
-        truth, evaluate_ = truth_of(federation, run.truth), federation.fresh().problem.evaluate
-        quality = (evaluate_ and evaluate_(run.engine.public, run.engine.vault)) or {}
-        noise = float(run.engine.public.extras["noise"][0])
-        for who in _WHO:
-            figures: dict[str, Any] = {}
-            for attack in SUITE:
-                if attack.startswith("co-occurrence"):
-                    found = evaluate(SUITE[attack], who, run.transcript, truth, seed=1)
-                    more = found.figures.get("clients_exposed") or 0.0
-                    told = {**found.figures} if more >= figures.get("clients_exposed", 0.0) else {}
-                    figures |= {**found.figures, **figures, **told}
-                    figures |= {key: found.details[key] for key in found.details if key in _TOLD}
-            figures["hit_rate_at_10"] = quality["hit_rate_at_10"]
-            if noise:
-                figures["informed_auc"] = NormalDist().cdf(1.0 / noise / 2**0.5)
-            shown = (_shown(figures.get(key)) for key in _KEYS)
-            yield Row(name, config.algorithm.shrinkage, who.name, *shown)
+        named = {"name": "ease", **stack["algorithm"]}
+        config = parse_config({"seed": 1, "data": data, **stack, "algorithm": named})
+        federation: Any = build_federation(config, load_dataset(config, None).task(0))
+        settings, (algorithm, problem, _) = config.algorithm, federation.fresh()
+        rated = federation.task.case.rated
+        skellam = getattr(federation.stack.collector, "skellam", None)
+        noise = 0.0 if skellam is None else float(skellam.deviation(clients))
+        summed = algorithm.sums.total(rated.indptr, rated.items)
+        if noise:
+            summed = summed + _skellam(noise / _UNIT, len(summed)) * _UNIT
+        published = np.where(summed >= settings.pair_floor, summed, 0.0) if not noise else summed
+        extras = {SUMS: published, NOISE: np.array([noise])}
+        seen = algorithm.sums.square(published)
+        if settings.solved_at == "server":
+            shrinkage = settings.shrinkage * clients
+            extras[WEIGHTS] = inverse_weights(seen, shrinkage)
+            seen = sums_of_weights(extras[WEIGHTS], shrinkage, clients)
+        public = PublicState(round=1, table=np.array([settings.shrinkage]), extras=extras)
+        quality = (problem.evaluate and problem.evaluate(public, problem.vault)) or {}
+        truth, first = truth_of(federation, Truth(BlockStore(None))), int(rated.indptr[1])
+        own = algorithm.sums.square(algorithm.sums.total(np.array([0, first]), rated.items[:first]))
+        of_others = np.where(seen != 0.0, seen - own, 0.0)
+        for who, matrix, floor, corrupted in (
+            ("server", algorithm.sums.square(summed), 0, frozenset[int]()),
+            ("client", of_others, settings.pair_floor, frozenset({0})),
+        ):
+            case = Case(truth=truth, corrupted=corrupted, seed=1)
+            readable = name == "plain" and who == "server"
+            sums = PairSums(1, matrix, floor, -1)
+            figures = {**quality, **_learned(sums, noise, settings, case, readable=readable)}
+            yield Row(name, settings.shrinkage, who, *(_shown(figures.get(key)) for key in _KEYS))
 
 
+def _skellam(deviation: float, size: int) -> FloatArray:
+    """Whole numbers, the difference of two Poisson ones: float64[size]."""
+    rng, half = np.random.default_rng(1), deviation**2 / 2
+    return (rng.poisson(half, size) - rng.poisson(half, size)).astype(np.float64)
+
+
+def _learned(
+    sums: PairSums, noise: float, settings: EASEConfig, case: Case, *, readable: bool
+) -> dict[str, float | None]:
+    """Figures of all attacks on the sums, and of whoever can read uploads."""
+    train = case.truth.ratings
+    norm, figures = settings.largest_norm, dict[str, float | None]()
+    told: dict[str, Any] = {
+        "matrix": sums.matrix,
+        "noise": noise,
+        "floor": sums.floor,
+        "largest_norm": norm,
+    }
+    shrinkage = settings.shrinkage * train.n_clients
+    claims: list[Claim] = [MembershipClaim(**told), ChoiceClaim(**told, shrinkage=shrinkage)]
+    if noise:
+        figures["informed_auc"] = NormalDist().cdf(1.0 / noise / 2**0.5)
+    else:
+        persons = persons_in(sums.counts, sums.floor)
+        figures["persons_whole"] = len(persons.whole)
+        figures["persons_in_part"] = len(persons.parts)
+        part = disclosed(sums, persons)
+        if readable:
+            part = Disclosures.named(
+                1, train.clients.astype(np.int64), train.items.astype(np.int64)
+            )
+        claims.append(DisclosureClaim(parts=(part,)))
+    for claim in claims:
+        for scored in claim.scored(case):
+            figures |= scored.at(Level(seed=1))
+    return figures
+
+
+_UNIT: Final = 2.0**-16
+"""Of the ring under noise."""
 _TOLD = ("persons_whole", "persons_in_part")
 _KEYS = (
     *("clients_exposed", "interactions_exposed", "disclosures_wrong", *_TOLD),

@@ -22,6 +22,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.dp.config import ClipConfig, SkellamLayerConfig
 from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
+from secure_fedrec.protection.paillier.config import EncryptionLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.testing import AlgorithmContract
 from secure_fedrec.vault import Vault
@@ -162,6 +163,19 @@ def test_no_row_for_noise_is_longer_than_its_norm_and_squares_are_whole(
     assert np.allclose(norms, np.minimum(sizes, largest), atol=1e-12)
     whole = form.square(sent[0])
     assert np.allclose(whole, np.outer(rows[0], rows[0]) * min(1, largest / sizes[0]), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"masking": MaskingLayerConfig(min_survivors=20, execution="real")},
+        {"paillier": EncryptionLayerConfig()},
+    ],
+)
+def test_a_sum_under_real_masks_or_encryption_is_the_plain_one(layers: dict[str, Any]) -> None:
+    rows = drawn(24, 7, 3)
+    plain, hidden = trained(rows, EASEConfig()), trained(rows, EASEConfig(), layers)
+    assert np.array_equal(plain.public.extras[SUMS], hidden.public.extras[SUMS])
 
 
 def test_whoever_comes_later_is_added_once_and_all_of_them_make_the_whole_sum() -> None:

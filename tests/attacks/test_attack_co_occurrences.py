@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from attacks import SUITE, evaluate
-from attacks.base import InapplicableError
+from attacks.base import Claims, InapplicableError
 from attacks.families.co_occurrences.persons import persons_in
 from attacks.planted.pairs import plant_pairs
+from attacks.scoring.disclosures import DisclosureClaim
+from attacks.scoring.gains import Level, gain_figures
 from attacks.scoring.games import Finding
 from attacks.scoring.pair_games import ChoiceClaim, MembershipClaim
 from attacks.scoring.truth import Case, GroundTruth
@@ -117,11 +119,26 @@ def test_whole_persons_are_people_and_what_is_left_is_the_others_sum(
         assert not persons.whole
 
 
-@settings(max_examples=300, deadline=None)
-@given(ROWS, st.integers(0, 4))
-def test_somebody_has_all_that_is_said_of_a_person_in_part(rows: Rows, floor: int) -> None:
-    for each in persons_in(floored(rows, floor), floor).parts:
-        assert (rows[:, each] == 1).all(axis=1).any()
+@settings(max_examples=500, deadline=None)
+@given(ROWS, st.integers(0, 4), st.integers(0, 3))
+def test_somebody_has_all_that_is_said_of_a_person_in_part(
+    rows: Rows, floor: int, own: int
+) -> None:
+    others, published = rows[own:], floored(rows, floor)
+    known = np.where(published > 0, published - rows[:own].T @ rows[:own], 0)
+    for each in persons_in(known, floor).parts:
+        assert (others[:, each] == 1).all(axis=1).any()
+
+
+def test_what_may_be_hidden_behind_a_0_is_reckoned_with() -> None:
+    # Less one's own row, item 0 has two people, of whom one has item 1, and one item 2: who?
+    rows = np.array([[1, 1, 1], [1, 1, 1], [1, 0, 0]])
+    published = floored(rows, 2)
+    known = np.where(published > 0, published - 1, 0)
+    parts = persons_in(known, 2).parts
+    assert [0, 1, 2] in [each.tolist() for each in parts]
+    known[1, 2] = known[2, 1] = 0  # as where nobody of them is known to have both
+    assert [0, 1, 2] not in [each.tolist() for each in persons_in(known, 2).parts]
 
 
 @settings(max_examples=300, deadline=None)
@@ -140,6 +157,15 @@ def test_sums_come_back_from_the_regression_or_not_at_all(
     there = told.diagonal() > 0
     np.testing.assert_array_equal(told[there][:, there], sums[there][:, there])
     assert not sums[there][:, ~there].any()
+
+
+def test_sums_that_several_factors_make_whole_are_not_told() -> None:
+    rows = np.array([[1, 1], [1, 1], [1, 0], [1, 0], [0, 1], [0, 1]])
+    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.0)
+    with pytest.raises(InapplicableError, match="several would be"):
+        sums_of_weights(weights, 2.0, len(rows))
+    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.5)
+    np.testing.assert_array_equal(sums_of_weights(weights, 2.5, len(rows)), rows.T @ rows)
 
 
 def test_an_item_of_two_tells_them_apart_where_pairs_connect_its_items() -> None:
@@ -213,6 +239,11 @@ def test_who_comes_late_alone_is_named() -> None:
     first, second = (view.messages(Step.UPLOAD, round_).senders.ids for round_ in (1, 2))
     late = np.setdiff1d(second, first)
     assert len(late) == 1
+    claims = SUITE["co-occurrence-persons"].run(view)
+    assert isinstance(claims, Claims)
+    (claim,) = claims.of(DisclosureClaim)
+    assert [each.names.tolist() for each in claim.parts][1] == late.tolist()
+    assert set(claim.parts[0].names) == {-1}
     assert late[0] in finding.details["exposed_clients"]
     assert finding.figures["largest_profile"] == 1.0
     assert finding.figures["disclosures_wrong"] == 0
@@ -314,4 +345,5 @@ def test_next_choices_without_a_client_are_those_of_a_regression_without_it() ->
         np.testing.assert_allclose(one[outside], whole[outside], atol=1e-10)
         np.testing.assert_allclose(other[outside], less[outside], atol=1e-10)
     (scored,) = claim.scored(case_of(rows, held))
-    assert scored.gains["choice_gain"].certain is not None
+    expected = scored.figures["choice_auc"] - scored.figures["choice_without_auc"]  # type: ignore[operator]
+    assert gain_figures(scored.gains, Level(seed=0))["choice_gain"] == pytest.approx(expected)

@@ -105,12 +105,13 @@ class CoOccurrencePersons(SuiteAttack):
             "persons_in_part": sum(len(persons.parts) for _, persons in found),
             "pairs_of_one": sum(int((np.triu(each.counts, 1) == 1).sum()) for each, _ in found),
         }
-        parts = tuple(_disclosed(*each) for each in found)
+        parts = tuple(disclosed(*each) for each in found)
         rounds = tuple(each.round for each in sums)
         return Claims(rounds=rounds, made=(DisclosureClaim(parts=parts),), details=details)
 
 
-def _disclosed(sums: PairSums, persons: Persons) -> Disclosures:
+def disclosed(sums: PairSums, persons: Persons) -> Disclosures:
+    """What sums prove of persons, without their names unless one alone added its row."""
     told = [*persons.whole, *persons.parts]
     names = np.full(len(told), sums.name, dtype=np.int64)
     sizes = np.array([len(each) for each in told], dtype=np.int64)

@@ -43,7 +43,7 @@ def persons_in(counts: IntArray, floor: int = 0) -> Persons:
     """All that is told.
 
     Args:
-        counts: int64[m, m], symmetric; 0 stands for any number below ``floor``.
+        counts: int64[m, m], symmetric; 0 stands for any number below ``floor``, others are so many.
         floor: 0 or 1 where nothing is left out.
     """
     left, whole, parts = counts.copy(), list[IntArray](), list[IntArray]()
@@ -136,7 +136,9 @@ def _singled_out(left: IntArray, item: int, hidden: int) -> IntArray:
     row, own = left[item], left.diagonal()
     of_all = row == own[item]
     best: BoolArray = np.zeros(len(row), dtype=bool)
-    for other in np.flatnonzero((row == 1) & (own > 1) & (hidden == 0))[:_TRIED].tolist():
+    if own[item] == 1:
+        return np.flatnonzero(of_all)
+    for other in np.flatnonzero(row == 1)[:_TRIED].tolist():
         found = of_all | (left[other] == own[other])
         found[other] = True
         best = found if found.sum() > best.sum() else best

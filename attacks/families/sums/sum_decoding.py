@@ -86,7 +86,8 @@ class SumDecoding(SuiteAttack):
         leaves nothing to claim where it drowns the vectors. With biases directions of rows of one
         rater are told, and no ratings; of changes along score vectors nothing is read but rows of
         one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
-        them. Searches end at the budget.
+        them. Sums of co-occurrences, whose rows are no client's, are taken apart by
+        ``co-occurrence-persons``. Searches end at the budget.
 
     Args:
         known: private vectors known beforehand; where clients come first, those of the seed, for an
