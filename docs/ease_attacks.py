@@ -1,4 +1,4 @@
-"""Measures what sums of co-occurrences tell, by stack: docs/ease-attacks.csv.
+"""Measures what sums of co-occurrences tell, by stack: docs/ease-attacks.csv, and writes the table of docs/federated-ease.md.
 
 Run from the repository: ``python -m docs.ease_attacks`` with SECURE_FEDREC_DATA set. Federated EASE
 on ml-100k, seed 1, two items of every client held out. Sums are formed in one place, as masked ones
@@ -37,6 +37,12 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
 
 OUTPUT = Path(__file__).with_name("ease-attacks.csv")
+PAGE = Path(__file__).with_name("federated-ease.md")
+BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
+HEADS = (
+    *("stack", "who", "clients exposed", "interactions proven", "wrong", "rows whole"),
+    *("membership AUC", "knowing all others", "next choice gained", "HR@10"),
+)
 
 _ML_100K: Mapping[str, Any] = {"name": "ml-100k", "protocol": "clean"}
 _SMALL: Mapping[str, Any] = {"name": "synthetic", "clients": 80, "items": 60, "mean_ratings": 8.0}
@@ -212,15 +218,43 @@ def _written(data: Mapping[str, Any], clients: int, file: TextIO) -> None:
     writer.writerows(measured(data, clients))
 
 
+def table() -> str:
+    """The lines of the CSV in short, as Markdown."""
+    with OUTPUT.open(newline="", encoding="utf-8") as file:
+        found = [Row(**each) for each in csv.DictReader(file)]
+    lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
+    for each in found:
+        auc, low, high = each.membership_auc, each.membership_low, each.membership_high
+        gain = f"{each.choice_gain} [{each.choice_gain_low}, {each.choice_gain_high}]"
+        cells = (
+            *(each.stack, each.adversary, each.exposed or "none", each.interactions or "none"),
+            *(each.wrong or "none", each.persons_whole or "none"),
+            *(f"{auc} [{low}, {high}]", each.informed_auc, gain, each.hit_rate_at_10),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_page() -> None:
+    """Put the table where the page has it."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
-    """Measure."""
+    """Measure, and write the table of the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small federation, to the screen")
-    if parser.parse_args().quick:
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the table")
+    asked = parser.parse_args()
+    if asked.quick:
         _written(_SMALL, int(_SMALL["clients"]), sys.stdout)
         return
-    with OUTPUT.open("w", newline="", encoding="utf-8") as file:
-        _written(_ML_100K, 943, file)
+    if not asked.page:
+        with OUTPUT.open("w", newline="", encoding="utf-8") as file:
+            _written(_ML_100K, 943, file)
+    write_page()
 
 
 if __name__ == "__main__":
