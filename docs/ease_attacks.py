@@ -1,5 +1,6 @@
-"""Measures what sums of co-occurrences tell, by stack: docs/ease-attacks.csv, and writes the table of docs/federated-ease.md.
+"""Measures what sums of co-occurrences tell, by stack: docs/ease-attacks.csv.
 
+The table of docs/federated-ease.md is written from it (``--page`` measures nothing).
 Run from the repository: ``python -m docs.ease_attacks`` with SECURE_FEDREC_DATA set. Federated EASE
 on ml-100k, seed 1, two items of every client held out. Sums are formed in one place, as masked ones
 equal them to the bit, and Skellam noise of the size that the layers state is drawn once for all.
@@ -221,7 +222,8 @@ def _written(data: Mapping[str, Any], clients: int, file: TextIO) -> None:
 def table() -> str:
     """The lines of the CSV in short, as Markdown."""
     with OUTPUT.open(newline="", encoding="utf-8") as file:
-        found = [Row(**each) for each in csv.DictReader(file)]
+        _, *cells = csv.reader(file)
+    found = [Row(stack, float(share), *rest) for stack, share, *rest in cells]
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     for each in found:
         auc, low, high = each.membership_auc, each.membership_low, each.membership_high
