@@ -222,8 +222,8 @@ def _written(data: Mapping[str, Any], clients: int, file: TextIO) -> None:
 def table() -> str:
     """The lines of the CSV in short, as Markdown."""
     with OUTPUT.open(newline="", encoding="utf-8") as file:
-        _, *cells = csv.reader(file)
-    found = [Row(stack, float(share), *rest) for stack, share, *rest in cells]
+        _, *told = csv.reader(file)
+    found = [Row(stack, float(share), *rest) for stack, share, *rest in told]
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     for each in found:
         auc, low, high = each.membership_auc, each.membership_low, each.membership_high
