@@ -25,23 +25,25 @@ from typing import Any
 from secure_fedrec.core.code_stamp import fields_of, follows_from
 
 
-def compile_cached(loop: Callable[..., object]) -> Any:
+def compile_cached(loop: Callable[..., object], *, error_model: str = "python") -> Any:
     """Hand a loop to the compiler, with a cache on disk where one can be written.
 
     Args:
         loop: in what the compiler knows of Python and NumPy; other threads run meanwhile.
+        error_model: whose division by zero it has, "python" or "numpy".
     """
     from numba import njit  # noqa: PLC0415
     from numba.core import config  # noqa: PLC0415
 
+    options = {"nogil": True, "error_model": error_model}
     if (stamp := follows_from(loop)) is not None:
         with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-            return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
+            return _forgiving(njit(cache=True, **options)(loop), stamp)
         if folder := _own_folder():
             config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError):  # nor the loop's file
-                return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
-    return njit(nogil=True)(loop)
+                return _forgiving(njit(cache=True, **options)(loop), stamp)
+    return njit(**options)(loop)
 
 
 def _cache_file(kept: Any, stamp: str) -> Any:
