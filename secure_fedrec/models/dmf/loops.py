@@ -105,7 +105,7 @@ def _see_rows(
     course: Course,
     targets: Targets,
 ) -> tuple[int, float]:
-    """Number the rows of a batch, and bring each up to date; how many they are, and their losses."""
+    """Number a batch's rows, and bring each up to date; how many they are, and their losses."""
     used, losses = 0, 0.0
     for place in range(start, stop):
         user, item = np.int64(examples.users[place]), np.int64(examples.items[place])

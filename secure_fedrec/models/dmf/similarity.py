@@ -1,4 +1,4 @@
-"""The embedding-similarity loss of DMF's item vectors (FedDMF, eq. 4), and the steps it makes alone.
+"""The embedding-similarity loss of DMF's item vectors (FedDMF, eq. 4), and its steps.
 
     beta / |P| sum over pairs of P of max(1 - cos(q, target), m)
 
@@ -95,30 +95,31 @@ def _dot(one: FloatArray, other: FloatArray) -> float:
 
 
 @dividing_loop
+def _add(
+    slope: FloatArray, one: float, vector: FloatArray, other: float, target: FloatArray
+) -> None:
+    """``slope += one vector - other target``."""
+    for place in range(len(slope)):
+        slope[place] += one * vector[place] - other * target[place]
+
+
+@dividing_loop
 def _slope_of(
     vector: FloatArray, pulling: FloatArray, weight: float, margin: float, slope: FloatArray
 ) -> tuple[float, bool]:
-    """Loss of an item alone and whether there is a slope, which is put into ``slope``.
-
-    A derivative is a number times the target and a number times the vector.
-    """
-    square, total, along, pulled = _dot(vector, vector), 0.0, 0.0, False
-    slope[:] = 0.0
-    if square == 0.0:
+    """Loss of an item alone and whether there is a slope, which is put into ``slope``."""
+    total, pulled = 0.0, False
+    for place in range(len(slope)):
+        slope[place] = 0.0
+    length = math.sqrt(_dot(vector, vector))
+    if length == 0.0:
         return weight * max(1.0, margin) * len(pulling), False
-    length = math.sqrt(square)
     for place in range(len(pulling)):
-        target = pulling[place]
-        cosine = _dot(vector, target) / length
+        cosine = _dot(vector, pulling[place]) / length
         total += weight * max(1.0 - cosine, margin)
         if not 1.0 - cosine <= margin:
             pulled, scale = True, weight / length
-            along += scale * cosine / length
-            for factor in range(len(slope)):
-                slope[factor] -= scale * target[factor]
-    if pulled:
-        for factor in range(len(slope)):
-            slope[factor] += along * vector[factor]
+            _add(slope, scale * cosine / length, vector, scale, pulling[place])
     return total, pulled
 
 
