@@ -31,7 +31,7 @@ class Table(NamedTuple):
     """A table of a page.
 
     Attributes:
-        name: heading above it and its first cell.
+        name: heading above it, if that is not the paper's, and its first cell.
         rows: cells that are ours; rows without a figure are left out.
     """
 
@@ -55,7 +55,7 @@ def tables_of(text: str) -> list[Table]:
                 rows.append(_ours(header, cells))
         elif header:
             if rows:
-                found.append(Table(f"{heading}: {header[0]}", tuple(rows)))
+                found.append(Table(": ".join(filter(None, (heading, header[0]))), tuple(rows)))
             header, rows = Row(), []
     return found
 
@@ -76,12 +76,14 @@ def teller(paper: str, folder: Path) -> Tell:
 
     What it has no study of is empty.
     """
-    studies = folder / "studies"
+    studies, nothing = folder / "studies", folder / "no data"
+    nothing.mkdir()
     with zipfile.ZipFile(DOCS / "records" / f"{paper}.zip") as packed:
         packed.extractall(studies)
 
     def tell(*words: str) -> dict[str, Any]:
         given = ["--no-run", "--quiet", "--results", str(studies), "--out", str(folder)]
+        given += ["--data-dir", str(nothing)]
         if cli.main(["reproduce", paper, *words, *given]):
             return defaultdict(list)  # there is no such study
         apart = "-variants" if "--variants" in words else ""
