@@ -113,7 +113,9 @@ def _see_rows(
             if slots[row] < 0:
                 slots[row], rows[used] = used, row
                 used += 1
-                losses += bring_up(model, targets, row, row - n_users, seen[row], step, course)
+                losses += bring_up(
+                    model, targets, int(row), int(row) - n_users, int(seen[row]), step, course
+                )
     return used, losses
 
 

@@ -44,7 +44,7 @@ def _along(
     key: str, values: tuple[float, ...], methods: tuple[str, ...]
 ) -> tuple[StudyConfig, ...]:
     """Studies that differ in one key of the split."""
-    return tuple(study for value in values for study in _studies(methods, **{key: value}))
+    return tuple(study for value in values for study in _studies(methods, PAPER, **{key: value}))
 
 
 def _on_all_pairs(study: StudyConfig) -> StudyConfig:
