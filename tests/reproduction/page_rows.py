@@ -3,14 +3,21 @@
 A page's row counts as made when a row of the command's result, written as the page writes it, is
 the same cell for cell. Columns that name somebody else's code or log are not ours, and are left out
 of the comparison.
+
+    python -m tests.reproduction.page_rows fedrecpp
+
+prints the rows that a page can have.
 """
 
 import json
 import re
+import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeAlias
 
 from audits import cli
@@ -351,3 +358,16 @@ PAGES: Mapping[str, tuple[str, str | None, Callable[[Tell], Iterator[Row]]]] = {
     "hpfl": ("reproduction.md", "HPFL", hpfl_rows),
 }
 """By paper: its page, the section of it, and how rows are made."""
+
+
+def main() -> None:
+    """Print the rows of a paper, from its records, as its page writes them."""
+    _, _, rows_of = PAGES[sys.argv[1]]
+    with TemporaryDirectory() as folder, redirect_stdout(sys.stderr):
+        rows = dict.fromkeys(rows_of(teller(sys.argv[1], Path(folder))))
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()
