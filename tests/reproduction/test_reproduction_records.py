@@ -3,11 +3,15 @@
 What is not is named on the page of all reproductions, with the reason, and nothing else is named.
 """
 
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from audits.reproduction.entry import entries
+from docs.study_records import pack
+from secure_fedrec.studies.files import read_arrays, read_report, write_files
 from tests.reproduction.page_rows import DOCS, PAGES, section_of, tables_of, teller
 
 LEFT_OUT = "What the records leave out"
@@ -47,3 +51,22 @@ def test_every_table_of_a_page_is_made_again_from_its_records(paper: str, tmp_pa
     assert {name: rows for name, rows in outside.items() if name not in named} == {}
     assert named == outside.keys(), "what is named is made, or is not on the page"
     assert tables
+
+
+def test_records_hold_the_arrays_of_tables_and_no_others(tmp_path: Path) -> None:
+    studies, report = tmp_path / "studies", {"format": 1, "figure": 0.5}
+    for name in ("one", "other"):
+        kept = {"vectors": np.arange(4.0), "state": np.ones(9)} if name == "one" else {}
+        write_files(studies / f"{name}.json", report, kept)
+    (studies / "begun.checkpoint").write_text("")
+    for arrays, left in ((None, {"vectors", "state"}), (("vectors",), {"vectors"}), ((), set())):
+        packed, again = tmp_path / "packed.zip", tmp_path / "again.zip"
+        assert pack(studies, packed, arrays) == pack(studies, again, arrays) == 2 + bool(left)
+        assert packed.read_bytes() == again.read_bytes()
+        unpacked = tmp_path / f"unpacked {arrays}"
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(unpacked)
+        for name in ("one", "other"):
+            assert read_report(unpacked / f"{name}.json", 1, paper="no") == report
+        assert not left or set(read_arrays(unpacked / "one.json")) == left
+        assert len(list(unpacked.iterdir())) == 2 + bool(left)
