@@ -2,32 +2,52 @@
 
     python docs/study_records.py fed3cr OUT/studies
 
-Equal studies are equal bytes. What is unfinished stays outside.
+Of a study's arrays only those are kept that the paper's tables are made from (``Entry.arrays``):
+figures, not states. Equal studies are equal bytes. What is unfinished stays outside.
 """
 
 import sys
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from audits.reproduction.entry import entries
+from secure_fedrec.core.files import read_json
+from secure_fedrec.studies.files import arrays_beside, read_arrays, write_files
 
 RECORDS = Path(__file__).parent / "records"
-_SUFFIXES = {".json", ".npz"}
 
 
-def pack(studies: Path, packed: Path) -> int:
+def pack(studies: Path, packed: Path, arrays: tuple[str, ...] | None = None) -> int:
     """Write an archive of the finished studies of a folder; how many files it has.
 
     Args:
         studies: folder of reports, and of arrays beside them.
         packed: file to write.
+        arrays: names of those that are kept; None for all.
     """
-    files = sorted(path for path in studies.iterdir() if path.suffix in _SUFFIXES)
     packed.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in files:
-            archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    with TemporaryDirectory() as folder:
+        if arrays is not None:
+            for path in studies.glob("*.json"):
+                _thin(path, Path(folder) / path.name, arrays)
+        kept = studies if arrays is None else Path(folder)
+        files = sorted(path for path in kept.iterdir() if path.suffix in {".json", ".npz"})
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            for path in files:
+                name = zipfile.ZipInfo(path.name)
+                archive.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return len(files)
+
+
+def _thin(path: Path, copy: Path, arrays: tuple[str, ...]) -> None:
+    """Write a study without its other arrays."""
+    found = read_arrays(path) if arrays and arrays_beside(path).exists() else {}
+    report = {name: value for name, value in read_json(path).items() if name != "sha256"}
+    write_files(copy, report, {name: each for name, each in found.items() if name in arrays})
 
 
 if __name__ == "__main__":
     paper, folder = sys.argv[1:]
-    print(f"{pack(Path(folder), RECORDS / f'{paper}.zip')} files")
+    count = pack(Path(folder), RECORDS / f"{paper}.zip", entries()[paper].arrays)
+    print(f"{count} files")

@@ -43,10 +43,13 @@ class Entry:
     Args:
         seeds: what ``--seeds`` is by default, in words.
         options: beside those that all papers have.
+        arrays: of a study, those that its tables are made from; None for all. What else a study
+            holds, such as a trained state, is left out of the records of the repository.
     """
 
     seeds: str
     options: tuple[Option, ...] = ()
+    arrays: tuple[str, ...] | None = None
 
 
 def run_of(name: str) -> Run:

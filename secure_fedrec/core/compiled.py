@@ -38,6 +38,14 @@ def compiled_loop(loop: _Loop) -> _Loop:
     return cast(_Loop, Late(loop, lambda: compile_cached(loop)))
 
 
+def dividing_loop(loop: _Loop) -> _Loop:
+    """A ``compiled_loop`` that divides in vectors, as no division by zero is looked for.
+
+    It gives infinity, or no number, in place of an error. All other bits are the same.
+    """
+    return cast(_Loop, Late(loop, lambda: compile_cached(loop, error_model="numpy")))
+
+
 @compiled_loop
 def segment_dots(
     users: FloatArray,

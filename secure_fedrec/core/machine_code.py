@@ -16,32 +16,36 @@ import stat
 import tempfile
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from secure_fedrec.core.code_stamp import fields_of, follows_from
 
+ErrorModel: TypeAlias = Literal["python", "numpy"]
 
-def compile_cached(loop: Callable[..., object]) -> Any:
+
+def compile_cached(loop: Callable[..., object], *, error_model: ErrorModel = "python") -> Any:
     """Hand a loop to the compiler, with a cache on disk where one can be written.
 
     Args:
         loop: in what the compiler knows of Python and NumPy; other threads run meanwhile.
+        error_model: whose division by zero it has, "python" or "numpy".
     """
     from numba import njit  # noqa: PLC0415
     from numba.core import config  # noqa: PLC0415
 
+    compiler = partial(njit, nogil=True, error_model=error_model)
     if (stamp := follows_from(loop)) is not None:
         with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
-            return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
+            return _forgiving(compiler(cache=True)(loop), stamp)
         if folder := _own_folder():
             config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError):  # nor the loop's file
-                return _forgiving(njit(cache=True, nogil=True)(loop), stamp)
-    return njit(nogil=True)(loop)
+                return _forgiving(compiler(cache=True)(loop), stamp)
+    return compiler(loop)
 
 
 def _cache_file(kept: Any, stamp: str) -> Any:

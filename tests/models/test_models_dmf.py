@@ -7,8 +7,10 @@ import pytest
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.dmf.arrays import Examples, Targets
+from secure_fedrec.models.dmf.adam import course_of
+from secure_fedrec.models.dmf.arrays import Examples, Moving, Parts, Targets
 from secure_fedrec.models.dmf.model import DMF, DMFConfig, start_layers, start_vectors
+from secure_fedrec.models.dmf.similarity import bring_up
 from secure_fedrec.models.dmf.training import (
     DMFTraining,
     Interactions,
@@ -38,7 +40,7 @@ def started(dmf: DMF, seed: int = 1) -> TrainingState:
 
 
 def loss_of(dmf: DMF, parameters: FloatArray, examples: Examples, targets: Targets) -> float:
-    """Of one batch, written as in the paper."""
+    """Of one batch, written as in the paper; over all pairs or over those of the batch's items."""
     own = dmf.parts(parameters)
     users, items = own.vectors[examples.users], own.vectors[dmf.users + examples.items]
     hidden = np.maximum(np.hstack([users, items]) @ own.weights.T + own.biases, 0.0)
@@ -46,7 +48,7 @@ def loss_of(dmf: DMF, parameters: FloatArray, examples: Examples, targets: Targe
     loss = float(np.mean((found - examples.labels) ** 2))
     pairs = [
         (item, target)
-        for item in sorted(set(examples.items.tolist()))
+        for item in (range(dmf.items) if targets.everywhere else set(examples.items.tolist()))
         for target in targets.vectors[targets.indptr[item] : targets.indptr[item + 1]]
     ]
     for item, target in pairs:
@@ -56,17 +58,18 @@ def loss_of(dmf: DMF, parameters: FloatArray, examples: Examples, targets: Targe
     return loss
 
 
+@pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("margin", [0.0, 0.9, 2.0])
-def test_slopes_are_those_of_the_loss(margin: float) -> None:
+def test_slopes_are_those_of_the_loss(margin: float, everywhere: bool) -> None:
     dmf, generator = model(), np.random.default_rng(3)
     examples = Examples(
         np.array([0, 1, 0, 2, 1], dtype=np.int32),
         np.array([1, 1, 4, 0, 2], dtype=np.int32),
         np.array([1.0, 0.0, 0.0, 1.0, 1.0]),
     )
-    vectors = generator.standard_normal((4, 4))
+    vectors = generator.standard_normal((5, 4))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    targets = Targets(np.array([0, 1, 3, 3, 4, 4]), vectors, 2.5, margin)
+    targets = Targets(np.array([0, 1, 3, 3, 5, 5]), vectors, 2.5, margin, everywhere)
     state = started(dmf)
     before = state.parameters.copy()
     train_epoch(dmf, state, examples, targets, DMFTraining(batch_size=5), key=0)
@@ -114,6 +117,38 @@ def test_rows_that_no_batch_touched_are_moved_on_as_by_adam() -> None:
     assert np.allclose(state.parameters, values, rtol=0, atol=1e-8)
     assert np.allclose(state.first, first, rtol=1e-5, atol=1e-12)
     assert np.allclose(state.second, second, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05, 0.2, 1.5])
+@pytest.mark.parametrize("began", [0, 2000])
+def test_an_item_that_batches_do_not_touch_takes_every_step_of_its_pairs(
+    began: int, margin: float
+) -> None:
+    """Against Adam step by step, with memories of many sizes: moved on at once, it is there too."""
+    generator, width, steps = np.random.default_rng(6), 4, 400
+    course = course_of(np.array([0.9**began, 0.999**began]), 1e-3, steps)
+    for _ in range(60):
+        vectors = generator.standard_normal((2, width)) * 0.2 + 1.0
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        targets = Targets(np.array([0, 2]), vectors, 2.0, margin)
+        size = 10.0 ** generator.uniform(-7, -1)
+        values = vectors[0] * 0.5 + 0.1 * generator.standard_normal(width)
+        first = 0.2 * size * generator.standard_normal(width)
+        second = 0.1 * size**2 * generator.uniform(1e-2, 1.0, width)
+        empty = np.zeros((1, 2 * width)), np.zeros(1), np.zeros(2)
+        held = Moving(*(Parts(each[None].copy(), *empty) for each in (values, first, second)))
+        bring_up(held, targets, 0, 0, 5, steps, course)
+        for step in range(6, steps + 1):
+            slope, length = np.zeros(width), float(np.linalg.norm(values))
+            for target in vectors:
+                cosine = float(values @ target) / length
+                if 1.0 - cosine > margin:
+                    slope -= (target - cosine * values / length) / length
+            first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+            spread = np.sqrt(second) / course.settled[step] + 1e-8
+            values = values - course.rates[step] * first / spread
+        assert np.allclose(held.parts.vectors[0], values, rtol=0, atol=1e-6)
+        assert np.allclose(held.second.vectors[0], second, rtol=1e-4, atol=0)
 
 
 def test_a_pair_within_the_margin_is_left_alone() -> None:

@@ -1,152 +1,72 @@
-"""The pages of reproductions say what the studies in ``docs/records`` say, to the last digit."""
+"""Every table of every page is made again from the studies in ``docs/records``, to the last digit.
 
-import json
-import re
+What is not is named on the page of all reproductions, with the reason, and nothing else is named.
+"""
+
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
-from audits import cli
-from audits.reproduction.columns import number, with_interval
+from audits.reproduction.entry import entries
+from docs.study_records import pack
+from secure_fedrec.studies.files import read_arrays, read_report, write_files
+from tests.reproduction.page_rows import DOCS, PAGES, section_of, tables_of, teller
 
-DOCS = Path(__file__).parents[2] / "docs"
-FEDDMF_FIGURES = (("5", 10), ("organisations", 24))
-"""Figures of FedDMF's page, and how many points of each its records have."""
-
-HIT, NDCG = "hit_rate_at_10", "ndcg_at_10"
+LEFT_OUT = "What the records leave out"
 
 
-def told(tmp_path: Path, paper: str, *words: str) -> dict[str, Any]:
-    """What the command says of the records, with nothing run."""
-    studies = tmp_path / "studies"
-    with zipfile.ZipFile(DOCS / "records" / f"{paper}.zip") as packed:
-        packed.extractall(studies)
-    given = ["--no-run", "--quiet", "--results", str(studies), "--out", str(tmp_path)]
-    assert cli.main(["reproduce", paper, *words, *given]) == 0
-    result: dict[str, Any] = json.loads((tmp_path / f"{paper}.json").read_text())
-    return result
+def left_out(paper: str) -> set[tuple[str, ...]]:
+    """Tables of a paper, or some of their rows, that are not in its records, as the page has it."""
+    page = section_of((DOCS / "reproduction.md").read_text(encoding="utf-8"), LEFT_OUT)
+    lines = [line[1:-1].split("|") for line in page.splitlines() if line.startswith("|")]
+    return {
+        tuple(part.strip() for part in name.split(";"))
+        for title, name, _ in lines
+        if title.strip().lower() == paper
+    }
 
 
-def percent(value: float) -> str:
-    return f"{100 * value:.2f}"
+def test_every_paper_has_a_page() -> None:
+    assert set(PAGES) == set(entries())
 
 
-def span(found: Mapping[str, float]) -> str:
-    return f"{100 * found['value']:+.2f} [{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
+@pytest.mark.parametrize("paper", PAGES)
+def test_every_table_of_a_page_is_made_again_from_its_records(paper: str, tmp_path: Path) -> None:
+    name, heading, rows_of = PAGES[paper]
+    page = (DOCS / name).read_text(encoding="utf-8")
+    tables = tables_of(page if heading is None else section_of(page, heading))
+    named = left_out(paper)
+    if not (DOCS / "records" / f"{paper}.zip").exists():
+        assert named == {("every table",)}
+        return
+    made = set(rows_of(teller(paper, tmp_path)))
+    outside = {}
+    for table in tables:
+        missing = [row for row in table.rows if row not in made]
+        some = () if len(missing) == len(table.rows) else tuple(row[0] for row in missing)
+        if missing:
+            outside[(table.name, *some)] = missing
+    assert {name: rows for name, rows in outside.items() if name not in named} == {}
+    assert named == outside.keys(), "what is named is made, or is not on the page"
+    assert tables
 
 
-def row_of(row: Mapping[str, Any]) -> str:
-    """A method's line in the tables of the page."""
-    ours = row["ours"]
-    cells = [row["name"], percent(ours[HIT]), percent(ours[NDCG]), span(row["gain"]["hit"])]
-    cells += [percent(ours["warm_hit_rate_at_10"]), percent(ours["full_hit_rate_at_10"])]
-    return f"| {' | '.join([*cells, str(row['seeds'])])} |"
-
-
-@pytest.mark.parametrize(("protocol", "methods"), [("clean", 36), ("published", 24)])
-def test_the_tables_of_fed3cr_are_those_of_its_records(
-    protocol: str, methods: int, tmp_path: Path
-) -> None:
-    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
-    result, found = told(tmp_path, "fed3cr", "--protocol", protocol, "--table", "2"), 0
-    for table in result["tables"]:
-        for row in (each for each in table["rows"] if each["seeds"]):
-            assert row_of(row) in page, (table["data"], row["name"])
-            found += 1
-        for rule in table["oracles"].values():
-            assert f"{percent(rule[HIT])} | {percent(rule[NDCG])}" in page
-    assert found >= methods
-
-
-def part_of(row: Mapping[str, Any]) -> str:
-    """A line of the tables of ablations: which parts there are, and what is found with them."""
-    ours, over = row["ours"], row["over_c0"]
-    cells = [row["row"], *("yes" if part else "" for part in row["parts"])]
-    cells += [percent(ours[HIT]), percent(ours[NDCG]), span(over["hit"]) if over else ""]
-    cells += [percent(ours["full_hit_rate_at_10"]), percent(row["last"][HIT])]
-    cells.append("/".join(map(str, row["chosen"])))
-    if printed := row["paper"]:
-        cells += [f"{printed[name]:.2f}" for name in (HIT, NDCG)]
-    return f"| {' | '.join(cells)} |"
-
-
-def test_the_ablations_of_fed3cr_are_those_of_its_records(tmp_path: Path) -> None:
-    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
-    words = ("--protocol", "published", "--table", "3", "--seeds", "1")
-    result, found = told(tmp_path, "fed3cr", *words), 0
-    for table in result["tables"]:
-        if all(row["seeds"] for row in table["rows"]):  # a few parts alone answer nothing
-            for row in table["rows"]:
-                assert part_of(row) in page, (table["data"], row["row"])
-                found += 1
-    assert found >= 24
-
-
-def transfer_of(row: Mapping[str, Any]) -> str:
-    """A line of the tables of transfers."""
-    ours, over = row["ours"], row["over_ace"]
-    cells = [row["row"], percent(ours[HIT]), percent(ours[NDCG]), span(over["hit"]) if over else ""]
-    cells += [percent(ours["full_hit_rate_at_10"]), percent(row["last"][HIT])]
-    return f"| {' | '.join([*cells, '/'.join(map(str, row['chosen']))])} |"
-
-
-def test_the_transfers_and_views_of_fed3cr_are_those_of_its_records(tmp_path: Path) -> None:
-    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
-    words = ("--protocol", "published", "--data", "ml-100k", "--table", "4", "--seeds", "1")
-    result = told(tmp_path, "fed3cr", *words, "--figure", "6", "--figure", "7")
-    (table,) = result["tables"]
-    for row in table["rows"]:
-        assert transfer_of(row) in page, row["row"]
-    assert len(table["rows"]) == 3
-    overlap, correlation = result["figures"]
-    assert f"{overlap['FedRAP']:.4f} in FedRAP, {overlap['Fed3CR']:.4f} in Fed3CR" in page
-    both = f"{correlation['FedRAP']:.4f} and {correlation['Fed3CR']:.4f}"
-    assert f"two tables of client 22: {both}" in page
-
-
-def test_the_curves_beside_public_codes_are_those_of_the_records() -> None:
-    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
-    with zipfile.ZipFile(DOCS / "records" / "fed3cr.zip") as packed:
-        for method, seeds, shown in (
-            ("pfedrec", (1, 2, 3, 4, 5), (5, 10, 20, 50, 100)),
-            ("fedrap", (1,), (1, 2, 30, 40, 100)),
-        ):
-            names = [f"ml-100k-published-{method}-rounds100-seed{seed}.json" for seed in seeds]
-            studies = [json.loads(packed.read(name))["rounds"] for name in names]
-            for round_ in shown:
-                each = [rounds[round_ - 1]["quality"] for rounds in studies]
-                hit, ndcg = (
-                    percent(sum(one[name] for one in each) / len(each)) for name in (HIT, NDCG)
-                )
-                row = rf"^\| {round_} \| [\d.-]+ \| {hit} \| [\d.-]+ \| {ndcg} \|$"
-                assert re.search(row, page, re.MULTILINE), (method, round_, hit, ndcg)
-
-
-def bar_of(point: Mapping[str, Any], against: Mapping[str, Any], varied: str | None) -> str:
-    """A method's line in the tables of FedDMF's page."""
-    name = point["method"] if varied is None else f"{point['at']:g}, {point['method']}"
-    across, whole = (point["figures"][kind]["across"] for kind in ("sampled", "all"))
-    shown = [across[each] for each in ("tuned", "printed", "auc")]
-    shown += [point["figures"]["sampled"]["within"]["tuned"], whole["tuned"]]
-    cells = [name, *(number(each["mean"], 4) for each in shown)]
-    less = against.get("less", {})
-    others = ("DMF on all data", "FedAvg", "popularity")
-    cells += [with_interval(less[other], 4) if other in less else "" for other in others]
-    return f"| {' | '.join([*cells, str(len(point['seeds']))])} |"
-
-
-@pytest.mark.parametrize(("figure", "points"), FEDDMF_FIGURES)
-def test_the_tables_of_feddmf_are_those_of_its_records(
-    figure: str, points: int, tmp_path: Path
-) -> None:
-    page = (DOCS / "reproduction-feddmf.md").read_text(encoding="utf-8")
-    (result,) = told(tmp_path, "feddmf", "--figure", figure)["figures"]
-    varied = result["varied"]
-    against = {each["method"]: each for each in result["against"]}
-    for point in result["points"]:
-        name = point["method"] + ("" if varied is None else f", {varied} {point['at']:g}")
-        assert bar_of(point, against.get(name, {}), varied) in page
-    assert len(result["points"]) == points
+def test_records_hold_the_arrays_of_tables_and_no_others(tmp_path: Path) -> None:
+    studies, report = tmp_path / "studies", {"format": 1, "figure": 0.5}
+    for name in ("one", "other"):
+        kept = {"vectors": np.arange(4.0), "state": np.ones(9)} if name == "one" else {}
+        write_files(studies / f"{name}.json", report, kept)
+    (studies / "begun.checkpoint").write_text("")
+    for arrays, left in ((None, {"vectors", "state"}), (("vectors",), {"vectors"}), ((), set())):
+        packed, again = tmp_path / "packed.zip", tmp_path / "again.zip"
+        assert pack(studies, packed, arrays) == pack(studies, again, arrays) == 2 + bool(left)
+        assert packed.read_bytes() == again.read_bytes()
+        unpacked = tmp_path / f"unpacked {arrays}"
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(unpacked)
+        for name in ("one", "other"):
+            assert read_report(unpacked / f"{name}.json", 1, paper="no") == report
+        assert not left or set(read_arrays(unpacked / "one.json")) == left
+        assert len(list(unpacked.iterdir())) == 2 + bool(left)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from audits.reproduction.files import read_paper
 from secure_fedrec.settings import Settings
 from secure_fedrec.studies.feddmf.figures import FIGURES
-from secure_fedrec.studies.feddmf.study import StudyConfig
+from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig
 
 _MARGINS = ("feddmf-exchanged", "feddmf-summed")
 
@@ -78,7 +78,10 @@ class Paper:
     def _point(self, study: StudyConfig, shown: Shown) -> Point:
         name = self.names[study.method]
         if study.method in _MARGINS:
-            name = f"{name}, margin {study.algorithm.margin:g}"
+            algorithm = study.algorithm
+            name = f"{name}, margin {algorithm.margin:g}"
+            name += ", separate starts" if algorithm.start != PAPER.start else ""
+            name += ", a batch's pairs" if algorithm.similarity != PAPER.similarity else ""
         value = getattr(study.split, shown.varied) if shown.varied else 0
         return Point(name, 0.5 if value is None else float(value))
 

@@ -11,4 +11,5 @@ from audits.reproduction.entry import Entry, Option
 ENTRY: Final = Entry(
     seeds="3",
     options=(Option("task", "only this task; may be repeated"),),
+    arrays=("user_embeddings", "user_labels", "majority_labels"),
 )

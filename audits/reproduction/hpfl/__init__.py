@@ -22,4 +22,5 @@ ENTRY: Final = Entry(
             apart=True,
         ),
     ),
+    arrays=(),
 )

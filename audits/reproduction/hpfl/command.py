@@ -35,6 +35,7 @@ from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.gum.model import STARTS
+from secure_fedrec.studies.files import arrays_beside
 from secure_fedrec.studies.hpfl.results import read_characteristics
 
 _FORM = "paper"
@@ -150,6 +151,7 @@ def _draw(
             method: read_characteristics(studies[place].path)
             for method in paper.figure_methods
             if (place := needed_study(data, method, seed, start)) in studies
+            and arrays_beside(studies[place].path).exists()  # records are without
         }
         if not panels:
             continue

@@ -8,6 +8,8 @@ from secure_fedrec.models.dmf.training import DMFTraining
 from secure_fedrec.settings import Count, NonNegative, OneOf, Settings, Unit, Within
 
 STARTS: Final = ("independent", "common")
+ALL_PAIRS: Final = "all-common"
+SIMILARITIES: Final = (ALL_PAIRS, "batch")
 
 
 class FedDMFConfig(Settings, section="algorithm"):
@@ -21,6 +23,9 @@ class FedDMFConfig(Settings, section="algorithm"):
         model: form of the model. Dropout and spread are left open by the paper.
         training: local training. The optimiser (Adam) and the negatives are left open.
         beta: weight of the embedding loss.
+        similarity: what the embedding loss of a step is a mean over, "all-common" pairs (eq. 4) or
+            those of the items in the "batch", which takes less time and weighs pairs by how often
+            their item is trained on.
         margin: m, the distance of two vectors of an item from which on they are left alone.
         start: of item vectors and layers, "independent" (paper) or "common" to all organisations,
             a function of the public seed.
@@ -34,6 +39,7 @@ class FedDMFConfig(Settings, section="algorithm"):
     model: DMFConfig = field(default_factory=DMFConfig)
     training: DMFTraining = field(default_factory=DMFTraining)
     beta: NonNegative = 100.0
+    similarity: Annotated[str, OneOf(SIMILARITIES)] = ALL_PAIRS
     margin: Annotated[float, Within(least=0, most=2)] = 0.2
     start: Annotated[str, OneOf(STARTS)] = "independent"
 

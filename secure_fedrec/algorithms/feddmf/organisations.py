@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
+from secure_fedrec.algorithms.feddmf.config import ALL_PAIRS, FedDMFConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.common_items import CommonItems
 from secure_fedrec.errors import ConfigError, DivergedError
@@ -146,7 +146,8 @@ class DMFOrganisations:
         examples = part_of(whole, part, config.exchanges)
         state = self.read(client, vault)
         indptr, vectors = aim(client, state)
-        pulled = Targets(indptr, unit(vectors), config.beta, config.margin)
+        everywhere = config.similarity == ALL_PAIRS and config.beta > 0
+        pulled = Targets(indptr, unit(vectors), config.beta, config.margin, everywhere)
         word = streams.private("dmf-dropout").words_at(round_, np.array([client]), np.array([0]))
         key = int(word[0, 0] >> np.uint64(64 - _KEY_BITS))
         losses = train_epoch(model, state, examples, pulled, config.training, key=key)

@@ -15,11 +15,11 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.models.dmf.arrays import Moving, Pace
+from secure_fedrec.models.dmf.arrays import Course, Moving, Pace
 
 FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
 SECOND_DECAY = 0.999
-_EPSILON = 1e-8
+EPSILON = 1e-8
 _FORGOTTEN = 1e-30  # of a slope; far below, numbers lose digits and time
 
 
@@ -33,15 +33,11 @@ def step_of(
         slope = slopes[place]
         first[place] = FIRST_DECAY * first[place] + (1.0 - FIRST_DECAY) * slope
         second[place] = SECOND_DECAY * second[place] + (1.0 - SECOND_DECAY) * slope * slope
-        values[place] -= rate * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+        values[place] -= rate * first[place] / (math.sqrt(second[place]) / settled + EPSILON)
 
 
 @compiled_loop
-def decays_of(steps: int) -> FloatArray:
-    """For k up to ``steps``: decay of the mean, of the squares, and the sum of k steps of Adam.
-
-    Row k holds ``b1^k``, ``b2^k`` and ``sum_{j <= k} (b1 / sqrt(b2))^j``.
-    """
+def _decays_of(steps: int) -> FloatArray:
     found = np.zeros((steps + 1, 3))
     found[0, 0] = found[0, 1] = 1.0
     ratio, power = FIRST_DECAY / math.sqrt(SECOND_DECAY), 1.0
@@ -55,12 +51,37 @@ def decays_of(steps: int) -> FloatArray:
 
 
 @compiled_loop
+def course_of(powers: FloatArray, learning_rate: float, steps: int) -> Course:
+    """What Adam's steps of an epoch have in common.
+
+    Row k of ``decays`` holds ``b1^k``, ``b2^k`` and ``sum_{j <= k} (b1 / sqrt(b2))^j``. Entry t of
+    ``ahead`` is ``sum_{j > t} rate_j settled_j (b1 / sqrt(b2))^(j - t)``.
+
+    Args:
+        powers: float64[2], of the decays, one factor per step before.
+        learning_rate: of Adam.
+        steps: T.
+    """
+    rates, settled = np.zeros(steps + 1), np.ones(steps + 1)
+    one, two = powers
+    for step in range(1, steps + 1):
+        one *= FIRST_DECAY
+        two *= SECOND_DECAY
+        rates[step], settled[step] = learning_rate / (1.0 - one), math.sqrt(1.0 - two)
+    ahead = np.zeros(steps + 1)
+    for step in range(steps - 1, -1, -1):
+        later = rates[step + 1] * settled[step + 1] + ahead[step + 1]
+        ahead[step] = FIRST_DECAY / math.sqrt(SECOND_DECAY) * later
+    return Course(rates, settled, _decays_of(steps), ahead)
+
+
+@compiled_loop
 def catch_up(model: Moving, row: int, missed: FloatArray, pace: Pace) -> None:
-    """The steps of a vector since it was last seen; ``missed`` is a row of ``decays_of``."""
+    """The steps of a vector since it was last seen; ``missed`` is a row of ``Course.decays``."""
     values, first, second = model.parts.vectors, model.first.vectors, model.second.vectors
     one, two, total = missed[0], missed[1], pace.rate * missed[2]
     for place in range(values.shape[1]):
-        spread = math.sqrt(second[row, place]) / pace.settled + _EPSILON
+        spread = math.sqrt(second[row, place]) / pace.settled + EPSILON
         values[row, place] -= total * first[row, place] / spread
         first[row, place] *= one
         second[row, place] *= two

@@ -47,6 +47,22 @@ class Pace(NamedTuple):
     settled: float
 
 
+class Course(NamedTuple):
+    """What all rows have in common of Adam's steps of an epoch, by number of the step; 0 is before.
+
+    Attributes:
+        rates: float64[T + 1], ``Pace.rate``.
+        settled: float64[T + 1], ``Pace.settled``.
+        decays: float64[T + 1, 3], after so many steps without a slope; see ``adam.course_of``.
+        ahead: float64[T + 1], what all later steps without a slope add up to.
+    """
+
+    rates: FloatArray
+    settled: FloatArray
+    decays: FloatArray
+    ahead: FloatArray
+
+
 class Examples(NamedTuple):
     """Pairs to learn from, in the order in which they are visited.
 
@@ -69,12 +85,14 @@ class Targets(NamedTuple):
         vectors: float64[T, d], of length 1; one of length 0 pulls nothing.
         strength: beta.
         margin: m.
+        everywhere: whether all pairs count in every step (eq. 4), or those of a batch's items.
     """
 
     indptr: IntArray
     vectors: FloatArray
     strength: float
     margin: float
+    everywhere: bool = True
 
 
 class Descent(NamedTuple):

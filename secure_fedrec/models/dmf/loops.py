@@ -12,8 +12,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_of
-from secure_fedrec.models.dmf.arrays import Descent, Examples, Moving, Pace, Parts, Targets
+from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, course_of, step_of
+from secure_fedrec.models.dmf.arrays import Course, Descent, Examples, Moving, Pace, Parts, Targets
+from secure_fedrec.models.dmf.similarity import bring_up, pull_items
 
 _LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
 
@@ -91,57 +92,6 @@ def _learn(
 
 
 @compiled_loop
-def _align(vector: FloatArray, target: FloatArray, weight: float, slope: FloatArray) -> float:
-    """``1 - cos``, whose derivative times ``weight`` is added to ``slope``."""
-    dot, square = 0.0, 0.0
-    for place in range(len(vector)):
-        dot += vector[place] * target[place]
-        square += vector[place] * vector[place]
-    if square == 0.0:
-        return 1.0
-    length = math.sqrt(square)
-    cosine = dot / length
-    for place in range(len(vector)):
-        slope[place] -= weight * (target[place] - cosine * vector[place] / length) / length
-    return 1.0 - cosine
-
-
-@compiled_loop
-def _pull_items(
-    parts: Parts, targets: Targets, n_users: int, rows: IntArray, slopes: FloatArray
-) -> float:
-    """Embedding-similarity loss of a batch's items (FedDMF, eq. 4); adds its derivatives.
-
-    ``beta / |P| sum max(1 - cos, m)``, the mean over the common pairs of the batch: what the mean
-    over all of them is expected to be.
-    """
-    pairs = 0
-    for row in rows:
-        if row >= n_users:
-            pairs += targets.indptr[row - n_users + 1] - targets.indptr[row - n_users]
-    if pairs == 0:
-        return 0.0
-    total, own = 0.0, np.empty(parts.vectors.shape[1])
-    weight = targets.strength / pairs
-    for slot in range(len(rows)):
-        item = rows[slot] - n_users
-        if item < 0:
-            continue
-        vector = parts.vectors[rows[slot]]
-        for place in range(targets.indptr[item], targets.indptr[item + 1]):
-            target = targets.vectors[place]
-            if not target.any():
-                continue
-            own[:] = 0.0
-            distance = _align(vector, target, weight, own)
-            total += weight * max(distance, targets.margin)
-            if not distance <= targets.margin:  # a number that is none must go on to be seen
-                for factor in range(len(own)):
-                    slopes[slot, factor] += own[factor]
-    return total
-
-
-@compiled_loop
 def _see_rows(
     model: Moving,
     examples: Examples,
@@ -152,19 +102,21 @@ def _see_rows(
     rows: IntArray,
     seen: IntArray,
     step: int,
-    decays: FloatArray,
-    pace: Pace,
-) -> int:
-    """Number the rows of a batch, and bring each up to date; how many they are."""
-    used = 0
+    course: Course,
+    targets: Targets,
+) -> tuple[int, float]:
+    """Number a batch's rows, and bring each up to date; how many they are, and their losses."""
+    used, losses = 0, 0.0
     for place in range(start, stop):
         user, item = np.int64(examples.users[place]), np.int64(examples.items[place])
         for row in (user, n_users + item):
             if slots[row] < 0:
                 slots[row], rows[used] = used, row
                 used += 1
-                catch_up(model, int(row), decays[step - seen[row]], pace)
-    return used
+                losses += bring_up(
+                    model, targets, int(row), int(row) - n_users, int(seen[row]), step, course
+                )
+    return used, losses
 
 
 @compiled_loop
@@ -258,28 +210,28 @@ def run_epoch(
     slots = np.full(len(parts.vectors), -1, dtype=np.int64)
     rows = np.empty(2 * descent.batch_size, dtype=np.int64)
     errors, distances, step = 0.0, 0.0, 0
-    decays = decays_of((len(examples.labels) + descent.batch_size - 1) // descent.batch_size)
+    steps = (len(examples.labels) + descent.batch_size - 1) // descent.batch_size
+    course = course_of(powers, descent.learning_rate, steps)
     seen = np.zeros(len(parts.vectors), dtype=np.int64)  # steps that a row has made
-    pace = Pace(0.0, 1.0)
     for start in range(0, len(examples.labels), descent.batch_size):
         stop = min(start + descent.batch_size, len(examples.labels))
-        used = _see_rows(
-            model, examples, start, stop, n_users, slots, rows, seen, step, decays, pace
+        used, losses = _see_rows(
+            model, examples, start, stop, n_users, slots, rows, seen, step, course, targets
         )
         step += 1
         errors += _learn_batch(
             parts, slopes, columns, examples, start, stop, n_users, slots, descent
         )
-        distances += _pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
+        distances += losses + pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
         powers[0] *= FIRST_DECAY
         powers[1] *= SECOND_DECAY
-        pace = Pace(descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1]))
+        pace = Pace(course.rates[step], course.settled[step])
         _move_rows(model, slopes.vectors, rows[:used], pace)
         for row in rows[:used]:
             slots[row], seen[row] = -1, step
         _move_layers(model, slopes, columns, pace)
     for row in range(len(seen)):
-        catch_up(model, row, decays[step - seen[row]], pace)
+        distances += bring_up(model, targets, row, row - n_users, seen[row], step, course)
     return errors, distances
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig
-from secure_fedrec.studies.feddmf.study import PAPER, TIGHT, StudyConfig
+from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig
 
 SEEDS: Final = (0, 1, 2)
 """The paper repeats three times."""
@@ -24,15 +25,18 @@ _HALF: Final = 0.5
 _SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
-    """Of all seeds; FedDMF with the paper's margin and without one."""
+def _studies(
+    methods: tuple[str, ...], feddmf: FedDMFConfig = PAPER, **split: Any
+) -> list[StudyConfig]:
+    """Of all seeds; FedDMF without a margin and with the paper's."""
+    margins = replace(feddmf, margin=0.0), feddmf
     if split.get("organisations", 2) == 2:  # a share of one half is what equal parts are
         split |= {key: None for key in ("items", "users") if split.get(key) == _HALF}
     return [
         StudyConfig(method=method, split=CommonItemsConfig(seed=seed, **split), algorithm=algorithm)
         for seed in SEEDS
         for method in methods
-        for algorithm in ((TIGHT, PAPER) if method in _FEDDMF else (PAPER,))
+        for algorithm in (margins if method in _FEDDMF else (PAPER,))
     ]
 
 
@@ -40,7 +44,7 @@ def _along(
     key: str, values: tuple[float, ...], methods: tuple[str, ...]
 ) -> tuple[StudyConfig, ...]:
     """Studies that differ in one key of the split."""
-    return tuple(study for value in values for study in _studies(methods, **{key: value}))
+    return tuple(study for value in values for study in _studies(methods, PAPER, **{key: value}))
 
 
 def _on_all_pairs(study: StudyConfig) -> StudyConfig:
@@ -54,12 +58,23 @@ FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
         "6": _along("items", (0.1, 0.2, 0.3, 0.4, 0.5), _LINES),
         "7": _along("common", _SHARES, (*_LINES, "random")),
         "8": _along("users", _SHARES, _LINES),
+        "starts": tuple(
+            study
+            for feddmf in (PAPER, replace(PAPER, start="independent"))
+            for study in _studies(_RIVALS, feddmf)
+        ),
+        "similarity": tuple(
+            study
+            for feddmf in (PAPER, replace(PAPER, similarity="batch"))
+            for study in _studies(_RIVALS, feddmf)
+        ),
         "organisations": _along("organisations", (2, 4, 8), _RIVALS),
         "ml-100k": tuple(replace(study, data="ml-100k") for study in _studies(_RIVALS)),
         "all-pairs": tuple(map(_on_all_pairs, _studies(_RIVALS))),
     }
 )
-"""Studies by figure: 5 to 8 of the paper; federations of 2, 4 and 8; another table; all pairs."""
+"""Studies by figure: 5 to 8 of the paper; separate starts, as the paper has them, and the loss of a
+batch's pairs, each beside ``PAPER``; federations of 2, 4 and 8; another table; all pairs."""
 
 
 def file_name(study: StudyConfig) -> str:
@@ -68,6 +83,10 @@ def file_name(study: StudyConfig) -> str:
     parts += [f"common{split.common:g}"]
     parts += [f"items{split.items:g}"] if split.items not in (None, _HALF) else []
     parts += [f"users{split.users:g}"] if split.users not in (None, _HALF) else []
-    parts += [f"margin{study.algorithm.margin:g}"] if study.method in _FEDDMF else []
+    if study.method in _FEDDMF:
+        algorithm = study.algorithm
+        parts += [f"margin{algorithm.margin:g}"]
+        parts += [f"start-{algorithm.start}"] if algorithm.start != PAPER.start else []
+        parts += [algorithm.similarity] if algorithm.similarity != PAPER.similarity else []
     parts += ["all-pairs"] if study.algorithm.training.negatives is None else []
     return "-".join([*parts, f"seed{split.seed}"]) + ".json"

@@ -32,10 +32,6 @@ PAPER: Final = FedDMFConfig(model=DMFConfig(dropout=0.5), start="common", exchan
 """The paper's settings. What it leaves open (dropout, a common start, exchanges per epoch) was
 chosen on ``hiding`` studies of ml-latest-small; no truth across organisations was looked at."""
 
-TIGHT: Final = replace(PAPER, margin=0.0)
-"""The same with vectors drawn together all the way. The paper's margin of 0.2 leaves 37 degrees
-between vectors of an item, in which tastes find room to differ."""
-
 
 class StudyConfig(StudySettings, section="study"):
     """What is studied.
