@@ -1,11 +1,13 @@
 """Which studies a method takes, and which of its settings is reported: on validation alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from audits.reproduction.fed3cr.paper import Needed, Place, Setting
+from audits.reproduction.fed3cr.paper import Needed, Place
+from audits.reproduction.fed3cr.search import WORST, Merit, Search
+from audits.reproduction.fed3cr.settings import Setting
 from audits.reproduction.fed3cr.studies import Found, StudySource, find_studies
 
 _NAMES = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
@@ -21,6 +23,22 @@ class Chosen(NamedTuple):
 
     setting: Setting
     found: dict[int, Found]
+
+
+class Tuning(NamedTuple):
+    """How a method's search has gone.
+
+    Attributes:
+        studies: that were tried.
+        ended: whether none is left to be tried.
+        edges: keys whose chosen value is the last that was tried, though there are more behind.
+        untried: keys along which a value next to the chosen one was not tried, all else the same.
+    """
+
+    studies: int
+    ended: bool
+    edges: list[str]
+    untried: list[str]
 
 
 class Library:
@@ -49,85 +67,162 @@ class Library:
     ) -> None:
         """Every method of some places, tuned where the protocol tunes, and the oracles.
 
-        Where a set has candidates, they are the best settings of the set that is tuned on: all that
-        is tuned on comes before. There every setting is tried on the first seed, and the finalists
-        on the others. Where all candidates diverge, the next best of that set is one.
+        A search makes one study after the other on the first seed; its finalists are trained on all
+        seeds, and longer where they need it. Where settings are carried over from another set, and
+        all that are tried diverge, the next one is tried.
         """
-        first = [place for place in places if self._candidates(place) is None]
-        others = [place for place in places if place not in first]
-        tuned = [self._tuned(place) for place in others]
-        due = [(place, name) for place in first for name in methods[place]]
-        due += [
-            (home, name)
-            for place, home in zip(others, tuned, strict=True)
-            for name in methods[place]
-        ]
-        tried = (each for place, name in due for each in self._of(place, name))
-        self.fetch([*self._oracles(places), *tried])
-        self.fetch(each for place, name in due for each in self._of_finalists(place, name))
-        known = -1
-        while known < len(self.studies):  # one that has diverged calls for another
-            known = len(self.studies)
-            self.fetch(
-                each
-                for place in others
-                for name in methods[place]
-                for each in self._of(place, name)
-            )
+        self.fetch(self._oracles(places))
+        for place in places:
+            for method in methods[place]:
+                if self.paper.tuned(place):
+                    self._tune(place, method)
+        for due in (self._of, self._of_finalists):
+            known = -1
+            while known < len(self.studies):  # what is found may call for more
+                known = len(self.studies)
+                self.fetch(
+                    each for place in places for name in methods[place] for each in due(place, name)
+                )
 
     def best(self, place: Place, method: str) -> Chosen | None:
         """The setting that is best on validation items; None where no study is there."""
-        ranking = self._ranking(place, method)
-        return ranking[0] if ranking else None
+        return max(self._ranking(place, method), key=_merit, default=None)
+
+    def tuning(self, place: Place, method: str) -> Tuning | None:
+        """How the search of a method has gone; None where there is none."""
+        chosen = self.best(place, method)
+        if not self.paper.tuned(place) or chosen is None:
+            return None
+        space, search = self.paper.space(method), self.search(place, method)
+        point = next(each for each in search.tried if space.setting(each) == chosen.setting)
+        beside = space.neighbours(point).items()
+        return Tuning(
+            studies=len(search.tried),
+            ended=search.ended,
+            edges=space.edges(point, search.tried),
+            untried=[keys for keys, own in beside if not set(own) <= set(search.tried)],
+        )
+
+    def search(self, place: Place, method: str) -> Search:
+        """The search of a method, as far as its studies go."""
+        needed = {
+            each.setting: found
+            for each, found in self.studies.items()
+            if each == self._needed(place, method, each.setting)
+        }
+        merits = {
+            setting: WORST if found.diverged else _merit_of([found.report])
+            for setting, found in needed.items()
+        }
+        return self.paper.space(method).search(merits, self.paper.budget)
+
+    def _tune(self, place: Place, method: str) -> None:
+        known = -1
+        while known < len(self.studies):
+            known, due = len(self.studies), self.search(place, method).next
+            if due is not None:
+                self.fetch([self._needed(place, method, due)])
 
     def _of(self, place: Place, method: str) -> list[Needed]:
-        seeds, settings = self.seeds(place), self._settings(place, method)
-        seeds = seeds[:1] if len(settings) > self.paper.finalists(place) else seeds
-        return [self._needed(place, method, each, seed) for seed in seeds for each in settings]
-
-    def _of_finalists(self, place: Place, method: str) -> list[Needed]:
-        ranking = self._ranking(place, method)[: self.paper.finalists(place)]
+        """Studies whose settings do not follow from a search."""
+        if self.paper.tuned(place):
+            return []
         return [
-            self._needed(place, method, each.setting, seed)
+            self._needed(place, method, each, seed)
             for seed in self.seeds(place)
-            for each in ranking
+            for each in self._settings(place, method)
         ]
 
-    def _needed(self, place: Place, method: str, setting: Setting, seed: int) -> Needed:
-        return Needed(place, method, setting, seed, self.paper.rounds(place))
+    def _of_finalists(self, place: Place, method: str) -> list[Needed]:
+        if not self.paper.tuned(place):
+            return []
+        return [
+            self._needed(place, method, each, seed, self._rounds(place, method, each))
+            for each in self._finalists(place, method)
+            for seed in self.seeds(place)
+        ]
+
+    def _needed(
+        self,
+        place: Place,
+        method: str,
+        setting: Setting,
+        seed: int | None = None,
+        rounds: int | None = None,
+    ) -> Needed:
+        """A study, by default of the first seed and as long as usual."""
+        return Needed(
+            place,
+            method,
+            setting,
+            self.seeds(place)[0] if seed is None else seed,
+            self.paper.rounds(place) if rounds is None else rounds,
+        )
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
-        """That are tried."""
+        """That are compared on validation."""
+        if self.paper.tuned(place):
+            return self._finalists(place, method)
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
-        count = self._candidates(place)
-        if count is None:
-            return self.paper.grid(method)
-        ranked = [each.setting for each in self._ranking(self._tuned(place), method)]
-        diverged = [self._diverged(place, method, setting) for setting in ranked]
-        while count < len(ranked) and all(diverged[:count]):
+        carried, count = self.paper.carried(place, method), self.paper.candidates(place.data)
+        diverged = [self._diverged(place, method, setting) for setting in carried]
+        while count < len(carried) and all(diverged[:count]):
             count += 1
-        return ranked[:count]
+        return carried[:count]
+
+    def _finalists(self, place: Place, method: str) -> list[Setting]:
+        """The best settings of a search; one that diverges on any seed is none."""
+        space, search = self.paper.space(method), self.search(place, method)
+        settings = [space.setting(point) for point in search.tried]
+        studies = {each: self.studies[self._needed(place, method, each)] for each in settings}
+        ranked = sorted(
+            (each for each, found in studies.items() if not found.diverged),
+            key=lambda each: _merit_of([studies[each].report]),
+            reverse=True,
+        )
+        kept = [each for each in ranked if not self._diverged(place, method, each)]
+        return kept[: self.paper.finalists]
 
     def _diverged(self, place: Place, method: str, setting: Setting) -> bool:
-        needed = self._needed(place, method, setting, self.seeds(place)[0])
-        return needed in self.studies and self.studies[needed].diverged
+        """Whether it is known to diverge on a seed."""
+        needed = [self._needed(place, method, setting, seed) for seed in self.seeds(place)]
+        return any(each in self.studies and self.studies[each].diverged for each in needed)
+
+    def _rounds(self, place: Place, method: str, setting: Setting) -> int:
+        """Of a finalist: doubled as long as a chosen round is among the last tenth."""
+        rounds = self.paper.rounds(place)
+        while (longer := self.paper.longer(rounds)) is not None:
+            needed = [
+                self._needed(place, method, setting, seed, rounds) for seed in self.seeds(place)
+            ]
+            found = [self.studies[each].report for each in needed if each in self.studies]
+            if len(found) < len(needed) or not any(map(at_its_end, found)):
+                break
+            rounds = longer
+        return rounds
 
     def _ranking(self, place: Place, method: str) -> list[Chosen]:
-        """Settings with a study, those of the most seeds first, then the best on validation."""
+        """Settings with a study."""
         found = []
         for setting in self._settings(place, method):
-            own = self.of_setting(place, method, setting)
+            rounds = self._rounds(place, method, setting) if self.paper.tuned(place) else None
+            own = self._by_seed(place, method, setting, rounds)
             if own:
                 found.append(Chosen(setting, own))
-        return sorted(found, key=_merit, reverse=True)
+        return found
 
     def of_setting(
         self, place: Place, method: str, setting: Setting, part: str = ""
     ) -> dict[int, Found]:
         """Its studies by seed; those that diverged are none."""
+        return self._by_seed(place, method, setting, self.paper.rounds(place, part), part)
+
+    def _by_seed(
+        self, place: Place, method: str, setting: Setting, rounds: int | None, part: str = ""
+    ) -> dict[int, Found]:
         needed = {
-            seed: Needed(place, method, setting, seed, self.paper.rounds(place, part))
+            seed: self._needed(place, method, setting, seed, rounds)
             for seed in self.seeds(place, part)
         }
         return self._found(needed)
@@ -143,15 +238,19 @@ class Library:
     def _oracles(self, places: Sequence[Place]) -> list[Needed]:
         return [self.paper.oracles(place, seed) for place in places for seed in self.seeds(place)]
 
-    def _candidates(self, place: Place) -> int | None:
-        return None if place.protocol != "clean" else self.paper.candidates(place.data)
 
-    def _tuned(self, place: Place) -> Place:
-        return place._replace(data=str(self.paper.protocols["clean"]["tuned_on"]))
+def at_its_end(report: Mapping[str, Any]) -> bool:
+    """Whether the chosen round is among the last tenth, so that later ones may be better."""
+    return "diverged" not in report and 10 * report["chosen"] > 9 * len(report["rounds"])
 
 
-def _merit(chosen: Chosen) -> tuple[float, ...]:
-    """Seeds, then validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
+def _merit(chosen: Chosen) -> Merit:
+    """Seeds first, so that one study more is never held against a setting; then ``_merit_of``."""
     reports = [found.report for found in chosen.found.values()]
+    return (len(reports), *_merit_of(reports))
+
+
+def _merit_of(reports: Sequence[Mapping[str, Any]]) -> Merit:
+    """Validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
     rounds = [report["rounds"][report["chosen"] - 1]["quality"] for report in reports]
-    return (len(reports), *(float(np.mean([each[name] for each in rounds])) for name in _NAMES))
+    return tuple(float(np.mean([each[name] for each in rounds])) for name in _NAMES)

@@ -18,9 +18,9 @@ from audits.reproduction.fed3cr.paper import (
     Needed,
     Paper,
     Place,
-    Setting,
     load_paper,
 )
+from audits.reproduction.fed3cr.settings import Setting
 from audits.reproduction.fed3cr.studies import StudySource
 from audits.reproduction.fed3cr.tables import (
     ablation_lines,

@@ -38,6 +38,7 @@ class FedNCFConfig(Settings, section="algorithm"):
         user_learning_rate: step size of the user vector.
         item_learning_rate: step size of the item vectors.
         init_scale: standard deviation of the values of user and item vectors at the start.
+        layer_scale: factor on where both layers start, uniform within 1 / sqrt(inputs) of 0.
         local: training of a round.
 
     Raises:
@@ -51,6 +52,7 @@ class FedNCFConfig(Settings, section="algorithm"):
     user_learning_rate: StepSize = 5.0
     item_learning_rate: StepSize = 1000.0
     init_scale: Positive = 0.1
+    layer_scale: Positive = 1.0
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
@@ -68,7 +70,8 @@ class FedNCF(Method[FedNCFConfig]):
         table = normal(streams.stream("item-table"), (self.n_items, config.rank))
         first = linear(streams.stream("hidden-layer"), 2 * config.rank, config.hidden)
         last = linear(streams.stream("score-layer"), config.hidden)
-        return Start(config.init_scale * table, np.concatenate([first, last]))
+        layers = config.layer_scale * np.concatenate([first, last])
+        return Start(config.init_scale * table, layers)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
