@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from audits.reproduction.fed3cr.paper import Needed, Place
-from audits.reproduction.fed3cr.search import WORST, Merit, Search
+from audits.reproduction.fed3cr.search import WORST, Search
 from audits.reproduction.fed3cr.settings import Setting
 from audits.reproduction.fed3cr.studies import Found, StudySource, find_studies
 
@@ -111,7 +111,7 @@ class Library:
             if each == self._needed(place, method, each.setting)
         }
         merits = {
-            setting: WORST if found.diverged else _merit_of([found.report])
+            setting: WORST if found.diverged else _merit_of([found.report])[0]
             for setting, found in needed.items()
         }
         return self.paper.space(method).search(merits, self.paper.budget)
@@ -244,13 +244,13 @@ def at_its_end(report: Mapping[str, Any]) -> bool:
     return "diverged" not in report and 10 * report["chosen"] > 9 * len(report["rounds"])
 
 
-def _merit(chosen: Chosen) -> Merit:
+def _merit(chosen: Chosen) -> tuple[float, ...]:
     """Seeds first, so that one study more is never held against a setting; then ``_merit_of``."""
     reports = [found.report for found in chosen.found.values()]
     return (len(reports), *_merit_of(reports))
 
 
-def _merit_of(reports: Sequence[Mapping[str, Any]]) -> Merit:
+def _merit_of(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
     """Validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
     rounds = [report["rounds"][report["chosen"] - 1]["quality"] for report in reports]
     return tuple(float(np.mean([each[name] for each in rounds])) for name in _NAMES)

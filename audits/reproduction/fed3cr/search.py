@@ -1,8 +1,8 @@
 """A search for settings that favours no method: one rule, one budget, replayed from what is known.
 
 A setting is a point: a rung on the ladder of each axis. From the start each axis is gone along in
-turn, up and then down, as long as the next rung is better on validation; that round of all axes is
-repeated until no next rung is better, or the budget of studies is spent. Ladders have no end of
+turn, up and then down, as long as the next rung is better on validation, by more than noise; that
+round of all axes is repeated until no next rung is, or the budget of studies is spent. Ladders have no end of
 their own: the best value at the end of what was tried calls for the next. Which study comes next
 follows from those that there are, so a search goes on wherever it was left.
 """
@@ -17,11 +17,8 @@ from audits.reproduction.fed3cr.settings import Setting, ordered
 Rung: TypeAlias = int | None
 """Of a ladder, counted from its unit; None is nought."""
 Point: TypeAlias = tuple[Rung, ...]
-Merit: TypeAlias = tuple[float, ...]
-"""Of a study, the larger the better."""
-
-WORST: Final[Merit] = (-1.0,)
-"""Of a study that diverged."""
+WORST: Final = -1.0
+"""Merit of a study that diverged."""
 _DIGITS: Final = 2
 
 
@@ -124,10 +121,12 @@ class Space:
     Args:
         axes: in the order they are gone along.
         fixed: settings that are not varied.
+        gain: how much more merit a rung must have to be better.
     """
 
     axes: tuple[Axis, ...]
     fixed: Mapping[str, Any]
+    gain: float = 0.0
 
     def setting(self, point: Point) -> Setting:
         """Settings of a point."""
@@ -136,14 +135,14 @@ class Space:
             found |= axis.settings(rung)
         return ordered(found)
 
-    def search(self, merits: Mapping[Setting, Merit], budget: int) -> Search:
+    def search(self, merits: Mapping[Setting, float], budget: int) -> Search:
         """Replay a search.
 
         Args:
-            merits: of the studies that there are, by setting.
+            merits: of the studies that there are, by setting; the larger the better.
             budget: how many studies it may try.
         """
-        walk, tried = self._walk(), dict[Point, Merit]()
+        walk, tried = self._walk(), dict[Point, float]()
         point = next(walk)
         while True:
             if point not in tried:
@@ -176,7 +175,7 @@ class Space:
             for place, axis in enumerate(self.axes)
         }
 
-    def _walk(self) -> Generator[Point, Merit, None]:
+    def _walk(self) -> Generator[Point, float, None]:
         """Asks for the merit of one point after the other."""
         centre = tuple(axis.begin() for axis in self.axes)
         best, moved = (yield centre), True
@@ -188,7 +187,7 @@ class Space:
                     for rung in way:
                         point = (*centre[:place], rung, *centre[place + 1 :])
                         merit = yield point
-                        if not merit > best:
+                        if not merit > best + self.gain:
                             break
                         centre, best, gained = point, merit, True
                     if gained:  # on the other side lies where it came from
