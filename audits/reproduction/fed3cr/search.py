@@ -2,9 +2,9 @@
 
 A setting is a point: a rung on the ladder of each axis. From the start each axis is gone along in
 turn, up and then down, as long as the next rung is better on validation, by more than noise; that
-round of all axes is repeated until no next rung is, or the budget of studies is spent. Ladders have no end of
-their own: the best value at the end of what was tried calls for the next. Which study comes next
-follows from those that there are, so a search goes on wherever it was left.
+round of all axes is repeated until no next rung is, or the budget of studies is spent. Ladders have
+no end of their own: the best value at the end of what was tried calls for the next. Which study
+comes next follows from those that there are, so a search goes on wherever it was left.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
