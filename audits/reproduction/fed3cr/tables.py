@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.columns import in_columns, number
-from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
 from audits.reproduction.fed3cr.paper import Place
 from audits.reproduction.fed3cr.studies import Found
 from secure_fedrec.core.arrays import FloatArray
@@ -40,7 +40,9 @@ def methods_table(
         chosen = library.best(place, method)
         theirs = dict(zip(paper.measures, printed.get(method, ()), strict=False))
         row = {"method": method, "name": paper.names[method], "paper": theirs}
-        rows.append({**row, **_reported(chosen, oracles)})
+        tuning = library.tuning(place, method)
+        told = {"tuning": None if tuning is None else tuning._asdict()}
+        rows.append({**row, **_reported(chosen, oracles), **told})
     pairs = [pair for pair in paper.compared if pair[0] in methods and pair[1] in methods]
     return {
         "number": number_,
@@ -117,7 +119,7 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     told = table["oracles"]
     head = ("", "HR paper | ours", "popularity", "never drawn", "NDCG paper | ours")
     header = [*head, "HR less popularity", "warm HR", "warm HR less popularity"]
-    header += ["HR of all items", "last HR", "round", "seeds"]
+    header += ["HR of all items", "last HR", "round", "edge", "seeds"]
     rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
     lines = [
         _title(table),
@@ -125,6 +127,7 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
         "; ".join(_told(rule, each) for rule, each in told.items()),
     ]
     lines += [f"WARNING: {table['warning']}"] if table["warning"] else []
+    lines += [_searched(row) for row in table["rows"] if row["tuning"]]
     lines += [_along(row) for row in table["rows"] if row["seeds"]]
     return lines + [
         f"{each['name']} - {each['other_name']}: "
@@ -174,7 +177,15 @@ def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
 def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
     """Numbers of the chosen setting at the chosen rounds; none without a study."""
     if chosen is None:
-        return {"seeds": 0, "ours": {}, "last": {}, "setting": {}, "chosen": [], "gain": None}
+        return {
+            "seeds": 0,
+            "ours": {},
+            "last": {},
+            "setting": {},
+            "chosen": [],
+            "rounds": 0,
+            "gain": None,
+        }
     names = (_HIT, _NDCG, _FULL, "full_ndcg_at_10")
     ours = {name: float(np.nanmean(stacked(chosen.found, f"chosen.{name}"))) for name in names}
     last = {name: float(np.nanmean(stacked(chosen.found, f"last.{name}"))) for name in names}
@@ -186,6 +197,8 @@ def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, 
         "last": last,
         "setting": dict(chosen.setting),
         "chosen": [report["chosen"] for report in reports],
+        "at_its_end": any(map(at_its_end, reports)),
+        "rounds": max(len(report["rounds"]) for report in reports),
         "seconds": sum(report["seconds"] for report in reports),
         "curve": _curve(reports),
         "overlap": [report["overlap"] for report in reports if "overlap" in report],
@@ -276,9 +289,32 @@ def _more(row: Mapping[str, Any]) -> list[str]:
         "-" if gain is None or "warm" not in gain else _span(gain["warm"]),
         _percent(row["ours"].get(_FULL)),
         _percent(row["last"].get(_HIT)),
-        "/".join(map(str, row["chosen"])) or "-",
+        rounds_of(row),
+        edges_of(row),
         str(row["seeds"]),
     ]
+
+
+def rounds_of(row: Mapping[str, Any]) -> str:
+    """The chosen rounds by seed, of how many."""
+    return f"{'/'.join(map(str, row['chosen']))} of {row['rounds']}" if row["chosen"] else "-"
+
+
+def edges_of(row: Mapping[str, Any]) -> str:
+    """Where more may be found: rounds, and keys whose value is the last that was tried."""
+    if row["tuning"] is None:
+        return "-"
+    ends = ["rounds"] if row["at_its_end"] else []
+    return ", ".join([*ends, *row["tuning"]["edges"]]) or "inside"
+
+
+def _searched(row: Mapping[str, Any]) -> str:
+    """What was tuned, and how far that went."""
+    told = row["tuning"]
+    chosen = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
+    how = "ended" if told["ended"] else "not ended"
+    left = f"; next values not tried of {', '.join(told['untried'])}" if told["untried"] else ""
+    return f"{row['name']}: {chosen}; search of {told['studies']} studies {how}{left}"
 
 
 def _beside(row: Mapping[str, Any], name: str) -> str:
