@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -38,13 +39,23 @@ def run(
     return found.tried, found.ended, known
 
 
+def beside(space: Space, point: Point) -> set[Point]:
+    """The next points along every axis, all else the same."""
+    return {
+        (*point[:place], rung, *point[place + 1 :])
+        for place, axis in enumerate(space.axes)
+        for way in axis.ways(point[place])
+        for rung in islice(way, 1)
+    }
+
+
 def peak(rate: float, decay: float, one: float) -> Callable[[Mapping[str, Any]], float]:
     """Merit that falls from one setting on, along each axis by itself."""
 
     def merit(setting: Mapping[str, Any]) -> float:
         away = abs(math.log10(setting["rate"] / rate))
         away += abs(math.log10((setting["decay"] + 1e-5) / (decay + 1e-5)))
-        return -away - abs(setting["one"] - one)
+        return float(-away - abs(setting["one"] - one))
 
     return merit
 
@@ -56,14 +67,21 @@ def test_a_search_ends_inside_wherever_the_best_is(
     """The best rate may lie four decades away: no end is given that it would stop at."""
     rate, decay = RATE.settings(rung)["rate"], 0.0 if nought else 10.0 ** (decades - 3)
     tried, ended, known = run(SPACE, peak(rate, decay, one))
-    best = dict(max(known, key=lambda setting: known[setting]))
+    best: dict[str, Any] = dict(max(known.items(), key=lambda each: each[1])[0])
     assert (best["rate"], best["decay"], best["one"]) == (rate, decay, one)
     assert ended
     point = next(each for each in tried if dict(SPACE.setting(each)) == best)
     assert SPACE.edges(point, tried) == []
-    beside = SPACE.neighbours(point)
-    assert list(beside) == ["rate", "decay", "one+other"]
-    assert {each for own in beside.values() for each in own} <= set(tried)
+    assert beside(SPACE, point) <= set(tried)
+    along = SPACE.along(point, tried)
+    assert list(along) == ["rate", "decay", "one+other"]
+    for keys, own in along.items():
+        told = [SPACE.value(each, keys) for each in own]
+        assert len(set(told)) == len(told) >= 2
+        assert SPACE.value(point, keys) in told
+        assert [float(each.partition("+")[0]) for each in told] == sorted(
+            float(each.partition("+")[0]) for each in told
+        )
     assert best["rank"] == 8
 
 
@@ -90,12 +108,14 @@ def test_what_is_left_at_an_edge_is_told() -> None:
     assert dict(SPACE.setting(best))["rate"] == 100.0
 
 
-def test_a_gain_within_noise_is_none() -> None:
+def test_a_gain_within_noise_moves_nothing_but_the_best_is_inside() -> None:
     space = Space((RATE,), {}, gain=0.1)
     tried, ended, _ = run(space, lambda setting: min(0.05 * setting["rate"], 0.5))
     assert ended
-    assert tried == [(0,), (1,), (2,), (3,)]  # 0.05, 0.16, 0.5, and no more; below lies the first
-    assert run(space, lambda setting: 0.02 * setting["rate"] ** 0.5)[0] == [(0,), (1,), (-1,)]
+    assert tried[:3] == [(0,), (1,), (2,)]  # 0.05, 0.16, 0.5
+    tried, ended, _ = run(space, lambda setting: min(0.02 * setting["rate"] ** 0.5, 0.03))
+    assert ended
+    assert tried == [(0,), (1,), (-1,), (2,)]  # the last as 1 was the end, and the best
 
 
 def test_what_diverges_is_not_gone_beyond() -> None:
@@ -128,6 +148,14 @@ def test_values_of_axes() -> None:
     assert [list(way) for way in SHARE.ways(1)] == [[2], [0]]
 
 
+def told_or_not(space: Space) -> list[dict[str, Any]]:
+    """The first setting, without and with what is as by default."""
+    axes = [replace(axis, usual=False) for axis in space.axes]
+    whole = [each.settings(each.begin()) for each in axes]
+    told = {**space.fixed, **{key: value for own in whole for key, value in own.items()}}
+    return [dict(space.setting(tuple(axis.begin() for axis in space.axes))), told]
+
+
 def test_every_method_has_the_same_budget_and_settings_that_there_are() -> None:
     paper = load_paper(quick=False)
     for method in METHODS:
@@ -135,7 +163,8 @@ def test_every_method_has_the_same_budget_and_settings_that_there_are() -> None:
             continue
         space = paper.space(method)
         start = tuple(axis.begin() for axis in space.axes)
-        beside = [each for own in space.neighbours(start).values() for each in own]
-        assert len(beside) >= len(space.axes)
-        for point in (start, *beside):
+        assert len(beside(space, start)) >= len(space.axes)
+        for point in (start, *beside(space, start)):
             build_method(method, dict(space.setting(point)), rounds=1, n_items=4)
+        begun = [build_method(method, each, rounds=1, n_items=4) for each in told_or_not(space)]
+        assert begun[0].knowledge() == begun[1].knowledge(), method

@@ -32,13 +32,13 @@ class Tuning(NamedTuple):
         studies: that were tried.
         ended: whether none is left to be tried.
         edges: keys whose chosen value is the last that was tried, though there are more behind.
-        untried: keys along which a value next to the chosen one was not tried, all else the same.
+        along: validation HR@10 of the first seed by key and value, all else as chosen.
     """
 
     studies: int
     ended: bool
     edges: list[str]
-    untried: list[str]
+    along: dict[str, dict[str, float]]
 
 
 class Library:
@@ -95,26 +95,28 @@ class Library:
             return None
         space, search = self.paper.space(method), self.search(place, method)
         point = next(each for each in search.tried if space.setting(each) == chosen.setting)
-        beside = space.neighbours(point).items()
+        merits = self._merits(place, method)
         return Tuning(
             studies=len(search.tried),
             ended=search.ended,
             edges=space.edges(point, search.tried),
-            untried=[keys for keys, own in beside if not set(own) <= set(search.tried)],
+            along={
+                keys: {space.value(each, keys): merits[space.setting(each)] for each in own}
+                for keys, own in space.along(point, search.tried).items()
+            },
         )
 
     def search(self, place: Place, method: str) -> Search:
         """The search of a method, as far as its studies go."""
-        needed = {
-            each.setting: found
+        return self.paper.space(method).search(self._merits(place, method), self.paper.budget)
+
+    def _merits(self, place: Place, method: str) -> dict[Setting, float]:
+        """Of what may be part of a search, by setting."""
+        return {
+            each.setting: WORST if found.diverged else _merit_of([found.report])[0]
             for each, found in self.studies.items()
             if each == self._needed(place, method, each.setting)
         }
-        merits = {
-            setting: WORST if found.diverged else _merit_of([found.report])[0]
-            for setting, found in needed.items()
-        }
-        return self.paper.space(method).search(merits, self.paper.budget)
 
     def _tune(self, place: Place, method: str) -> None:
         known = -1
@@ -137,7 +139,7 @@ class Library:
         if not self.paper.tuned(place):
             return []
         return [
-            self._needed(place, method, each, seed, self._rounds(place, method, each))
+            self._needed(place, method, each, seed, self._lengths(place, method, each)[-1])
             for each in self._finalists(place, method)
             for seed in self.seeds(place)
         ]
@@ -161,8 +163,6 @@ class Library:
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
         """That are compared on validation."""
-        if self.paper.tuned(place):
-            return self._finalists(place, method)
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
         carried, count = self.paper.carried(place, method), self.paper.candidates(place.data)
@@ -189,28 +189,34 @@ class Library:
         needed = [self._needed(place, method, setting, seed) for seed in self.seeds(place)]
         return any(each in self.studies and self.studies[each].diverged for each in needed)
 
-    def _rounds(self, place: Place, method: str, setting: Setting) -> int:
-        """Of a finalist: doubled as long as a chosen round is among the last tenth."""
-        rounds = self.paper.rounds(place)
-        while (longer := self.paper.longer(rounds)) is not None:
-            needed = [
-                self._needed(place, method, setting, seed, rounds) for seed in self.seeds(place)
-            ]
-            found = [self.studies[each].report for each in needed if each in self.studies]
-            if len(found) < len(needed) or not any(map(at_its_end, found)):
+    def _lengths(self, place: Place, method: str, setting: Setting) -> list[int]:
+        """Rounds of a finalist: doubled as long as a chosen round is among the last tenth."""
+        lengths = [self.paper.rounds(place)]
+        while (longer := self.paper.longer(lengths[-1])) is not None:
+            found = self._by_seed(place, method, setting, lengths[-1])
+            reports = [each.report for each in found.values()]
+            if len(found) < len(self.seeds(place)) or not any(map(at_its_end, reports)):
                 break
-            rounds = longer
-        return rounds
+            lengths.append(longer)
+        return lengths
 
     def _ranking(self, place: Place, method: str) -> list[Chosen]:
-        """Settings with a study."""
-        found = []
-        for setting in self._settings(place, method):
-            rounds = self._rounds(place, method, setting) if self.paper.tuned(place) else None
-            own = self._by_seed(place, method, setting, rounds)
-            if own:
-                found.append(Chosen(setting, own))
-        return found
+        """Settings with a study; a finalist at the most rounds that all of its seeds have."""
+        if not self.paper.tuned(place):
+            settings = self._settings(place, method)
+            found = [Chosen(each, self.of_setting(place, method, each)) for each in settings]
+        else:
+            found = [
+                max(
+                    (
+                        Chosen(each, self._by_seed(place, method, each, rounds))
+                        for rounds in reversed(self._lengths(place, method, each))
+                    ),
+                    key=lambda chosen: len(chosen.found),
+                )
+                for each in self._finalists(place, method)
+            ]
+        return [each for each in found if each.found]
 
     def of_setting(
         self, place: Place, method: str, setting: Setting, part: str = ""

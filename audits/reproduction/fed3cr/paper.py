@@ -168,7 +168,7 @@ class Paper:
             for keys, own in known.items()
             if keys not in fixed
         )
-        return Space(ladders, dict(self._sized(fixed)), float(self._clean["gain"]))
+        return Space(ladders, dict(self._sized(fixed)), self._clean["gain"], self.finalists)
 
     @property
     def budget(self) -> int:

@@ -3,12 +3,12 @@
 A setting is a point: a rung on the ladder of each axis. From the start each axis is gone along in
 turn, up and then down, as long as the next rung is better on validation, by more than noise; that
 round of all axes is repeated until no next rung is, or the budget of studies is spent. Ladders have
-no end of their own: the best value at the end of what was tried calls for the next. Which study
+no end of their own: a finalist's value at the end of what was tried calls for the next. Which study
 comes next follows from those that there are, so a search goes on wherever it was left.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -19,7 +19,6 @@ Rung: TypeAlias = int | None
 Point: TypeAlias = tuple[Rung, ...]
 WORST: Final = -1.0
 """Merit of a study that diverged."""
-_DIGITS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +30,8 @@ class Axis:
         start: value that the search begins with.
         unit: a value of the ladder that is not nought; None for the start.
         ratio: from one rung of the ladder to the next.
+        digits: that the values of a ladder are rounded to.
+        usual: whether the start is the method's default, which no study is told.
         nought: whether 0 is tried besides; it is where the start is 0.
         most: no value is above.
         gap: whether the value of the settings is 1 less that of the ladder.
@@ -41,6 +42,8 @@ class Axis:
     start: Any
     unit: float | None = None
     ratio: float = 10.0**0.5
+    digits: int = 2
+    usual: bool = False
     nought: bool = False
     most: float = float("inf")
     gap: bool = False
@@ -54,6 +57,8 @@ class Axis:
 
     def settings(self, rung: Rung) -> dict[str, Any]:
         """The settings' values on a rung."""
+        if self.usual and rung == self.begin():
+            return {}
         value = self._value(rung)
         each = value if self.values and len(self.keys) > 1 else [value] * len(self.keys)
         return dict(zip(self.keys, each, strict=True))
@@ -68,15 +73,20 @@ class Axis:
         )
         return [up, down, *([iter([None])] if self.nought or self.start == 0 else [])]
 
-    def edge(self, rung: Rung, tried: Sequence[Rung]) -> bool:
-        """Whether a rung is the last that was tried, though there are more behind."""
+    def beyond(self, rung: Rung, tried: Sequence[Rung]) -> list[Rung]:
+        """What lies next to a rung that is the last that was tried; nothing where it is inside."""
         known = [each for each in tried if each is not None]
         if rung is None:
-            return not known
+            return [] if known else [0]
         lowest = min(known) == rung and None not in tried
-        return (self._exists(rung - 1) and lowest) or (
-            self._exists(rung + 1) and max(known) == rung
-        )
+        due = [rung - 1] if lowest else []
+        due += [rung + 1] if max(known) == rung else []
+        return [each for each in due if self._exists(each)]
+
+    @staticmethod
+    def order(rung: Rung) -> float:
+        """From low to high; nought is below all."""
+        return -float("inf") if rung is None else rung
 
     def _exists(self, rung: Rung) -> bool:
         if self.values:
@@ -96,7 +106,7 @@ class Axis:
         unit = self.start if self.unit is None else self.unit
         if rung == 0:
             return unit
-        value = float(f"{unit * self.ratio**rung:.{_DIGITS}g}")
+        value = float(f"{unit * self.ratio**rung:.{self.digits}g}")
         return int(value) if isinstance(unit, int) else value
 
 
@@ -122,11 +132,13 @@ class Space:
         axes: in the order they are gone along.
         fixed: settings that are not varied.
         gain: how much more merit a rung must have to be better.
+        finalists: how many points, the best, are to be inside.
     """
 
     axes: tuple[Axis, ...]
     fixed: Mapping[str, Any]
     gain: float = 0.0
+    finalists: int = 1
 
     def setting(self, point: Point) -> Setting:
         """Settings of a point."""
@@ -156,40 +168,73 @@ class Space:
             except StopIteration:
                 return Search([*tried], None, True)
 
+    def value(self, point: Point, keys: str) -> str:
+        """Where a point is on an axis, as text."""
+        place = next(k for k, axis in enumerate(self.axes) if "+".join(axis.keys) == keys)
+        told = replace(self.axes[place], usual=False).settings(point[place]).values()
+        return "+".join(dict.fromkeys(f"{each:g}" for each in told))
+
     def edges(self, point: Point, tried: Sequence[Point]) -> list[str]:
         """Keys of the axes on which a point is the last that was tried."""
         return [
             "+".join(axis.keys)
             for place, axis in enumerate(self.axes)
-            if axis.edge(point[place], [each[place] for each in tried])
+            if axis.beyond(point[place], [each[place] for each in tried])
         ]
 
-    def neighbours(self, point: Point) -> dict[str, list[Point]]:
-        """By keys of the axis the next points along it, all else the same."""
-        return {
-            "+".join(axis.keys): [
-                (*point[:place], rung, *point[place + 1 :])
-                for way in axis.ways(point[place])
-                if (rung := next(way, ...)) is not ...
+    def along(self, point: Point, tried: Sequence[Point]) -> dict[str, list[Point]]:
+        """By keys of the axis, the points that were tried on it, all else the same; from low on."""
+        found = {}
+        for place, axis in enumerate(self.axes):
+            own = [
+                each
+                for each in tried
+                if each[:place] == point[:place] and each[place + 1 :] == point[place + 1 :]
             ]
-            for place, axis in enumerate(self.axes)
-        }
+            if len(own) > 1:
+                found["+".join(axis.keys)] = sorted(own, key=lambda each: axis.order(each[place]))
+        return found
 
     def _walk(self) -> Generator[Point, float, None]:
         """Asks for the merit of one point after the other."""
         centre = tuple(axis.begin() for axis in self.axes)
-        best, moved = (yield centre), True
-        while moved:
-            moved = False
-            for place, axis in enumerate(self.axes):
-                for way in axis.ways(centre[place]):
-                    gained = False
-                    for rung in way:
-                        point = (*centre[:place], rung, *centre[place + 1 :])
-                        merit = yield point
-                        if not merit > best + self.gain:
-                            break
-                        centre, best, gained = point, merit, True
-                    if gained:  # on the other side lies where it came from
-                        moved = True
+        known = {centre: (yield centre)}
+        while True:
+            begun = centre
+            centre = yield from self._round(centre, known)
+            if centre != begun:
+                continue
+            beyond = self._beyond(known)
+            for point in beyond:
+                known[point] = yield point
+            ahead = max(known, key=lambda point: known[point])
+            if known[ahead] > known[centre] + self.gain:
+                centre = ahead
+            elif not beyond:
+                return
+
+    def _round(self, centre: Point, known: dict[Point, float]) -> Generator[Point, float, Point]:
+        """Along every axis once, from a point; where that led."""
+        for place, axis in enumerate(self.axes):
+            for way in axis.ways(centre[place]):
+                begun = centre
+                for rung in way:
+                    point = (*centre[:place], rung, *centre[place + 1 :])
+                    known[point] = yield point
+                    if not known[point] > known[centre] + self.gain:
                         break
+                    centre = point
+                if centre != begun:  # on the other side lies where it came from
+                    break
+        return centre
+
+    def _beyond(self, known: Mapping[Point, float]) -> list[Point]:
+        """What lies behind the last values that were tried, where a finalist has one of them."""
+        tried = [*known]
+        ahead = sorted(tried, key=lambda point: known[point], reverse=True)[: self.finalists]
+        return [
+            (*point[:place], rung, *point[place + 1 :])
+            for point in ahead
+            for place, axis in enumerate(self.axes)
+            for rung in axis.beyond(point[place], [each[place] for each in tried])
+        ]

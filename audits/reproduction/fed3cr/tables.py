@@ -9,6 +9,7 @@ import numpy as np
 from audits.reproduction.columns import in_columns, number
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
 from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.search import WORST
 from audits.reproduction.fed3cr.studies import Found
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
@@ -309,12 +310,20 @@ def edges_of(row: Mapping[str, Any]) -> str:
 
 
 def _searched(row: Mapping[str, Any]) -> str:
-    """What was tuned, and how far that went."""
+    """What was tuned, how far that went, and what validation says of other values."""
     told = row["tuning"]
-    chosen = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
     how = "ended" if told["ended"] else "not ended"
-    left = f"; next values not tried of {', '.join(told['untried'])}" if told["untried"] else ""
-    return f"{row['name']}: {chosen}; search of {told['studies']} studies {how}{left}"
+    chosen = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
+    along = "; ".join(
+        f"{keys}: {', '.join(f'{value} {_tried(merit)}' for value, merit in own.items())}"
+        for keys, own in told["along"].items()
+    )
+    head = f"{row['name']}, search of {told['studies']} studies {how}: {chosen}"
+    return f"{head}. Validation HR along each: {along or '-'}"
+
+
+def _tried(merit: float) -> str:
+    return "diverged" if merit == WORST else _percent(merit)
 
 
 def _beside(row: Mapping[str, Any], name: str) -> str:
