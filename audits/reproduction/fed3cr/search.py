@@ -17,6 +17,7 @@ from audits.reproduction.fed3cr.settings import Setting, ordered
 Rung: TypeAlias = int | None
 """Of a ladder, counted from its unit; None is nought."""
 Point: TypeAlias = tuple[Rung, ...]
+_FAR: Final = 20
 WORST: Final = -1.0
 """Merit of a study that diverged."""
 
@@ -28,7 +29,7 @@ class Axis:
     Args:
         keys: settings, all of which get the value.
         start: value that the search begins with.
-        unit: a value of the ladder that is not nought; None for the start.
+        unit: a value of the ladder that all others are counted from; None for the start.
         ratio: from one rung of the ladder to the next.
         digits: that the values of a ladder are rounded to.
         usual: whether the start is the method's default, which no study is told.
@@ -53,7 +54,11 @@ class Axis:
         """Where the search begins."""
         if self.values:
             return self.values.index(self.start)
-        return None if self.start == 0 else 0
+        if self.start == 0:
+            return None
+        return min(
+            range(-_FAR, _FAR), key=lambda rung: (self._on_ladder(rung) != self.start, abs(rung))
+        )
 
     def settings(self, rung: Rung) -> dict[str, Any]:
         """The settings' values on a rung."""
