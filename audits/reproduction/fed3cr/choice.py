@@ -227,18 +227,16 @@ class Library:
     def _by_seed(
         self, place: Place, method: str, setting: Setting, rounds: int | None, part: str = ""
     ) -> dict[int, Found]:
-        needed = {
-            seed: self._needed(place, method, setting, seed, rounds)
-            for seed in self.seeds(place, part)
-        }
-        return self._found(needed)
+        seeds = self.seeds(place, part)
+        return self.found(self._needed(place, method, setting, seed, rounds) for seed in seeds)
 
     def oracles(self, place: Place) -> dict[int, Found]:
         """Studies of rules without a model, by seed."""
-        return self._found({seed: self.paper.oracles(place, seed) for seed in self.seeds(place)})
+        return self.found(self._oracles([place]))
 
-    def _found(self, needed: Mapping[int, Needed]) -> dict[int, Found]:
-        there = {seed: self.studies[each] for seed, each in needed.items() if each in self.studies}
+    def found(self, needed: Iterable[Needed]) -> dict[int, Found]:
+        """Studies of which none diverged, by seed; those that there are."""
+        there = {each.seed: self.studies[each] for each in needed if each in self.studies}
         return {seed: found for seed, found in there.items() if not found.diverged}
 
     def _oracles(self, places: Sequence[Place]) -> list[Needed]:

@@ -86,6 +86,7 @@ class Paper:
         plugged: methods of figure 8, and the data sets it is drawn of.
         varied: values by key of figure 9, and its data sets.
         protocols: rounds, repetitions, settings by protocol.
+        sensitivity: ideas, of which constants they are varied in, and what they are compared with.
         quick: size of what is generated; empty for the paper's sets.
     """
 
@@ -104,6 +105,7 @@ class Paper:
     plugged: Mapping[str, Sequence[str]]
     varied: Mapping[str, Any]
     protocols: Mapping[str, Mapping[str, Any]]
+    sensitivity: Sequence[Mapping[str, Any]]
     quick: Mapping[str, Any]
 
     def places(self, data: Sequence[str] | None, protocols: Sequence[str] | None) -> list[Place]:
@@ -232,6 +234,19 @@ class Paper:
         require_reproduced("--method", methods, rows)
         return [name for name in rows if not methods or name in methods]
 
+    def ideas(self, place: Place) -> list[Mapping[str, Any]]:
+        """What is varied there, beside what."""
+        return [
+            each
+            for each in self.sensitivity
+            if place.data in each["data"] and place.protocol in each["protocols"]
+        ]
+
+    def of_ideas(self, place: Place) -> list[str]:
+        """Methods whose setting that takes."""
+        sides = [each[side] for each in self.ideas(place) for side in ("of", "beside")]
+        return [side["method"] for side in sides]
+
     def oracles(self, place: Place, seed: int) -> Needed:
         """The study of rules without a model."""
         return Needed(place, ORACLES, (), seed, self.rounds(place))
@@ -277,6 +292,7 @@ def load_paper(*, quick: bool) -> Paper:
         plugged=raw["figure8"],
         varied=figure9,
         protocols={name: raw[name] for name in PROTOCOLS},
+        sensitivity=raw["sensitivity"],
         quick=raw["quick"] if quick else {},
     )
     if not quick:

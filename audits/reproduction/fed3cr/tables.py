@@ -43,7 +43,7 @@ def methods_table(
         row = {"method": method, "name": paper.names[method], "paper": theirs}
         tuning = library.tuning(place, method)
         told = {"tuning": None if tuning is None else tuning._asdict()}
-        rows.append({**row, **_reported(chosen, oracles), **told})
+        rows.append({**row, **reported(chosen, oracles), **told})
     pairs = [pair for pair in paper.compared if pair[0] in methods and pair[1] in methods]
     return {
         "number": number_,
@@ -76,7 +76,7 @@ def ablation_table(
     return {
         "number": 3,
         **_of(library, place, rounds),
-        "whole_over_none": _gain(found.get("Fed3CR"), found.get("C0")),
+        "whole_over_none": gain_over(found.get("Fed3CR"), found.get("C0")),
         "rows": rows,
     }
 
@@ -109,8 +109,8 @@ def _variants(
     for row in rows:
         theirs = dict(zip(library.paper.measures, printed.get(row, ()), strict=False))
         chosen = found.get(row)
-        ours = _reported(chosen, library.oracles(place))
-        over = _gain(chosen, found.get(base)) if row != base else None
+        ours = reported(chosen, library.oracles(place))
+        over = gain_over(chosen, found.get(base)) if row != base else None
         told.append({"row": row, "paper": theirs, **ours, f"over_{base.lower()}": over})
     return told
 
@@ -131,8 +131,7 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     lines += [_searched(row) for row in table["rows"] if row["tuning"]]
     lines += [_along(row) for row in table["rows"] if row["seeds"]]
     return lines + [
-        f"{each['name']} - {each['other_name']}: "
-        f"HR {_span(each['hit'])}, NDCG {_span(each['ndcg'])}"
+        f"{each['name']} - {each['other_name']}: HR {span(each['hit'])}, NDCG {span(each['ndcg'])}"
         for each in table["differences"]
     ]
 
@@ -166,8 +165,8 @@ def _title(table: Mapping[str, Any]) -> str:
 
 
 def _variant_cells(row: Mapping[str, Any], over: Mapping[str, Any] | None) -> list[str]:
-    span = "-" if over is None else _span(over["hit"])
-    return [_beside(row, _HIT), _beside(row, _NDCG), span, str(row["seeds"])]
+    told = "-" if over is None else span(over["hit"])
+    return [_beside(row, _HIT), _beside(row, _NDCG), told, str(row["seeds"])]
 
 
 def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
@@ -175,7 +174,7 @@ def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
     return np.stack([each.array(name) for _, each in sorted(found.items())])
 
 
-def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
+def reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
     """Numbers of the chosen setting at the chosen rounds; none without a study."""
     if chosen is None:
         return {
@@ -236,7 +235,7 @@ def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, 
     return _paired(chosen.found, oracles, arrays)
 
 
-def _gain(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
+def gain_over(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
     """One less the other, clients and seeds paired."""
     if one is None or other is None:
         return None
@@ -259,7 +258,7 @@ def _paired(
 
 
 def _difference(library: Library, place: Place, one: str, other: str) -> dict[str, Any] | None:
-    found = _gain(library.best(place, one), library.best(place, other))
+    found = gain_over(library.best(place, one), library.best(place, other))
     names = library.paper.names
     named = {"method": one, "other": other, "name": names[one], "other_name": names[other]}
     return None if found is None else {**named, **found}
@@ -278,18 +277,18 @@ def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
 
 
 def _cells(row: Mapping[str, Any], told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    beside = [_percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
+    beside = [percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
     return [row["name"], _beside(row, _HIT), *beside, _beside(row, _NDCG)]
 
 
 def _more(row: Mapping[str, Any]) -> list[str]:
     gain = row["gain"]
     return [
-        "-" if gain is None else _span(gain["hit"]),
-        _percent(row["ours"].get(WARM)),
-        "-" if gain is None or "warm" not in gain else _span(gain["warm"]),
-        _percent(row["ours"].get(_FULL)),
-        _percent(row["last"].get(_HIT)),
+        "-" if gain is None else span(gain["hit"]),
+        percent(row["ours"].get(WARM)),
+        "-" if gain is None or "warm" not in gain else span(gain["warm"]),
+        percent(row["ours"].get(_FULL)),
+        percent(row["last"].get(_HIT)),
         rounds_of(row),
         edges_of(row),
         str(row["seeds"]),
@@ -323,30 +322,32 @@ def _searched(row: Mapping[str, Any]) -> str:
 
 
 def _tried(merit: float) -> str:
-    return "diverged" if merit == WORST else _percent(merit)
+    return "diverged" if merit == WORST else percent(merit)
 
 
 def _beside(row: Mapping[str, Any], name: str) -> str:
-    return f"{number(row['paper'].get(name), 2)} | {_percent(row['ours'].get(name))}"
+    return f"{number(row['paper'].get(name), 2)} | {percent(row['ours'].get(name))}"
 
 
 def _along(row: Mapping[str, Any]) -> str:
     points = [
-        f"{each['round']:.0f}: {_percent(each[_HIT])} / {_percent(each[_NDCG])}"
+        f"{each['round']:.0f}: {percent(each[_HIT])} / {percent(each[_NDCG])}"
         for each in row["curve"]
     ]
     return f"{row['name']} by round, HR / NDCG: {'; '.join(points)}"
 
 
 def _told(rule: str, means: Mapping[str, float]) -> str:
-    told = f"{rule}: HR {_percent(means[_HIT])}, NDCG {_percent(means[_NDCG])}"
-    return f"{told}, warm HR {_percent(means.get(WARM))}"
+    told = f"{rule}: HR {percent(means[_HIT])}, NDCG {percent(means[_NDCG])}"
+    return f"{told}, warm HR {percent(means.get(WARM))}"
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A share in %."""
     return number(None if value is None else 100 * value, 2)
 
 
-def _span(found: Mapping[str, float]) -> str:
+def span(found: Mapping[str, float]) -> str:
+    """A difference in %, and its interval."""
     ends = f"[{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
     return f"{100 * found['value']:+.2f} {ends}".replace("-", "−")
