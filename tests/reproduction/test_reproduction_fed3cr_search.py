@@ -146,6 +146,12 @@ def test_values_of_axes() -> None:
     assert both.settings(1) == {"a": 0.032, "b": 0.032}
     assert SHARE.settings(2) == {"one": 1.0, "other": 0.0}
     assert [list(way) for way in SHARE.ways(1)] == [[2], [0]]
+    listed = Axis(keys=("a",), start=0.0, values=(0.0, 1e-5))
+    assert listed.begin() == 0
+    assert [list(way) for way in listed.ways(0)] == [[1], []]
+    between = Axis(keys=("a",), start=3000.0, unit=1000.0, digits=1)
+    assert between.settings(between.begin()) == {"a": 3000.0}
+    assert [between.settings(rung)["a"] for rung in range(-1, 2)] == [300.0, 1000.0, 3000.0]
 
 
 def told_or_not(space: Space) -> list[dict[str, Any]]:

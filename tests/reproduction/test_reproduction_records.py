@@ -11,12 +11,13 @@ import pytest
 
 from audits import cli
 from audits.reproduction.columns import number, with_interval
+from audits.reproduction.fed3cr.paper import load_paper
+from audits.reproduction.fed3cr.tables import percent
+from tests.reproduction.fed3cr_page import HIT, NDCG, along_of, row_of, span
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEDDMF_FIGURES = (("5", 10), ("organisations", 24))
 """Figures of FedDMF's page, and how many points of each its records have."""
-
-HIT, NDCG = "hit_rate_at_10", "ndcg_at_10"
 
 
 def told(tmp_path: Path, paper: str, *words: str) -> dict[str, Any]:
@@ -28,22 +29,6 @@ def told(tmp_path: Path, paper: str, *words: str) -> dict[str, Any]:
     assert cli.main(["reproduce", paper, *words, *given]) == 0
     result: dict[str, Any] = json.loads((tmp_path / f"{paper}.json").read_text())
     return result
-
-
-def percent(value: float) -> str:
-    return f"{100 * value:.2f}"
-
-
-def span(found: Mapping[str, float]) -> str:
-    return f"{100 * found['value']:+.2f} [{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
-
-
-def row_of(row: Mapping[str, Any]) -> str:
-    """A method's line in the tables of the page."""
-    ours = row["ours"]
-    cells = [row["name"], percent(ours[HIT]), percent(ours[NDCG]), span(row["gain"]["hit"])]
-    cells += [percent(ours["warm_hit_rate_at_10"]), percent(ours["full_hit_rate_at_10"])]
-    return f"| {' | '.join([*cells, str(row['seeds'])])} |"
 
 
 @pytest.mark.parametrize(("protocol", "methods"), [("clean", 36), ("published", 24)])
@@ -59,6 +44,17 @@ def test_the_tables_of_fed3cr_are_those_of_its_records(
         for rule in table["oracles"].values():
             assert f"{percent(rule[HIT])} | {percent(rule[NDCG])}" in page
     assert found >= methods
+
+
+def test_searches_of_fed3cr_had_one_budget_and_say_where_they_ended(tmp_path: Path) -> None:
+    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
+    words = ("--protocol", "clean", "--data", "ml-100k", "--table", "2")
+    (table,) = told(tmp_path, "fed3cr", *words)["tables"]
+    budget = load_paper(quick=False).budget
+    for row in table["rows"]:
+        assert 0 < row["tuning"]["studies"] <= budget
+        for keys in row["tuning"]["along"]:
+            assert along_of(row, keys) in page, (row["name"], keys)
 
 
 def part_of(row: Mapping[str, Any]) -> str:

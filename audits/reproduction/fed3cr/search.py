@@ -76,7 +76,8 @@ class Axis:
             takewhile(self._exists, count(rung + 1)),
             takewhile(self._exists, count(rung - 1, -1)),
         )
-        return [up, down, *([iter([None])] if self.nought or self.start == 0 else [])]
+        nought = not self.values and (self.nought or self.start == 0)
+        return [up, down, *([iter([None])] if nought else [])]
 
     def beyond(self, rung: Rung, tried: Sequence[Rung]) -> list[Rung]:
         """What lies next to a rung that is the last that was tried; nothing where it is inside."""

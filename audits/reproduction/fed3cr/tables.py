@@ -19,6 +19,8 @@ from secure_fedrec.studies.fed3cr.study import WARM
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
 _VARIANT: Final = ("HR paper | ours", "NDCG paper | ours")
+_FEW: Final = 3
+"""Keys at an edge that a cell names; of more their number."""
 _SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
 """Rounds whose figures stand under a table."""
 
@@ -304,8 +306,9 @@ def edges_of(row: Mapping[str, Any]) -> str:
     """Where more may be found: rounds, and keys whose value is the last that was tried."""
     if row["tuning"] is None:
         return "-"
-    ends = ["rounds"] if row["at_its_end"] else []
-    return ", ".join([*ends, *row["tuning"]["edges"]]) or "inside"
+    ends, keys = ["rounds"] if row["at_its_end"] else [], row["tuning"]["edges"]
+    told = keys if len(keys) <= _FEW else [f"{len(keys)} settings"]
+    return ", ".join([*ends, *told]) or "inside"
 
 
 def _searched(row: Mapping[str, Any]) -> str:

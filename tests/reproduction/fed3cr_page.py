@@ -1,0 +1,97 @@
+"""The tables of Fed3CR's page, as its records have them.
+
+``python -m tests.reproduction.fed3cr_page RESULT`` writes the tables of ``RESULT``, the JSON file
+of ``reproduce fed3cr``, over those of the page; the text between them is nobody's but its author's.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from audits.reproduction.fed3cr.tables import edges_of, percent, rounds_of
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reproduction-fed3cr.md"
+HIT, NDCG, WARM = "hit_rate_at_10", "ndcg_at_10", "warm_hit_rate_at_10"
+
+_HEAD: Final = ("method", "HR", "NDCG", "HR less popularity", "warm HR", "HR of all items", "round")
+
+
+def span(found: Mapping[str, float]) -> str:
+    """A difference and its interval, as the page has them."""
+    return f"{100 * found['value']:+.2f} [{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
+
+
+def row_of(row: Mapping[str, Any]) -> str:
+    """A method's line."""
+    ours, tuning = row["ours"], row["tuning"]
+    cells = [row["name"], percent(ours[HIT]), percent(ours[NDCG]), span(row["gain"]["hit"])]
+    cells += [percent(ours[WARM]), percent(ours["full_hit_rate_at_10"])]
+    cells.append(rounds_of(row))
+    if tuning is not None:
+        cells += [edges_of(row), f"{tuning['studies']}{'' if tuning['ended'] else ', not ended'}"]
+    cells.append(str(row["seeds"]))
+    if printed := row["paper"]:
+        cells += [f"{printed[name]:.2f}" for name in (HIT, NDCG)]
+    return _line(cells)
+
+
+def methods_block(table: Mapping[str, Any]) -> list[str]:
+    """Table 2 of one set under one protocol, the rules without a model last."""
+    rows = [row for row in table["rows"] if row["seeds"]]
+    head = [*_HEAD, *(["edge", "studies"] if any(row["tuning"] for row in rows) else []), "seeds"]
+    head += ["HR, paper", "NDCG, paper"] if any(row["paper"] for row in rows) else []
+    rules = []
+    for rule, each in table["oracles"].items():
+        cells = [rule, percent(each[HIT]), percent(each[NDCG]), "", percent(each.get(WARM))]
+        rules.append(_line([*cells, *[""] * (len(head) - len(cells))]))
+    return [_line(head), _line(["---"] * len(head)), *map(row_of, rows), *rules]
+
+
+def varied_of(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """A line of the table of sensitivity."""
+    ours = row["ours"]
+    cells = [row["idea"], names[row["method"]], f"`{row['key']}` {row['value']:g}"]
+    cells += [percent(ours[HIT]), percent(row["last"][HIT]), rounds_of(row), names[row["other"]]]
+    return _line([*cells, span(row["gain"]["hit"])])
+
+
+def along_of(row: Mapping[str, Any], keys: str) -> str:
+    """What validation says along one axis of a search, all else as chosen."""
+    own = row["tuning"]["along"][keys]
+    told = [
+        f"{value} {'diverged' if found < 0 else percent(found)}" for value, found in own.items()
+    ]
+    return _line([row["name"], f"`{keys}`", ", ".join(told)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def written(page: str, table: Mapping[str, Any]) -> str:
+    """The page with one table of methods replaced; it has a heading for it."""
+    heading = f"### {table['data']}, {table['protocol']}\n"
+    before, after = page.split(heading, 1)
+    block = "\n".join(methods_block(table)) + "\n"
+    whole, count = re.subn(r"(?m)(^\|.*\n)+", lambda _: block, after, count=1)
+    assert count == 1
+    return before + heading + whole
+
+
+def main() -> None:
+    """Write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("result", type=Path)
+    result = json.loads(parser.parse_args().result.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    for table in result["tables"]:
+        if table["number"] == 2 and f"### {table['data']}, {table['protocol']}\n" in page:
+            page = written(page, table)
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
