@@ -28,6 +28,7 @@ from secure_fedrec.algorithms.item_tables.local import Batch, Models
 from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
 from secure_fedrec.algorithms.item_tables.trainer import PARTICIPANTS, SHARED
 from secure_fedrec.blocks import TABLE
+from secure_fedrec.core.lanes import dot
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.errors import ConfigError, DataError, DivergedError, WireError
@@ -210,6 +211,40 @@ def test_a_step_of_fedmf_moves_both_vectors_at_once() -> None:
         ("table", "own"), stepped(cross_entropy(logits, batch), rates), strict=True
     ):
         near(getattr(after, name), due)
+
+
+@pytest.mark.parametrize("rank", [3, 8, 21])
+def test_logits_of_many_items_have_the_bits_of_single_rows(rank: int) -> None:
+    """Blocks of items are an optimisation: every sum has the order of ``lanes.dot``."""
+    m, units, generator = 300, 5, np.random.default_rng(rank)
+    method = FedNCF(FedNCFConfig(rank=rank, hidden=units), m)
+
+    def drawn(*shape: int) -> Any:
+        return generator.standard_normal(shape).astype(np.float32)
+
+    table, shared, user = drawn(m, rank), drawn(1, units * (2 * rank + 2) + 1), drawn(1, rank)
+    items = np.array([4, 77, 299], dtype=np.int32)
+    copies = drawn(len(items), rank)
+    held = {"positives_indptr": np.zeros(2, np.int64), "positives": np.empty(0, np.int64)}
+    models = Models(
+        indptr=np.array([0, len(items)]),
+        items=items,
+        table=copies,
+        personal=np.empty((0, rank), np.float32),
+        shared=shared,
+        own=user,
+        **held,
+    )
+    seen = table.copy()
+    seen[items] = copies
+    weights = np.ascontiguousarray(shared[0, : units * 2 * rank].reshape(units, 2 * rank))
+    (biases, outputs, last) = np.split(shared[0, units * 2 * rank :], [units, 2 * units])
+    logits = np.full(m, last[0])
+    for unit in range(units):
+        of_user = dot(user, 0, weights, unit, 0) + biases[unit]
+        sums = np.array([dot(seen, row, weights, unit, rank) for row in range(m)], np.float32)
+        logits += outputs[unit] * np.maximum(of_user + sums, np.float32(0))
+    assert np.array_equal(method.scores(models, table)[0], logits)
 
 
 def test_a_step_of_fedncf_moves_vectors_and_network_at_once() -> None:
