@@ -87,6 +87,7 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
     lines += [line for _, own in shown for line in own]
     diverged = [each.stem for each, found in library.studies.items() if found.diverged]
     result["diverged"] = diverged
+    result["studies"] = [each.stem for each in library.studies]
     seconds = sum(found.report["seconds"] for found in library.studies.values())
     lines += [f"diverged, and left out: {each}" for each in diverged]
     return result, [*lines, f"{len(library.studies)} studies, {seconds:.0f} s of training"]
