@@ -196,7 +196,7 @@ def test_every_pinned_setting_is_one() -> None:
     for method in METHODS:
         if method.removeprefix("fed3cr-over-") in FAMILY:
             settings = [paper.pinned(Place(name, "published"), method) for name in paper.data]
-            for setting in (*settings, *paper.carried(Place("ml-1m", "clean"), method)):
+            for setting in (*settings, *paper.carried(method)):
                 build_method(method, dict(setting), rounds=1, n_items=4)
     for row, parts in paper.parts.items():
         kept = dict(paper.with_parts((), row))
@@ -291,7 +291,7 @@ def test_on_another_set_the_next_setting_is_tried_where_all_diverge(
 ) -> None:
     for diverging in (0, 1, 2, 3, 100):
         asked = Asked(monkeypatch, tmp_path)
-        carried = asked.paper.carried(AWAY, "fedmf")
+        carried = asked.paper.carried("fedmf")
         asked.diverging = {(each, 1) for each in carried[:diverging]}
         asked.library.fetch_methods([AWAY], {AWAY: ["fedmf"]})
         tried = [each.setting for each in asked.of(AWAY)]
@@ -301,6 +301,19 @@ def test_on_another_set_the_next_setting_is_tried_where_all_diverge(
         chosen = asked.library.best(AWAY, "fedmf")
         assert (chosen is None) == (diverging == 100)
         assert asked.of(HOME) == []
+
+
+def test_on_another_set_a_method_without_settings_has_the_finalists_of_its_search(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, method = Asked(monkeypatch, tmp_path), "fed3cr-over-fedmf"
+    assert not asked.paper.carried(method)
+    asked.library.fetch_methods([AWAY], {AWAY: [method]})
+    searched = [each for each in asked.needed if each.place == HOME and each.method == method]
+    assert 1 < len(searched) <= asked.paper.budget
+    tried = [each.setting for each in asked.needed if each.place == AWAY and each.method == method]
+    assert len(tried) == asked.paper.candidates(AWAY.data)
+    assert set(tried) <= {each.setting for each in searched}
 
 
 def test_files_of_different_studies_have_different_names() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from audits.reproduction.fed3cr.paper import load_paper
 from audits.reproduction.fed3cr.tables import edges_of, percent, rounds_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reproduction-fed3cr.md"
@@ -71,14 +72,35 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
 
-def written(page: str, table: Mapping[str, Any]) -> str:
-    """The page with one table of methods replaced; it has a heading for it."""
-    heading = f"### {table['data']}, {table['protocol']}\n"
-    before, after = page.split(heading, 1)
-    block = "\n".join(methods_block(table)) + "\n"
-    whole, count = re.subn(r"(?m)(^\|.*\n)+", lambda _: block, after, count=1)
-    assert count == 1
-    return before + heading + whole
+def along_block(table: Mapping[str, Any]) -> list[str]:
+    """What searches tried around their settings."""
+    head = ("method", "setting", "validation HR, all else as chosen")
+    rows = [
+        along_of(row, keys)
+        for row in table["rows"]
+        for keys in (row["tuning"] or {"along": ()})["along"]
+    ]
+    return [_line(head), _line(["---"] * len(head)), *rows]
+
+
+def varied_block(figure: Mapping[str, Any]) -> list[str]:
+    """What ideas bring where a constant is another."""
+    head = ("idea", "method", "with", "HR", "last HR", "round", "beside", "HR less that")
+    names = load_paper(quick=False).names
+    return [
+        _line(head),
+        _line(["---"] * len(head)),
+        *(varied_of(row, names) for row in figure["rows"]),
+    ]
+
+
+def replaced(page: str, heading: str, block: Sequence[str]) -> str:
+    """The page with the first table under a heading replaced; as it was, where it has none."""
+    before, found, after = page.partition(f"### {heading}\n")
+    if not found:
+        return page
+    lines = "\n".join(block) + "\n"
+    return before + found + re.sub(r"(?m)(^\|.*\n)+", lambda _: lines, after, count=1)
 
 
 def main() -> None:
@@ -88,8 +110,14 @@ def main() -> None:
     result = json.loads(parser.parse_args().result.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
     for table in result["tables"]:
-        if table["number"] == 2 and f"### {table['data']}, {table['protocol']}\n" in page:
-            page = written(page, table)
+        if table["number"] == 2:
+            place = f"{table['data']}, {table['protocol']}"
+            page = replaced(page, place, methods_block(table))
+            page = replaced(page, f"{place}: other values", along_block(table))
+    for figure in result["figures"]:
+        if figure["figure"] == "sensitivity":
+            place = f"{figure['data']}, {figure['protocol']}"
+            page = replaced(page, f"{place}: ideas with other constants", varied_block(figure))
     PAGE.write_text(page, encoding="utf-8")
 
 

@@ -74,8 +74,8 @@ class Library:
         self.fetch(self._oracles(places))
         for place in places:
             for method in methods[place]:
-                if self.paper.tuned(place):
-                    self._tune(place, method)
+                if place.protocol == "clean" and not self._carried(place, method):
+                    self._tune(self._home(place), method)
         for due in (self._of, self._of_finalists):
             known = -1
             while known < len(self.studies):  # what is found may call for more
@@ -165,11 +165,20 @@ class Library:
         """That are compared on validation."""
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
-        carried, count = self.paper.carried(place, method), self.paper.candidates(place.data)
+        carried = self._carried(place, method) or self._finalists(self._home(place), method)
+        count = self.paper.candidates(place.data)
         diverged = [self._diverged(place, method, setting) for setting in carried]
         while count < len(carried) and all(diverged[:count]):
             count += 1
         return carried[:count]
+
+    def _home(self, place: Place) -> Place:
+        """Where the methods of a place are tuned."""
+        return place._replace(data=self.paper.tuned_on)
+
+    def _carried(self, place: Place, method: str) -> list[Setting]:
+        """Settings that take no search."""
+        return [] if self.paper.tuned(place) else self.paper.carried(method)
 
     def _finalists(self, place: Place, method: str) -> list[Setting]:
         """The best settings of a search; one that diverges on any seed is none."""

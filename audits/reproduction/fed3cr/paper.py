@@ -156,7 +156,12 @@ class Paper:
 
     def tuned(self, place: Place) -> bool:
         """Whether methods are tuned there."""
-        return place.protocol == "clean" and place.data == self._clean["tuned_on"]
+        return place.protocol == "clean" and place.data == self.tuned_on
+
+    @property
+    def tuned_on(self) -> str:
+        """The data set that methods are tuned on."""
+        return str(self._clean["tuned_on"])
 
     def space(self, method: str) -> Space:
         """What a method is tuned over; of a plug-in, what is below and what it adds."""
@@ -177,7 +182,7 @@ class Paper:
         """How many studies a search may try, whatever the method."""
         return int(self.quick.get("budget", self._clean["budget"]))
 
-    def carried(self, place: Place, method: str) -> list[Setting]:
+    def carried(self, method: str) -> list[Setting]:
         """Settings for a set that is not tuned on: the best of an earlier grid, in order."""
         return [self._sized(each) for each in self._clean["carried"].get(method, ())]
 
