@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from audits.reproduction.fed3cr.paper import load_paper
 from audits.reproduction.fed3cr.tables import edges_of, percent, rounds_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reproduction-fed3cr.md"
@@ -51,11 +50,11 @@ def methods_block(table: Mapping[str, Any]) -> list[str]:
     return [_line(head), _line(["---"] * len(head)), *map(row_of, rows), *rules]
 
 
-def varied_of(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def varied_of(row: Mapping[str, Any]) -> str:
     """A line of the table of sensitivity."""
     ours = row["ours"]
-    cells = [row["idea"], names[row["method"]], f"`{row['key']}` {row['value']:g}"]
-    cells += [percent(ours[HIT]), percent(row["last"][HIT]), rounds_of(row), names[row["other"]]]
+    cells = [row["idea"], row["name"], f"`{row['key']}` {row['value']:g}", percent(ours[HIT])]
+    cells += [percent(row["last"][HIT]), rounds_of(row), row["other_name"]]
     return _line([*cells, span(row["gain"]["hit"])])
 
 
@@ -86,12 +85,7 @@ def along_block(table: Mapping[str, Any]) -> list[str]:
 def varied_block(figure: Mapping[str, Any]) -> list[str]:
     """What ideas bring where a constant is another."""
     head = ("idea", "method", "with", "HR", "last HR", "round", "beside", "HR less that")
-    names = load_paper(quick=False).names
-    return [
-        _line(head),
-        _line(["---"] * len(head)),
-        *(varied_of(row, names) for row in figure["rows"]),
-    ]
+    return [_line(head), _line(["---"] * len(head)), *map(varied_of, figure["rows"])]
 
 
 def replaced(page: str, heading: str, block: Sequence[str]) -> str:

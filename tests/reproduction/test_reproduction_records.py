@@ -13,7 +13,7 @@ from audits import cli
 from audits.reproduction.columns import number, with_interval
 from audits.reproduction.fed3cr.paper import load_paper
 from audits.reproduction.fed3cr.tables import percent
-from tests.reproduction.fed3cr_page import HIT, NDCG, along_of, row_of, span
+from tests.reproduction.fed3cr_page import HIT, NDCG, along_of, row_of, span, varied_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 FEDDMF_FIGURES = (("5", 10), ("organisations", 24))
@@ -79,6 +79,18 @@ def test_the_ablations_of_fed3cr_are_those_of_its_records(tmp_path: Path) -> Non
                 assert part_of(row) in page, (table["data"], row["row"])
                 found += 1
     assert found >= 24
+
+
+@pytest.mark.parametrize(("protocol", "rows"), [("published", 1)])
+def test_ideas_with_other_constants_are_those_of_the_records(
+    protocol: str, rows: int, tmp_path: Path
+) -> None:
+    page = (DOCS / "reproduction-fed3cr.md").read_text(encoding="utf-8")
+    words = ("--protocol", protocol, "--data", "ml-100k", "--figure", "sensitivity", "--seeds", "1")
+    (figure,) = told(tmp_path, "fed3cr", *words)["figures"]
+    for row in figure["rows"]:
+        assert varied_of(row) in page, (row["idea"], row["value"])
+    assert len(figure["rows"]) >= rows
 
 
 def transfer_of(row: Mapping[str, Any]) -> str:

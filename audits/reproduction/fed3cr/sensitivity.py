@@ -21,14 +21,18 @@ class Varied(NamedTuple):
         idea: what the conclusion is about.
         key: of the setting that is varied.
         value: of it.
+        name: of the method, and of its row of table 3 where it is one.
         needed: the study with it.
-        other: the study that it is compared with.
+        other_name: of what it is compared with.
+        other: the study of that.
     """
 
     idea: str
     key: str
     value: float
+    name: str
     needed: Needed
+    other_name: str
     other: Needed
 
 
@@ -44,9 +48,11 @@ def varied(library: Library, place: Place) -> list[Varied]:
                 idea=each["idea"],
                 key=each["key"],
                 value=value,
+                name=_name(library, each["of"]),
                 needed=_study(
                     library, place, each["of"], ordered({**dict(own), each["key"]: value})
                 ),
+                other_name=_name(library, each["beside"]),
                 other=_study(library, place, each["beside"], other),
             )
             for value in each["values"]
@@ -60,20 +66,20 @@ def sensitivity(library: Library, place: Place) -> tuple[dict[str, Any], list[st
     for each in varied(library, place):
         own, other = (library.found([study]) for study in (each.needed, each.other))
         if own and other:
-            named = {"idea": each.idea, "method": each.needed.method, "key": each.key}
+            named = {"idea": each.idea, "name": each.name, "key": each.key, "value": each.value}
             mine, theirs = Chosen(each.needed.setting, own), Chosen(each.other.setting, other)
             told = {**reported(mine, {}), "gain": gain_over(mine, theirs)}
-            rows.append({**named, "value": each.value, "other": each.other.method, **told})
+            rows.append({**named, "other_name": each.other_name, **told})
     lines = [f"Sensitivity, {place.data}, protocol {place.protocol}, one seed; %"]
     cells = [
         [
             row["idea"],
-            library.paper.names[row["method"]],
+            row["name"],
             f"{row['key']} {row['value']:g}",
             percent(row["ours"]["hit_rate_at_10"]),
             percent(row["last"]["hit_rate_at_10"]),
             rounds_of(row),
-            library.paper.names[row["other"]],
+            row["other_name"],
             span(row["gain"]["hit"]),
         ]
         for row in rows
@@ -83,6 +89,12 @@ def sensitivity(library: Library, place: Place) -> tuple[dict[str, Any], list[st
         *lines,
         *in_columns(head, cells),
     ]
+
+
+def _name(library: Library, side: Mapping[str, Any]) -> str:
+    return ", ".join(
+        [library.paper.names[side["method"]], *([side["row"]] if "row" in side else [])]
+    )
 
 
 def _setting(library: Library, place: Place, side: Mapping[str, Any]) -> Setting | None:
