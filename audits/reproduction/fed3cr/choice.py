@@ -32,7 +32,7 @@ class Tuning(NamedTuple):
         studies: that were tried.
         ended: whether none is left to be tried.
         edges: keys whose chosen value is the last that was tried, though there are more behind.
-        along: validation HR@10 of the first seed by key and value, all else as chosen.
+        along: validation HR@10 of the first seed by key and value, the best of what has that value.
     """
 
     studies: int
@@ -100,10 +100,7 @@ class Library:
             studies=len(search.tried),
             ended=search.ended,
             edges=space.edges(point, search.tried),
-            along={
-                keys: {space.value(each, keys): merits[space.setting(each)] for each in own}
-                for keys, own in space.along(point, search.tried).items()
-            },
+            along=space.along({each: merits[space.setting(each)] for each in search.tried}),
         )
 
     def search(self, place: Place, method: str) -> Search:

@@ -89,6 +89,11 @@ class Axis:
         due += [rung + 1] if max(known) == rung else []
         return [each for each in due if self._exists(each)]
 
+    def text(self, rung: Rung) -> str:
+        """The value on a rung."""
+        told = replace(self, usual=False).settings(rung).values()
+        return "+".join(dict.fromkeys(f"{each:g}" for each in told))
+
     @staticmethod
     def order(rung: Rung) -> float:
         """From low to high; nought is below all."""
@@ -174,12 +179,6 @@ class Space:
             except StopIteration:
                 return Search([*tried], None, True)
 
-    def value(self, point: Point, keys: str) -> str:
-        """Where a point is on an axis, as text."""
-        place = next(k for k, axis in enumerate(self.axes) if "+".join(axis.keys) == keys)
-        told = replace(self.axes[place], usual=False).settings(point[place]).values()
-        return "+".join(dict.fromkeys(f"{each:g}" for each in told))
-
     def edges(self, point: Point, tried: Sequence[Point]) -> list[str]:
         """Keys of the axes on which a point is the last that was tried."""
         return [
@@ -188,17 +187,16 @@ class Space:
             if axis.beyond(point[place], [each[place] for each in tried])
         ]
 
-    def along(self, point: Point, tried: Sequence[Point]) -> dict[str, list[Point]]:
-        """By keys of the axis, the points that were tried on it, all else the same; from low on."""
+    def along(self, merits: Mapping[Point, float]) -> dict[str, dict[str, float]]:
+        """By keys of an axis and value, from low on, the best merit of what has that value."""
         found = {}
         for place, axis in enumerate(self.axes):
-            own = [
-                each
-                for each in tried
-                if each[:place] == point[:place] and each[place + 1 :] == point[place + 1 :]
-            ]
-            if len(own) > 1:
-                found["+".join(axis.keys)] = sorted(own, key=lambda each: axis.order(each[place]))
+            best: dict[Rung, float] = {}
+            for point, merit in merits.items():
+                best[point[place]] = max(merit, best.get(point[place], merit))
+            if len(best) > 1:
+                own = sorted(best, key=axis.order)
+                found["+".join(axis.keys)] = {axis.text(rung): best[rung] for rung in own}
         return found
 
     def _walk(self) -> Generator[Point, float, None]:

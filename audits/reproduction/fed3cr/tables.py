@@ -321,7 +321,7 @@ def _searched(row: Mapping[str, Any]) -> str:
         for keys, own in told["along"].items()
     )
     head = f"{row['name']}, search of {told['studies']} studies {how}: {chosen}"
-    return f"{head}. Validation HR along each: {along or '-'}"
+    return f"{head}. Best validation HR with each value: {along or '-'}"
 
 
 def _tried(merit: float) -> str:
