@@ -168,7 +168,7 @@ class Paper:
         axes = self._clean["axes"]
         known = dict(axes.get(method.removeprefix(PLUG_IN), {}))
         if method.startswith(PLUG_IN):
-            known |= axes["plug-in"]
+            known |= {**axes["plug-in"], **axes.get(method, {})}
         fixed = self._clean["fixed"].get(method, {})
         ladders = tuple(
             Axis(keys=tuple(keys.split("+")), **_frozen(own))
