@@ -253,7 +253,7 @@ def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
     config = parse_config(
         {
             "seed": 1,
-            "data": {"name": data, "protocol": "clean"},
+            "data": {"name": data, "protocol": "clean", "min_ratings": 2},
             "algorithm": {"name": method, "rounds": 1, **setting},
             "adversaries": [{"name": _SERVER.name, "corrupt": ["server"]}],
         }

@@ -9,6 +9,7 @@ import torch
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import (
+    Enhanced,
     Enhancement,
     Fed3CR,
     Fed3CRConfig,
@@ -19,6 +20,7 @@ from secure_fedrec.algorithms.item_tables import (
     FedRAP,
     FedRAPConfig,
     ItemTables,
+    ItemTableStart,
     ItemTableTraining,
     PFedRec,
     PFedRecConfig,
@@ -28,6 +30,7 @@ from secure_fedrec.algorithms.item_tables.local import Batch, Models
 from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
 from secure_fedrec.algorithms.item_tables.trainer import PARTICIPANTS, SHARED
 from secure_fedrec.blocks import TABLE
+from secure_fedrec.core.lanes import dot
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.errors import ConfigError, DataError, DivergedError, WireError
@@ -210,6 +213,81 @@ def test_a_step_of_fedmf_moves_both_vectors_at_once() -> None:
         ("table", "own"), stepped(cross_entropy(logits, batch), rates), strict=True
     ):
         near(getattr(after, name), due)
+
+
+@pytest.mark.parametrize("rank", [3, 8, 21])
+def test_logits_of_many_items_have_the_bits_of_single_rows(rank: int) -> None:
+    """Blocks of items are an optimisation: every sum has the order of ``lanes.dot``."""
+    m, units, generator = 300, 5, np.random.default_rng(rank)
+    method = FedNCF(FedNCFConfig(rank=rank, hidden=units), m)
+
+    def drawn(*shape: int) -> Any:
+        return generator.standard_normal(shape).astype(np.float32)
+
+    table, shared, user = drawn(m, rank), drawn(1, units * (2 * rank + 2) + 1), drawn(1, rank)
+    items = np.array([4, 77, 299], dtype=np.int32)
+    copies = drawn(len(items), rank)
+    held = {"positives_indptr": np.zeros(2, np.int64), "positives": np.empty(0, np.int64)}
+    models = Models(
+        indptr=np.array([0, len(items)]),
+        items=items,
+        table=copies,
+        personal=np.empty((0, rank), np.float32),
+        shared=shared,
+        own=user,
+        **held,
+    )
+    seen = table.copy()
+    seen[items] = copies
+    weights = np.ascontiguousarray(shared[0, : units * 2 * rank].reshape(units, 2 * rank))
+    (biases, outputs, last) = np.split(shared[0, units * 2 * rank :], [units, 2 * units])
+    logits = np.full(m, last[0])
+    for unit in range(units):
+        of_user = dot(user, 0, weights, unit, 0) + biases[unit]
+        sums = np.array([dot(seen, row, weights, unit, rank) for row in range(m)], np.float32)
+        logits += outputs[unit] * np.maximum(of_user + sums, np.float32(0))
+    assert np.array_equal(method.scores(models, table)[0], logits)
+
+
+STARTED: dict[str, Any] = {
+    "pfedrec": lambda start, **_: PFedRec(PFedRecConfig(rank=D, start=start), M),
+    "fedrap": lambda start, **_: FedRAP(FedRAPConfig(rank=D, start=start), M),
+    "fed3cr": lambda start, **more: Fed3CR(
+        Fed3CRConfig(rank=D, start=start, enhancement=Enhancement(**more)), M
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_factors_on_starts(name: str) -> None:
+    """Factors of 1 change no bit and are not told, so that earlier studies stay what they are."""
+    streams, clients = Streams.from_seed(3), np.arange(2)
+    usual = STARTED[name](ItemTableStart())
+    other = STARTED[name](ItemTableStart(items=0.5, own=0.25))
+    assert np.array_equal(other.start(streams).table, 0.5 * usual.start(streams).table)
+    assert np.array_equal(other.own(clients, streams), 0.25 * usual.own(clients, streams))
+    if usual.personal:
+        half = np.float32(0.5) * usual.personal_start(streams)
+        assert np.array_equal(other.personal_start(streams), half)
+    assert "start" not in usual.knowledge()
+    assert other.knowledge()["start"] == {"items": 0.5, "own": 0.25}
+
+
+def test_factors_on_what_networks_start_from() -> None:
+    streams = Streams.from_seed(3)
+    usual, other = (FedNCF(FedNCFConfig(rank=D, layer_scale=each), M) for each in (1.0, 0.5))
+    assert np.array_equal(other.start(streams).shared, 0.5 * usual.start(streams).shared)
+    assert np.array_equal(other.start(streams).table, usual.start(streams).table)
+    usual, other = (STARTED["fed3cr"](ItemTableStart(), generator_scale=e) for e in (1.0, 0.5))
+    one, two = usual.start(streams).shared, other.start(streams).shared
+    assert np.array_equal(two[-D * D :], one[-D * D :])  # the identity
+    assert np.array_equal(two[: -D * D], 0.5 * one[: -D * D])
+    assert "generator_scale" not in usual.knowledge()["enhancement"]
+    assert other.knowledge()["enhancement"]["generator_scale"] == 0.5
+    below = FedMF(FedMFConfig(rank=D), M)
+    far, near = (Enhanced(below, Enhancement(personal_scale=each)) for each in (1.0, 0.5))
+    half = np.float32(0.5) * far.personal_start(streams)
+    assert np.array_equal(near.personal_start(streams), half)
 
 
 def test_a_step_of_fedncf_moves_vectors_and_network_at_once() -> None:

@@ -1,6 +1,7 @@
 """``reproduce``: papers register themselves; quick runs of those with studies of many files."""
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from audits.reproduction.entry import entries, run_of
 from audits.reproduction.fed3cr.choice import Library
 from audits.reproduction.fed3cr.paper import Needed, Place
 from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
+from audits.reproduction.fed3cr.settings import Setting, ordered
 from audits.reproduction.fed3cr.studies import Found, StudySource
 from audits.reproduction.feddmf.paper import load_paper as load_feddmf
 from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
@@ -192,12 +194,9 @@ def test_every_pinned_setting_is_one() -> None:
     paper = load_fed3cr(quick=False)
     assert len(METHODS) == 14
     for method in METHODS:
-        grid = paper.grid(method)
-        assert len(grid) <= 8
         if method.removeprefix("fed3cr-over-") in FAMILY:
-            assert len(grid) == 8
-            settings = [*grid, *(paper.pinned(Place(n, "published"), method) for n in paper.data)]
-            for setting in settings:
+            settings = [paper.pinned(Place(name, "published"), method) for name in paper.data]
+            for setting in (*settings, *paper.carried(method)):
                 build_method(method, dict(setting), rounds=1, n_items=4)
     for row, parts in paper.parts.items():
         kept = dict(paper.with_parts((), row))
@@ -215,60 +214,106 @@ def test_every_pinned_setting_is_one() -> None:
 
 def test_studies_of_other_sets_are_few() -> None:
     paper = load_fed3cr(quick=False)
-    assert paper.candidates("ml-100k") is None
+    assert [paper.tuned(Place(name, "clean")) for name in ("ml-100k", "ml-1m")] == [True, False]
+    assert not paper.tuned(Place("ml-100k", "published"))
     assert [paper.candidates(name) for name in ("lastfm-2k", "douban-book", "ml-1m")] == [2, 2, 1]
     assert paper.repetitions(Place("ml-100k", "clean")) == (1, 2, 3)
     assert paper.rounds(Place("ml-100k", "clean")) == 40
     assert paper.rounds(Place("ml-1m", "clean")) == 30
 
 
-@pytest.mark.parametrize("diverging", [0, 1, 2, 3, 8])
-def test_every_setting_is_tried_once_and_the_best_on_every_seed(
-    diverging: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """On another set the best two are tried, and the next where all that were tried diverge."""
-    asked: list[Needed] = []
+class Asked:
+    """Studies that are made up: what was asked for, and what they came to."""
 
-    def studied(needed: Iterable[Needed], _: StudySource) -> dict[Needed, Found]:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.needed: list[Needed] = []
+        self.diverging: set[tuple[Setting, int]] = set()
+        self.paper = load_fed3cr(quick=False)
+        self.library = Library(StudySource(paper=self.paper, folder=folder), None)
+        self._folder = folder
+        monkeypatch.setattr("audits.reproduction.fed3cr.choice.find_studies", self._studied)
+
+    def _studied(self, needed: Iterable[Needed], _: StudySource) -> dict[Needed, Found]:
         found = list(needed)
-        asked.extend(found)
-        return {each: Found(_report(each), tmp_path) for each in found}
+        self.needed.extend(found)
+        return {each: Found(self._report(each), self._folder) for each in found}
 
-    def _report(each: Needed) -> dict[str, Any]:
-        known = [*paper.grid(each.method), ()]
-        if each.place == away and each.setting in by_merit[:diverging]:
+    def _report(self, each: Needed) -> dict[str, Any]:
+        if (each.setting, each.seed) in self.diverging:
             return {"diverged": "round 1"}
-        # Of the other seeds the order is another one: they choose among the finalists alone.
-        merit = known.index(each.setting) * (1 if each.seed == 1 else -1)
+        rate = dict(each.setting).get("item_learning_rate", 1.0)
+        merit = 1 / (1 + abs(math.log10(rate / 32000.0)))  # far from where the search begins
+        # The best round is the 50th, wherever training ends before it.
         names = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
-        return {"rounds": [{"quality": dict.fromkeys(names, float(merit))}], "chosen": 1}
+        rounds = [{"quality": dict.fromkeys(names, merit)}] * each.rounds
+        return {"rounds": rounds, "chosen": min(50, each.rounds)}
 
-    monkeypatch.setattr("audits.reproduction.fed3cr.choice.find_studies", studied)
-    paper = load_fed3cr(quick=False)
-    library = Library(StudySource(paper=paper, folder=tmp_path), None)
-    home, away = Place("ml-100k", "clean"), Place("lastfm-2k", "clean")
-    first, second, *others = paper.grid("fedmf")[::-1]
-    by_merit = [second, first, *others]  # on all seeds
-    library.fetch_methods([away], {away: ["fedmf"]})
-    trained = [each for each in asked if each.method == "fedmf"]
-    grid = paper.grid("fedmf")
-    of_home = [(each.seed, each.setting) for each in trained if each.place == home]
-    assert of_home[:8] == [(1, setting) for setting in grid]
-    best = grid[:-3:-1]
-    assert sorted(of_home[8:]) == sorted((seed, each) for seed in (2, 3) for each in best)
-    tried = [each.setting for each in trained if each.place == away]
-    assert len(tried) == len(set(tried))
-    assert set(tried) == set(by_merit[: max(2, diverging + (diverging < 8))])
-    there = library.best(away, "fedmf")
-    assert (None if there is None else there.setting) == {
-        0: first,  # on the one seed of another set
-        1: first,
-        8: None,
-    }.get(diverging, by_merit[min(diverging, 7)])
-    chosen = library.best(home, "fedmf")
+    def of(self, place: Place) -> list[Needed]:
+        return [each for each in self.needed if each.place == place and each.method == "fedmf"]
+
+
+HOME, AWAY = Place("ml-100k", "clean"), Place("lastfm-2k", "clean")
+
+
+@pytest.mark.parametrize("diverging", [False, True])
+def test_a_search_finds_finalists_that_are_trained_to_their_best_round(
+    diverging: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = Asked(monkeypatch, tmp_path)
+    library, space = asked.library, asked.paper.space("fedmf")
+    start = dict(space.setting(tuple(axis.begin() for axis in space.axes)))
+    best = ordered({**start, "item_learning_rate": 32000.0})
+    if diverging:  # on a seed that chooses nothing
+        asked.diverging = {(best, 3)}
+    library.fetch_methods([HOME], {HOME: ["fedmf"]})
+    trained = asked.of(HOME)
+    assert len(trained) == len(set(trained))
+    searched = [each for each in trained if each.seed == 1 and each.rounds == 40]
+    assert len(searched) <= asked.paper.budget
+    assert trained[: len(searched)] == searched
+    chosen, tuning = library.best(HOME, "fedmf"), library.tuning(HOME, "fedmf")
     assert chosen is not None
-    assert chosen.setting == best[1]
+    assert tuning is not None
     assert sorted(chosen.found) == [1, 2, 3]
+    if diverging:
+        assert chosen.setting != best
+        assert not {each for each in trained if each.setting == best and each.rounds > 40}
+    else:
+        assert chosen.setting == best
+        assert tuning.edges == []
+    assert {len(each.report["rounds"]) for each in chosen.found.values()} == {80}
+    assert {each.rounds for each in trained} == {40, 80}  # 50 of 80 is not at the end
+    assert tuning.studies == len(searched)
+
+
+def test_on_another_set_the_next_setting_is_tried_where_all_diverge(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for diverging in (0, 1, 2, 3, 100):
+        asked = Asked(monkeypatch, tmp_path)
+        carried = asked.paper.carried("fedmf")
+        asked.diverging = {(each, 1) for each in carried[:diverging]}
+        asked.library.fetch_methods([AWAY], {AWAY: ["fedmf"]})
+        tried = [each.setting for each in asked.of(AWAY)]
+        count = min(max(2, diverging + 1), len(carried))
+        assert tried == carried[:count]
+        assert asked.library.tuning(AWAY, "fedmf") is None
+        chosen = asked.library.best(AWAY, "fedmf")
+        assert (chosen is None) == (diverging == 100)
+        assert asked.of(HOME) == []
+
+
+def test_on_another_set_a_method_without_settings_has_the_finalists_of_its_search(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, method = Asked(monkeypatch, tmp_path), "fed3cr-over-fedmf"
+    assert not asked.paper.carried(method)
+    asked.library.fetch_methods([AWAY], {AWAY: [method]})
+    searched = [each for each in asked.needed if each.place == HOME and each.method == method]
+    assert 1 < len(searched) <= asked.paper.budget
+    tried = [each.setting for each in asked.needed if each.place == AWAY and each.method == method]
+    assert len(tried) == asked.paper.candidates(AWAY.data)
+    assert set(tried) <= {each.setting for each in searched}
 
 
 def test_files_of_different_studies_have_different_names() -> None:

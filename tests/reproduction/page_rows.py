@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from audits import cli
 from audits.reproduction.columns import number, with_interval
+from tests.reproduction.fed3cr_page import along_block, methods_block, varied_block
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -55,7 +56,7 @@ def tables_of(text: str) -> list[Table]:
         if line.startswith("#"):
             heading = line.lstrip("# ")
         if line.startswith("|"):
-            cells = tuple(cell.strip() for cell in line[1:-1].split("|"))
+            cells = _cells(line)
             if not header:
                 header = cells
             elif _FIGURE.search(line) and not set(cells) <= {"---"}:
@@ -100,6 +101,10 @@ def teller(paper: str, folder: Path) -> Tell:
     return tell
 
 
+def _cells(line: str) -> Row:
+    return tuple(cell.strip() for cell in line[1:-1].split("|"))
+
+
 def _percent(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{100 * value:.{digits}f}"
 
@@ -116,26 +121,16 @@ def _printed(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def fed3cr_rows(tell: Tell) -> Iterator[Row]:
-    """Methods and rules of table 2, parts of table 3, transfers of table 4, curves by round."""
+    """Table 2 and what was tried, parts of table 3, transfers of table 4, curves, sensitivity."""
     for protocol in ("clean", "published"):
         for table in tell("--protocol", protocol, "--table", "2")["tables"]:
-            paper = () if table["data"] == "ml-100k" else ("", "")
+            yield from map(_cells, methods_block(table, "")[2:])
+            yield from map(_cells, along_block(table)[2:])
             for row in table["rows"]:
-                if row["seeds"]:
-                    ours = row["ours"]
-                    head = (row["name"], _percent(ours[HIT]), _percent(ours[NDCG]))
-                    warm, whole = (ours[f"{name}_{HIT}"] for name in ("warm", "full"))
-                    rest = (_span(row["gain"]["hit"]), _percent(warm), _percent(whole))
-                    yield (*head, *rest, str(row["seeds"]), *_printed(row))
-                    yield from _curve(row)
-            for name, rule in table["oracles"].items():
-                own = (
-                    _percent(rule[HIT]),
-                    _percent(rule[NDCG]),
-                    "",
-                    _percent(rule.get(f"warm_{HIT}")),
-                )
-                yield (name, *own, "", "", *paper)
+                yield from _curve(row) if row["seeds"] else ()
+    tried = ("--data", "ml-100k", "--figure", "sensitivity", "--seeds", "1")
+    for figure in tell("--protocol", "published", *tried)["figures"]:
+        yield from map(_cells, varied_block(figure)[2:])
     words = ("--protocol", "published", "--seeds", "1")
     for table in tell(*words, "--table", "3")["tables"]:
         for row in table["rows"]:

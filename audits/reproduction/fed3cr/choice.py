@@ -1,11 +1,13 @@
 """Which studies a method takes, and which of its settings is reported: on validation alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from audits.reproduction.fed3cr.paper import Needed, Place, Setting
+from audits.reproduction.fed3cr.paper import Needed, Place
+from audits.reproduction.fed3cr.search import WORST, Search
+from audits.reproduction.fed3cr.settings import Setting
 from audits.reproduction.fed3cr.studies import Found, StudySource, find_studies
 
 _NAMES = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
@@ -21,6 +23,22 @@ class Chosen(NamedTuple):
 
     setting: Setting
     found: dict[int, Found]
+
+
+class Tuning(NamedTuple):
+    """How a method's search has gone.
+
+    Attributes:
+        studies: that were tried.
+        ended: whether none is left to be tried.
+        edges: keys whose chosen value is the last that was tried, though there are more behind.
+        along: validation HR@10 of the first seed by key and value, the best of what has that value.
+    """
+
+    studies: int
+    ended: bool
+    edges: list[str]
+    along: dict[str, dict[str, float]]
 
 
 class Library:
@@ -49,109 +67,200 @@ class Library:
     ) -> None:
         """Every method of some places, tuned where the protocol tunes, and the oracles.
 
-        Where a set has candidates, they are the best settings of the set that is tuned on: all that
-        is tuned on comes before. There every setting is tried on the first seed, and the finalists
-        on the others. Where all candidates diverge, the next best of that set is one.
+        A search makes one study after the other on the first seed; its finalists are trained on all
+        seeds, and longer where they need it. Where settings are carried over from another set, and
+        all that are tried diverge, the next one is tried.
         """
-        first = [place for place in places if self._candidates(place) is None]
-        others = [place for place in places if place not in first]
-        tuned = [self._tuned(place) for place in others]
-        due = [(place, name) for place in first for name in methods[place]]
-        due += [
-            (home, name)
-            for place, home in zip(others, tuned, strict=True)
-            for name in methods[place]
-        ]
-        tried = (each for place, name in due for each in self._of(place, name))
-        self.fetch([*self._oracles(places), *tried])
-        self.fetch(each for place, name in due for each in self._of_finalists(place, name))
-        known = -1
-        while known < len(self.studies):  # one that has diverged calls for another
-            known = len(self.studies)
-            self.fetch(
-                each
-                for place in others
-                for name in methods[place]
-                for each in self._of(place, name)
-            )
+        self.fetch(self._oracles(places))
+        for place in places:
+            for method in methods[place]:
+                if place.protocol == "clean" and not self._carried(place, method):
+                    self._tune(self._home(place), method)
+        for due in (self._of, self._of_finalists):
+            known = -1
+            while known < len(self.studies):  # what is found may call for more
+                known = len(self.studies)
+                self.fetch(
+                    each for place in places for name in methods[place] for each in due(place, name)
+                )
 
     def best(self, place: Place, method: str) -> Chosen | None:
         """The setting that is best on validation items; None where no study is there."""
-        ranking = self._ranking(place, method)
-        return ranking[0] if ranking else None
+        return max(self._ranking(place, method), key=_merit, default=None)
+
+    def tuning(self, place: Place, method: str) -> Tuning | None:
+        """How the search of a method has gone; None where there is none."""
+        chosen = self.best(place, method)
+        if not self.paper.tuned(place) or chosen is None:
+            return None
+        space, search = self.paper.space(method), self.search(place, method)
+        point = next(each for each in search.tried if space.setting(each) == chosen.setting)
+        merits = self._merits(place, method)
+        return Tuning(
+            studies=len(search.tried),
+            ended=search.ended,
+            edges=space.edges(point, search.tried),
+            along=space.along({each: merits[space.setting(each)] for each in search.tried}),
+        )
+
+    def search(self, place: Place, method: str) -> Search:
+        """The search of a method, as far as its studies go."""
+        return self.paper.space(method).search(self._merits(place, method), self.paper.budget)
+
+    def _merits(self, place: Place, method: str) -> dict[Setting, float]:
+        """Of what may be part of a search, by setting."""
+        return {
+            each.setting: WORST if found.diverged else _merit_of([found.report])[0]
+            for each, found in self.studies.items()
+            if each == self._needed(place, method, each.setting)
+        }
+
+    def _tune(self, place: Place, method: str) -> None:
+        known = -1
+        while known < len(self.studies):
+            known, due = len(self.studies), self.search(place, method).next
+            if due is not None:
+                self.fetch([self._needed(place, method, due)])
 
     def _of(self, place: Place, method: str) -> list[Needed]:
-        seeds, settings = self.seeds(place), self._settings(place, method)
-        seeds = seeds[:1] if len(settings) > self.paper.finalists(place) else seeds
-        return [self._needed(place, method, each, seed) for seed in seeds for each in settings]
-
-    def _of_finalists(self, place: Place, method: str) -> list[Needed]:
-        ranking = self._ranking(place, method)[: self.paper.finalists(place)]
+        """Studies whose settings do not follow from a search."""
+        if self.paper.tuned(place):
+            return []
         return [
-            self._needed(place, method, each.setting, seed)
+            self._needed(place, method, each, seed)
             for seed in self.seeds(place)
-            for each in ranking
+            for each in self._settings(place, method)
         ]
 
-    def _needed(self, place: Place, method: str, setting: Setting, seed: int) -> Needed:
-        return Needed(place, method, setting, seed, self.paper.rounds(place))
+    def _of_finalists(self, place: Place, method: str) -> list[Needed]:
+        if not self.paper.tuned(place):
+            return []
+        return [
+            self._needed(place, method, each, seed, self._lengths(place, method, each)[-1])
+            for each in self._finalists(place, method)
+            for seed in self.seeds(place)
+        ]
+
+    def _needed(
+        self,
+        place: Place,
+        method: str,
+        setting: Setting,
+        seed: int | None = None,
+        rounds: int | None = None,
+    ) -> Needed:
+        """A study, by default of the first seed and as long as usual."""
+        return Needed(
+            place,
+            method,
+            setting,
+            self.seeds(place)[0] if seed is None else seed,
+            self.paper.rounds(place) if rounds is None else rounds,
+        )
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
-        """That are tried."""
+        """That are compared on validation."""
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
-        count = self._candidates(place)
-        if count is None:
-            return self.paper.grid(method)
-        ranked = [each.setting for each in self._ranking(self._tuned(place), method)]
-        diverged = [self._diverged(place, method, setting) for setting in ranked]
-        while count < len(ranked) and all(diverged[:count]):
+        carried = self._carried(place, method) or self._finalists(self._home(place), method)
+        count = self.paper.candidates(place.data)
+        diverged = [self._diverged(place, method, setting) for setting in carried]
+        while count < len(carried) and all(diverged[:count]):
             count += 1
-        return ranked[:count]
+        return carried[:count]
+
+    def _home(self, place: Place) -> Place:
+        """Where the methods of a place are tuned."""
+        return place._replace(data=self.paper.tuned_on)
+
+    def _carried(self, place: Place, method: str) -> list[Setting]:
+        """Settings that take no search."""
+        return [] if self.paper.tuned(place) else self.paper.carried(method)
+
+    def _finalists(self, place: Place, method: str) -> list[Setting]:
+        """The best settings of a search; one that diverges on any seed is none."""
+        space, search = self.paper.space(method), self.search(place, method)
+        settings = [space.setting(point) for point in search.tried]
+        studies = {each: self.studies[self._needed(place, method, each)] for each in settings}
+        ranked = sorted(
+            (each for each, found in studies.items() if not found.diverged),
+            key=lambda each: _merit_of([studies[each].report]),
+            reverse=True,
+        )
+        kept = [each for each in ranked if not self._diverged(place, method, each)]
+        return kept[: self.paper.finalists]
 
     def _diverged(self, place: Place, method: str, setting: Setting) -> bool:
-        needed = self._needed(place, method, setting, self.seeds(place)[0])
-        return needed in self.studies and self.studies[needed].diverged
+        """Whether it is known to diverge on a seed."""
+        needed = [self._needed(place, method, setting, seed) for seed in self.seeds(place)]
+        return any(each in self.studies and self.studies[each].diverged for each in needed)
+
+    def _lengths(self, place: Place, method: str, setting: Setting) -> list[int]:
+        """Rounds of a finalist: doubled as long as a chosen round is among the last tenth."""
+        lengths = [self.paper.rounds(place)]
+        while (longer := self.paper.longer(lengths[-1])) is not None:
+            found = self._by_seed(place, method, setting, lengths[-1])
+            reports = [each.report for each in found.values()]
+            if len(found) < len(self.seeds(place)) or not any(map(at_its_end, reports)):
+                break
+            lengths.append(longer)
+        return lengths
 
     def _ranking(self, place: Place, method: str) -> list[Chosen]:
-        """Settings with a study, those of the most seeds first, then the best on validation."""
-        found = []
-        for setting in self._settings(place, method):
-            own = self.of_setting(place, method, setting)
-            if own:
-                found.append(Chosen(setting, own))
-        return sorted(found, key=_merit, reverse=True)
+        """Settings with a study; a finalist at the most rounds that all of its seeds have."""
+        if not self.paper.tuned(place):
+            settings = self._settings(place, method)
+            found = [Chosen(each, self.of_setting(place, method, each)) for each in settings]
+        else:
+            found = [
+                max(
+                    (
+                        Chosen(each, self._by_seed(place, method, each, rounds))
+                        for rounds in reversed(self._lengths(place, method, each))
+                    ),
+                    key=lambda chosen: len(chosen.found),
+                )
+                for each in self._finalists(place, method)
+            ]
+        return [each for each in found if each.found]
 
     def of_setting(
         self, place: Place, method: str, setting: Setting, part: str = ""
     ) -> dict[int, Found]:
         """Its studies by seed; those that diverged are none."""
-        needed = {
-            seed: Needed(place, method, setting, seed, self.paper.rounds(place, part))
-            for seed in self.seeds(place, part)
-        }
-        return self._found(needed)
+        return self._by_seed(place, method, setting, self.paper.rounds(place, part), part)
+
+    def _by_seed(
+        self, place: Place, method: str, setting: Setting, rounds: int | None, part: str = ""
+    ) -> dict[int, Found]:
+        seeds = self.seeds(place, part)
+        return self.found(self._needed(place, method, setting, seed, rounds) for seed in seeds)
 
     def oracles(self, place: Place) -> dict[int, Found]:
         """Studies of rules without a model, by seed."""
-        return self._found({seed: self.paper.oracles(place, seed) for seed in self.seeds(place)})
+        return self.found(self._oracles([place]))
 
-    def _found(self, needed: Mapping[int, Needed]) -> dict[int, Found]:
-        there = {seed: self.studies[each] for seed, each in needed.items() if each in self.studies}
+    def found(self, needed: Iterable[Needed]) -> dict[int, Found]:
+        """Studies of which none diverged, by seed; those that there are."""
+        there = {each.seed: self.studies[each] for each in needed if each in self.studies}
         return {seed: found for seed, found in there.items() if not found.diverged}
 
     def _oracles(self, places: Sequence[Place]) -> list[Needed]:
         return [self.paper.oracles(place, seed) for place in places for seed in self.seeds(place)]
 
-    def _candidates(self, place: Place) -> int | None:
-        return None if place.protocol != "clean" else self.paper.candidates(place.data)
 
-    def _tuned(self, place: Place) -> Place:
-        return place._replace(data=str(self.paper.protocols["clean"]["tuned_on"]))
+def at_its_end(report: Mapping[str, Any]) -> bool:
+    """Whether the chosen round is among the last tenth, so that later ones may be better."""
+    return "diverged" not in report and 10 * report["chosen"] > 9 * len(report["rounds"])
 
 
 def _merit(chosen: Chosen) -> tuple[float, ...]:
-    """Seeds, then validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
+    """Seeds first, so that one study more is never held against a setting; then ``_merit_of``."""
     reports = [found.report for found in chosen.found.values()]
+    return (len(reports), *_merit_of(reports))
+
+
+def _merit_of(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
     rounds = [report["rounds"][report["chosen"] - 1]["quality"] for report in reports]
-    return (len(reports), *(float(np.mean([each[name] for each in rounds])) for name in _NAMES))
+    return tuple(float(np.mean([each[name] for each in rounds])) for name in _NAMES)

@@ -18,9 +18,10 @@ from audits.reproduction.fed3cr.paper import (
     Needed,
     Paper,
     Place,
-    Setting,
     load_paper,
 )
+from audits.reproduction.fed3cr.sensitivity import sensitivity, varied
+from audits.reproduction.fed3cr.settings import Setting
 from audits.reproduction.fed3cr.studies import StudySource
 from audits.reproduction.fed3cr.tables import (
     ablation_lines,
@@ -55,7 +56,7 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
         DataError: a data set is missing, a study of the folder is damaged or of other settings, or
             nothing is to be run and there is no study.
     """
-    parts = wanted_parts(arguments, tables=(2, 3, 4), figures=("6", "7", "8", "9"))
+    parts = wanted_parts(arguments, tables=(2, 3, 4), figures=("6", "7", "8", "9", "sensitivity"))
     paper = load_paper(quick=arguments.quick)
     places = paper.places(arguments.data, arguments.protocol)
     library = Library(StudySource(paper=paper, **StudySource.options(arguments)), arguments.seeds)
@@ -79,10 +80,14 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
             result["tables"].append(table)
             lines += [*told, ""]
     drawn = [each for place in places for each in _figures(library, parts, place, arguments)]
-    result["figures"] = [each.values for each in drawn]
-    lines += [line for each in drawn for line in each.lines]
+    shown = [(each.values, each.lines) for each in drawn]
+    if "sensitivity" in parts.figures:
+        shown += [sensitivity(library, place) for place in places]
+    result["figures"] = [values for values, _ in shown]
+    lines += [line for _, own in shown for line in own]
     diverged = [each.stem for each, found in library.studies.items() if found.diverged]
     result["diverged"] = diverged
+    result["studies"] = [each.stem for each in library.studies]
     seconds = sum(found.report["seconds"] for found in library.studies.values())
     lines += [f"diverged, and left out: {each}" for each in diverged]
     return result, [*lines, f"{len(library.studies)} studies, {seconds:.0f} s of training"]
@@ -96,6 +101,8 @@ def _methods(paper: Paper, parts: Parts, place: Place, asked: Sequence[str] | No
         due |= {name for name in known if not name.startswith(PLUG_IN)}
     if {3, 4} & set(parts.tables) or "9" in parts.figures:
         due |= {"fed3cr"}
+    if "sensitivity" in parts.figures:
+        due |= set(paper.of_ideas(place))
     if {"6", "7"} & set(parts.figures):
         due |= set(paper.overlap_methods)
     if "8" in parts.figures and place.data in paper.plugged["data"]:
@@ -163,6 +170,8 @@ def _needed(library: Library, parts: Parts, place: Place, variants: Variants) ->
         for seed in seeds
         for setting in rows.values()
     ]
+    if "sensitivity" in parts.figures:
+        needed += [each for row in varied(library, place) for each in (row.needed, row.other)]
     return needed + (needed_varied(library, place) if "9" in _drawn(library, parts, place) else [])
 
 
@@ -178,7 +187,8 @@ def _found(library: Library, place: Place, settings: Mapping[str, Setting]) -> d
 def _drawn(library: Library, parts: Parts, place: Place) -> list[str]:
     """The wanted figures that a place has."""
     limits = {"8": library.paper.plugged["data"], "9": library.paper.varied["data"]}
-    return [name for name in parts.figures if place.data in limits.get(name, [place.data])]
+    drawn = [name for name in parts.figures if name != "sensitivity"]
+    return [name for name in drawn if place.data in limits.get(name, [place.data])]
 
 
 def _figures(

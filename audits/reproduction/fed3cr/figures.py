@@ -13,7 +13,8 @@ from audits.reproduction.fed3cr.drawing import (
     plugged_chart,
     varied_chart,
 )
-from audits.reproduction.fed3cr.paper import VARIED, Needed, Place, ordered
+from audits.reproduction.fed3cr.paper import VARIED, Needed, Place
+from audits.reproduction.fed3cr.settings import ordered
 from audits.reproduction.fed3cr.tables import stacked
 from audits.reproduction.files import write_drawing
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN

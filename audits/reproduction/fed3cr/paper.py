@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Final, NamedTuple, TypeAlias
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 
+from audits.reproduction.fed3cr.search import Axis, Space
+from audits.reproduction.fed3cr.settings import Setting, ordered
 from audits.reproduction.files import read_paper
 from audits.reproduction.seeds import require_reproduced
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import ADAPTIVE
@@ -14,12 +16,10 @@ from secure_fedrec.evaluation.protocols import PROTOCOLS
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES
 from secure_fedrec.studies.fed3cr.study import StudyConfig
 
-Setting: TypeAlias = tuple[tuple[str, Any], ...]
-"""Settings of a method that are not as by default, by dotted key, in order."""
-
 ABLATION: Final = "ablation"
 VARIED: Final = "figure9"
 _PARTS: Final = ("adaptive", "consistency", "complementarity")
+_LONGEST: Final = 160  # of a file's name; file systems take 255 with suffixes
 
 
 class Place(NamedTuple):
@@ -58,8 +58,12 @@ class Needed(NamedTuple):
     def stem(self) -> str:
         """For the name of its file."""
         told = [f"{key.rpartition('.')[2]}{value}" for key, value in self.setting]
-        parts = [*self.place, self.method, *told, f"rounds{self.rounds}", f"seed{self.seed}"]
-        return "-".join(parts)
+        end = (f"rounds{self.rounds}", f"seed{self.seed}")
+        stem = "-".join([*self.place, self.method, *told, *end])
+        if len(stem) <= _LONGEST:
+            return stem
+        digest = sha256(repr(self.setting).encode()).hexdigest()[:16]
+        return "-".join([*self.place, self.method, digest, *end])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,7 @@ class Paper:
         plugged: methods of figure 8, and the data sets it is drawn of.
         varied: values by key of figure 9, and its data sets.
         protocols: rounds, repetitions, settings by protocol.
+        sensitivity: ideas, of which constants they are varied in, and what they are compared with.
         quick: size of what is generated; empty for the paper's sets.
     """
 
@@ -100,6 +105,7 @@ class Paper:
     plugged: Mapping[str, Sequence[str]]
     varied: Mapping[str, Any]
     protocols: Mapping[str, Mapping[str, Any]]
+    sensitivity: Sequence[Mapping[str, Any]]
     quick: Mapping[str, Any]
 
     def places(self, data: Sequence[str] | None, protocols: Sequence[str] | None) -> list[Place]:
@@ -148,22 +154,55 @@ class Paper:
         found = own.get("settings_of", {}).get(place.data, {}).get(method)
         return self._sized(found or own.get("settings", {}).get(method, {}))
 
-    def grid(self, method: str) -> list[Setting]:
-        """Settings that a method is tuned over under ``clean``."""
-        axes = self.protocols["clean"]["grids"].get(method, {})
-        points = [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
-        return [self._sized(point) for point in points[: self.quick.get("candidates")]]
+    def tuned(self, place: Place) -> bool:
+        """Whether methods are tuned there."""
+        return place.protocol == "clean" and place.data == self.tuned_on
 
-    def candidates(self, data: str) -> int | None:
-        """How many of the best settings of the tuned set are tried on another; None on itself."""
-        own = self.protocols["clean"]
-        if data == own["tuned_on"]:
-            return None
-        return int(own.get("candidates_of", {}).get(data, own["candidates"]))
+    @property
+    def tuned_on(self) -> str:
+        """The data set that methods are tuned on."""
+        return str(self._clean["tuned_on"])
 
-    def finalists(self, place: Place) -> int:
+    def space(self, method: str) -> Space:
+        """What a method is tuned over; of a plug-in, what is below and what it adds."""
+        axes = self._clean["axes"]
+        known = dict(axes.get(method.removeprefix(PLUG_IN), {}))
+        if method.startswith(PLUG_IN):
+            known |= {**axes["plug-in"], **axes.get(method, {})}
+        fixed = self._clean["fixed"].get(method, {})
+        ladders = tuple(
+            Axis(keys=tuple(keys.split("+")), **_frozen(own))
+            for keys, own in known.items()
+            if keys not in fixed
+        )
+        return Space(ladders, dict(self._sized(fixed)), self._clean["gain"], self.finalists)
+
+    @property
+    def budget(self) -> int:
+        """How many studies a search may try, whatever the method."""
+        return int(self.quick.get("budget", self._clean["budget"]))
+
+    def carried(self, method: str) -> list[Setting]:
+        """Settings for a set that is not tuned on: the best of an earlier grid, in order."""
+        return [self._sized(each) for each in self._clean["carried"].get(method, ())]
+
+    def candidates(self, data: str) -> int:
+        """How many of them are tried; more where all of these diverge."""
+        return int(self._clean.get("candidates_of", {}).get(data, self._clean["candidates"]))
+
+    @property
+    def finalists(self) -> int:
         """How many settings, the best of the first seed, are tried on the other seeds."""
-        return int(self.protocols[place.protocol].get("finalists", 1))
+        return int(self._clean["finalists"])
+
+    def longer(self, rounds: int) -> int | None:
+        """Rounds of a finalist whose chosen round is among the last; None beyond the most."""
+        doubled = 2 * rounds
+        return doubled if doubled <= self.quick.get("rounds", self._clean["most_rounds"]) else None
+
+    @property
+    def _clean(self) -> Mapping[str, Any]:
+        return self.protocols["clean"]
 
     def with_parts(self, setting: Setting, row: str) -> Setting:
         """Fed3CR's settings with the parts of a row of table 3 alone."""
@@ -200,6 +239,19 @@ class Paper:
         require_reproduced("--method", methods, rows)
         return [name for name in rows if not methods or name in methods]
 
+    def ideas(self, place: Place) -> list[Mapping[str, Any]]:
+        """What is varied there, beside what."""
+        return [
+            each
+            for each in self.sensitivity
+            if place.data in each["data"] and place.protocol in each["protocols"]
+        ]
+
+    def of_ideas(self, place: Place) -> list[str]:
+        """Methods whose setting that takes."""
+        sides = [each[side] for each in self.ideas(place) for side in ("of", "beside")]
+        return [side["method"] for side in sides]
+
     def oracles(self, place: Place, seed: int) -> Needed:
         """The study of rules without a model."""
         return Needed(place, ORACLES, (), seed, self.rounds(place))
@@ -214,9 +266,11 @@ def _without(losses: Sequence[str]) -> dict[str, float]:
     return {f"enhancement.{name}": 0.0 for name in losses}
 
 
-def ordered(settings: Mapping[str, Any]) -> Setting:
-    """Settings as they name a study."""
-    return tuple(sorted(settings.items()))
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, in tables and lists as well."""
+    if isinstance(value, Mapping):
+        return {name: _frozen(each) for name, each in value.items()}
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def load_paper(*, quick: bool) -> Paper:
@@ -243,6 +297,7 @@ def load_paper(*, quick: bool) -> Paper:
         plugged=raw["figure8"],
         varied=figure9,
         protocols={name: raw[name] for name in PROTOCOLS},
+        sensitivity=raw["sensitivity"],
         quick=raw["quick"] if quick else {},
     )
     if not quick:

@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.columns import in_columns, number
-from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
 from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.search import WORST
 from audits.reproduction.fed3cr.studies import Found
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
@@ -18,6 +19,8 @@ from secure_fedrec.studies.fed3cr.study import WARM
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
 _VARIANT: Final = ("HR paper | ours", "NDCG paper | ours")
+_FEW: Final = 3
+"""Keys at an edge that a cell names; of more their number."""
 _SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
 """Rounds whose figures stand under a table."""
 
@@ -40,7 +43,9 @@ def methods_table(
         chosen = library.best(place, method)
         theirs = dict(zip(paper.measures, printed.get(method, ()), strict=False))
         row = {"method": method, "name": paper.names[method], "paper": theirs}
-        rows.append({**row, **_reported(chosen, oracles)})
+        tuning = library.tuning(place, method)
+        told = {"tuning": None if tuning is None else tuning._asdict()}
+        rows.append({**row, **reported(chosen, oracles), **told})
     pairs = [pair for pair in paper.compared if pair[0] in methods and pair[1] in methods]
     return {
         "number": number_,
@@ -73,7 +78,7 @@ def ablation_table(
     return {
         "number": 3,
         **_of(library, place, rounds),
-        "whole_over_none": _gain(found.get("Fed3CR"), found.get("C0")),
+        "whole_over_none": gain_over(found.get("Fed3CR"), found.get("C0")),
         "rows": rows,
     }
 
@@ -106,8 +111,8 @@ def _variants(
     for row in rows:
         theirs = dict(zip(library.paper.measures, printed.get(row, ()), strict=False))
         chosen = found.get(row)
-        ours = _reported(chosen, library.oracles(place))
-        over = _gain(chosen, found.get(base)) if row != base else None
+        ours = reported(chosen, library.oracles(place))
+        over = gain_over(chosen, found.get(base)) if row != base else None
         told.append({"row": row, "paper": theirs, **ours, f"over_{base.lower()}": over})
     return told
 
@@ -117,7 +122,7 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     told = table["oracles"]
     head = ("", "HR paper | ours", "popularity", "never drawn", "NDCG paper | ours")
     header = [*head, "HR less popularity", "warm HR", "warm HR less popularity"]
-    header += ["HR of all items", "last HR", "round", "seeds"]
+    header += ["HR of all items", "last HR", "round", "edge", "seeds"]
     rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
     lines = [
         _title(table),
@@ -125,10 +130,10 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
         "; ".join(_told(rule, each) for rule, each in told.items()),
     ]
     lines += [f"WARNING: {table['warning']}"] if table["warning"] else []
+    lines += [_searched(row) for row in table["rows"] if row["tuning"]]
     lines += [_along(row) for row in table["rows"] if row["seeds"]]
     return lines + [
-        f"{each['name']} - {each['other_name']}: "
-        f"HR {_span(each['hit'])}, NDCG {_span(each['ndcg'])}"
+        f"{each['name']} - {each['other_name']}: HR {span(each['hit'])}, NDCG {span(each['ndcg'])}"
         for each in table["differences"]
     ]
 
@@ -162,8 +167,8 @@ def _title(table: Mapping[str, Any]) -> str:
 
 
 def _variant_cells(row: Mapping[str, Any], over: Mapping[str, Any] | None) -> list[str]:
-    span = "-" if over is None else _span(over["hit"])
-    return [_beside(row, _HIT), _beside(row, _NDCG), span, str(row["seeds"])]
+    told = "-" if over is None else span(over["hit"])
+    return [_beside(row, _HIT), _beside(row, _NDCG), told, str(row["seeds"])]
 
 
 def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
@@ -171,10 +176,18 @@ def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
     return np.stack([each.array(name) for _, each in sorted(found.items())])
 
 
-def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
+def reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
     """Numbers of the chosen setting at the chosen rounds; none without a study."""
     if chosen is None:
-        return {"seeds": 0, "ours": {}, "last": {}, "setting": {}, "chosen": [], "gain": None}
+        return {
+            "seeds": 0,
+            "ours": {},
+            "last": {},
+            "setting": {},
+            "chosen": [],
+            "rounds": 0,
+            "gain": None,
+        }
     names = (_HIT, _NDCG, _FULL, "full_ndcg_at_10")
     ours = {name: float(np.nanmean(stacked(chosen.found, f"chosen.{name}"))) for name in names}
     last = {name: float(np.nanmean(stacked(chosen.found, f"last.{name}"))) for name in names}
@@ -186,6 +199,8 @@ def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, 
         "last": last,
         "setting": dict(chosen.setting),
         "chosen": [report["chosen"] for report in reports],
+        "at_its_end": any(map(at_its_end, reports)),
+        "rounds": max(len(report["rounds"]) for report in reports),
         "seconds": sum(report["seconds"] for report in reports),
         "curve": _curve(reports),
         "overlap": [report["overlap"] for report in reports if "overlap" in report],
@@ -222,7 +237,7 @@ def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, 
     return _paired(chosen.found, oracles, arrays)
 
 
-def _gain(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
+def gain_over(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
     """One less the other, clients and seeds paired."""
     if one is None or other is None:
         return None
@@ -245,7 +260,7 @@ def _paired(
 
 
 def _difference(library: Library, place: Place, one: str, other: str) -> dict[str, Any] | None:
-    found = _gain(library.best(place, one), library.best(place, other))
+    found = gain_over(library.best(place, one), library.best(place, other))
     names = library.paper.names
     named = {"method": one, "other": other, "name": names[one], "other_name": names[other]}
     return None if found is None else {**named, **found}
@@ -264,44 +279,78 @@ def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
 
 
 def _cells(row: Mapping[str, Any], told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    beside = [_percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
+    beside = [percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
     return [row["name"], _beside(row, _HIT), *beside, _beside(row, _NDCG)]
 
 
 def _more(row: Mapping[str, Any]) -> list[str]:
     gain = row["gain"]
     return [
-        "-" if gain is None else _span(gain["hit"]),
-        _percent(row["ours"].get(WARM)),
-        "-" if gain is None or "warm" not in gain else _span(gain["warm"]),
-        _percent(row["ours"].get(_FULL)),
-        _percent(row["last"].get(_HIT)),
-        "/".join(map(str, row["chosen"])) or "-",
+        "-" if gain is None else span(gain["hit"]),
+        percent(row["ours"].get(WARM)),
+        "-" if gain is None or "warm" not in gain else span(gain["warm"]),
+        percent(row["ours"].get(_FULL)),
+        percent(row["last"].get(_HIT)),
+        rounds_of(row),
+        edges_of(row),
         str(row["seeds"]),
     ]
 
 
+def rounds_of(row: Mapping[str, Any]) -> str:
+    """The chosen rounds by seed, of how many."""
+    return f"{'/'.join(map(str, row['chosen']))} of {row['rounds']}" if row["chosen"] else "-"
+
+
+def edges_of(row: Mapping[str, Any]) -> str:
+    """Where more may be found: rounds, and keys whose value is the last that was tried."""
+    if row["tuning"] is None:
+        return "-"
+    ends, keys = ["rounds"] if row["at_its_end"] else [], row["tuning"]["edges"]
+    told = keys if len(keys) <= _FEW else [f"{len(keys)} settings"]
+    return ", ".join([*ends, *told]) or "inside"
+
+
+def _searched(row: Mapping[str, Any]) -> str:
+    """What was tuned, how far that went, and what validation says of other values."""
+    told = row["tuning"]
+    how = "ended" if told["ended"] else "not ended"
+    chosen = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
+    along = "; ".join(
+        f"{keys}: {', '.join(f'{value} {_tried(merit)}' for value, merit in own.items())}"
+        for keys, own in told["along"].items()
+    )
+    head = f"{row['name']}, search of {told['studies']} studies {how}: {chosen}"
+    return f"{head}. Best validation HR with each value: {along or '-'}"
+
+
+def _tried(merit: float) -> str:
+    return "diverged" if merit == WORST else percent(merit)
+
+
 def _beside(row: Mapping[str, Any], name: str) -> str:
-    return f"{number(row['paper'].get(name), 2)} | {_percent(row['ours'].get(name))}"
+    return f"{number(row['paper'].get(name), 2)} | {percent(row['ours'].get(name))}"
 
 
 def _along(row: Mapping[str, Any]) -> str:
     points = [
-        f"{each['round']:.0f}: {_percent(each[_HIT])} / {_percent(each[_NDCG])}"
+        f"{each['round']:.0f}: {percent(each[_HIT])} / {percent(each[_NDCG])}"
         for each in row["curve"]
     ]
     return f"{row['name']} by round, HR / NDCG: {'; '.join(points)}"
 
 
 def _told(rule: str, means: Mapping[str, float]) -> str:
-    told = f"{rule}: HR {_percent(means[_HIT])}, NDCG {_percent(means[_NDCG])}"
-    return f"{told}, warm HR {_percent(means.get(WARM))}"
+    told = f"{rule}: HR {percent(means[_HIT])}, NDCG {percent(means[_NDCG])}"
+    return f"{told}, warm HR {percent(means.get(WARM))}"
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A share in %."""
     return number(None if value is None else 100 * value, 2)
 
 
-def _span(found: Mapping[str, float]) -> str:
+def span(found: Mapping[str, float]) -> str:
+    """A difference in %, and its interval."""
     ends = f"[{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
     return f"{100 * found['value']:+.2f} {ends}".replace("-", "−")

@@ -14,6 +14,7 @@ from secure_fedrec.algorithms.item_tables.fedncf import FedNCF as FedNCF
 from secure_fedrec.algorithms.item_tables.fedncf import FedNCFConfig as FedNCFConfig
 from secure_fedrec.algorithms.item_tables.fedrap import FedRAP as FedRAP
 from secure_fedrec.algorithms.item_tables.fedrap import FedRAPConfig as FedRAPConfig
+from secure_fedrec.algorithms.item_tables.local import ItemTableStart as ItemTableStart
 from secure_fedrec.algorithms.item_tables.local import ItemTableTraining as ItemTableTraining
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec as PFedRec
 from secure_fedrec.algorithms.item_tables.pfedrec import PFedRecConfig as PFedRecConfig

@@ -28,6 +28,7 @@ from secure_fedrec.algorithms.item_tables.fed3cr_step import (
 )
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
+    ItemTableStart,
     ItemTableTraining,
     Models,
     SingleArray,
@@ -55,6 +56,7 @@ class Fed3CRConfig(Settings, section="algorithm"):
         learning_rate: step size of the user vector.
         item_learning_rate: step size of both item tables.
         enhancement: phi, alpha and beta.
+        start: factors on where item tables and user vector start.
         local: training of a round.
 
     Raises:
@@ -66,6 +68,7 @@ class Fed3CRConfig(Settings, section="algorithm"):
     learning_rate: StepSize = 0.5
     item_learning_rate: StepSize = 200.0
     enhancement: Enhancement = field(default_factory=lambda: Enhancement(weight_decay=1e-4))
+    start: ItemTableStart = field(default_factory=ItemTableStart)
     local: ItemTableTraining = field(
         default_factory=lambda: ItemTableTraining(
             epochs=10, batch_size=2048, decay=0.97, batch_decay=0.95, tolerance=1e-4
@@ -86,13 +89,17 @@ class Fed3CR(Enhanced):
     def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
         super().__init__(UserVector(config, n_items), config.enhancement)
         self.name = "fed3cr"
-        self._user_rate = np.float32(config.learning_rate)
+        self._start, self._user_rate = config.start, np.float32(config.learning_rate)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """As the plug-in's, but for the order of sums, in one compiled loop."""
         rates = Rates(self._rate, self._decay, self._generator_rate)
         step = _unified_steps if self.enhancement.unified else _steps
         step(models, batch, losses, _Course(self._form, rates, self._user_rate, self._of_thread()))
+
+    def personal_start(self, streams: Streams) -> SingleArray:
+        """As the plug-in's, by the factor on all item tables."""
+        return self._start.items * super().personal_start(streams)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Products u . Z_i, which order items as the scores do."""
@@ -122,7 +129,8 @@ class UserVector(Method[Fed3CRConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
-        start = own_linear(streams, "score-function", self.config.rank, clients)
+        rank, scale = self.config.rank, self.config.start.own
+        start = own_linear(streams, "score-function", rank, clients, scale=scale)
         return np.ascontiguousarray(start[:, :-1])
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:

@@ -43,18 +43,20 @@ def generator_sizes(
     return np.array([2 * rank] + [hidden] * (layers - 1) + [rank * rank])
 
 
-def generator_start(sizes: IntArray, scale: float, stream: Stream) -> FloatArray:
+def generator_start(
+    sizes: IntArray, scale: float, stream: Stream, *, spread: float = 1.0
+) -> FloatArray:
     """Parameters under which W_n is near the identity: float64[P].
 
     Weights and biases are uniform within 1 / sqrt(inputs) of 0, but for the last biases, which are
     the identity; the last layer is divided by the scale of the matrix. So the first enhanced
-    consensus is almost the consensus.
+    consensus is almost the consensus. ``spread`` is a factor on all that is drawn.
     """
     parts = []
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
         rows = np.arange(inputs + 1)
         words = stream.words_at(0, np.full_like(rows, layer), rows, width=int(outputs))
-        parts.append((2 * uniform_reals(words) - 1) / np.sqrt(max(inputs, 1)))
+        parts.append(spread * ((2 * uniform_reals(words) - 1) / np.sqrt(max(inputs, 1))))
     parts[-1][-1] = np.eye(int(np.sqrt(sizes[-1]))).ravel()
     parts[-1] /= scale
     return np.concatenate([part.ravel() for part in parts])

@@ -15,7 +15,6 @@ the input [g; p]. So whoever reads a client's upload alone reads p, the mean of 
 that never leaves the client. Sums over many clients hide it, names taken off do not.
 """
 
-from dataclasses import asdict
 from itertools import pairwise
 from threading import local
 from typing import Annotated, Any
@@ -47,12 +46,13 @@ from secure_fedrec.algorithms.item_tables.method import (
     ItemTableMethod,
     MethodConfig,
     Start,
+    as_told,
     placed,
 )
 from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Count, NonNegative, OneOf, Settings
+from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
 from secure_fedrec.streams import Streams
 
 
@@ -67,6 +67,9 @@ class Enhancement(Settings, section="enhancement"):
         factor: the paper's length scale coefficient.
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.
+        generator_scale: factor on what phi's parameters start from, but for the identity.
+        personal_scale: factor on the start of the personal table, N(0, 1) before, over a method
+            that has none of its own.
         item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
             method below pulls. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
@@ -86,6 +89,8 @@ class Enhancement(Settings, section="enhancement"):
     factor: Count = 10
     scale: Annotated[str, OneOf(SCALES)] = "width"
     generator_rate: StepSize = 0.5
+    generator_scale: Positive = 1.0
+    personal_scale: Positive = 1.0
     item_rate: StepSize | None = None
     weight_decay: NonNegative = 0.0
     transfer: Annotated[str, OneOf(TRANSFERS)] = ADAPTIVE
@@ -110,6 +115,7 @@ class Enhancement(Settings, section="enhancement"):
         return self.transfer == ADAPTIVE
 
 
+_LATER = ("transfer", "generator_scale", "personal_scale")
 PLUG_IN = "fed3cr-over-"
 """Before the name of a method: that method with the plug-in."""
 
@@ -187,7 +193,10 @@ class Enhanced:
         if not self._generator:
             return start
         phi = generator_start(
-            self._form.sizes, float(self._form.scale), streams.stream("fed3cr-generator")
+            self._form.sizes,
+            float(self._form.scale),
+            streams.stream("fed3cr-generator"),
+            spread=self.enhancement.generator_scale,
         )
         return Start(start.table, np.concatenate([start.shared, phi]))
 
@@ -200,7 +209,7 @@ class Enhanced:
         if self.below.personal:
             return self.below.personal_start(streams)
         table = normal(streams.stream("fed3cr-personal"), (self.n_items, self.config.rank))
-        return table.astype(np.float32)
+        return (self.enhancement.personal_scale * table).astype(np.float32)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """The step below between the two halves of the plug-in's, client after client."""
@@ -237,9 +246,7 @@ class Enhanced:
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, of the method below and of the plug-in, and what phi reads."""
         below = self.below.knowledge()
-        added = asdict(self.enhancement)
-        if self.enhancement.reads:
-            del added["transfer"]  # studies made before there were others stay what they are
+        added = as_told(self.enhancement, _LATER)
         known = {**below, "enhancement": added}
         if not self._generator or not self.enhancement.reads:
             return known

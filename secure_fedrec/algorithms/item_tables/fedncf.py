@@ -19,7 +19,15 @@ from secure_fedrec.algorithms.item_tables.local import (
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import OWN, Method, Start, placed
-from secure_fedrec.algorithms.item_tables.network import logit_of, part_of_user, score_all
+from secure_fedrec.algorithms.item_tables.network import (
+    BLOCK,
+    Work,
+    in_blocks,
+    logits_of,
+    part_of_user,
+    score_all,
+    work_for,
+)
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
@@ -38,6 +46,7 @@ class FedNCFConfig(Settings, section="algorithm"):
         user_learning_rate: step size of the user vector.
         item_learning_rate: step size of the item vectors.
         init_scale: standard deviation of the values of user and item vectors at the start.
+        layer_scale: factor on where both layers start, uniform within 1 / sqrt(inputs) of 0.
         local: training of a round.
 
     Raises:
@@ -51,6 +60,7 @@ class FedNCFConfig(Settings, section="algorithm"):
     user_learning_rate: StepSize = 5.0
     item_learning_rate: StepSize = 1000.0
     init_scale: Positive = 0.1
+    layer_scale: Positive = 1.0
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
@@ -68,7 +78,8 @@ class FedNCF(Method[FedNCFConfig]):
         table = normal(streams.stream("item-table"), (self.n_items, config.rank))
         first = linear(streams.stream("hidden-layer"), 2 * config.rank, config.hidden)
         last = linear(streams.stream("score-layer"), config.hidden)
-        return Start(config.init_scale * table, np.concatenate([first, last]))
+        layers = config.layer_scale * np.concatenate([first, last])
+        return Start(config.init_scale * table, layers)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """User vectors, normal around 0, each client's of its own lane."""
@@ -100,27 +111,37 @@ class FedNCF(Method[FedNCFConfig]):
         """Everything at once, by the slope of the mean."""
         config = self.config
         rates = (config.learning_rate, config.user_learning_rate, config.item_learning_rate)
-        _step(models, batch, config.hidden, *rates, losses)
+        most = int((batch.end - batch.begin).max())
+        _step(models, batch, work_for(config.hidden, most), *rates, losses)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Logits, which order items as the scores do."""
         scores = np.empty((len(models.own), len(table)), dtype=np.float32)
-        score_all(models, table, self.config.hidden, scores)
+        own = np.empty((self.config.rank, BLOCK), dtype=np.float32)
+        work = work_for(self.config.hidden)
+        score_all(models, in_blocks(table), own, work, scores)
         return scores
+
+
+@compiled_loop
+def _turn(table: SingleArray, rows: IntArray, turned: SingleArray) -> None:
+    for place in range(len(rows)):
+        turned[:, place] = table[rows[place]]
 
 
 @compiled_loop
 def _step(
     models: Models,
     batch: Batch,
-    units: int,
+    work: Work,
     learning_rate: float,
     user_rate: float,
     item_rate: float,
     losses: FloatArray,
 ) -> None:
     table, own, shared, width = models.table, models.own, models.shared, models.table.shape[1]
-    of_user, hidden = np.empty(units, np.float32), np.empty(units, np.float32)
+    units, of_user = len(work.hidden), np.empty(len(work.hidden), np.float32)
+    turned = np.empty((width, len(work.logits)), np.float32)
     tail = units * (2 * width + 1)
     slope, user_slope = np.empty(shared.shape[1], np.float32), np.empty(width, np.float32)
     for place in range(len(batch.clients)):
@@ -129,10 +150,11 @@ def _step(
         moves = np.zeros((end - begin, width), dtype=np.float32)
         slope[:], user_slope[:] = 0, 0
         part_of_user(models, client, of_user)
+        _turn(table, batch.rows[begin:end], turned)
+        logits_of(turned, end - begin, shared, client, of_user, work)
         for example in range(begin, end):
-            row = batch.rows[example]
-            logit = logit_of(table, row, shared, client, of_user, hidden)
-            loss, error = logistic(logit, batch.labels[example])
+            row, hidden = batch.rows[example], work.hidden[:, example - begin]
+            loss, error = logistic(work.logits[example - begin], batch.labels[example])
             total += loss
             single = np.float32(error) * share
             slope[tail + units] += single

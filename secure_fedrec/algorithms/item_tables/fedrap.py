@@ -16,6 +16,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
+    ItemTableStart,
     ItemTableTraining,
     Models,
     SingleArray,
@@ -43,6 +44,7 @@ class FedRAPConfig(Settings, section="algorithm"):
         independence: lambda, how strongly P and C are pushed apart.
         sparsity: mu, the pull of C to 0.
         weight_decay: eta, pull of all values to 0.
+        start: factors on where item tables and score function start.
         local: training of a round.
 
     Raises:
@@ -56,6 +58,7 @@ class FedRAPConfig(Settings, section="algorithm"):
     independence: NonNegative = 0.1
     sparsity: NonNegative = 0.1
     weight_decay: NonNegative = 1e-4
+    start: ItemTableStart = field(default_factory=ItemTableStart)
     local: ItemTableTraining = field(
         default_factory=lambda: ItemTableTraining(
             epochs=10, batch_size=2048, decay=0.97, batch_decay=0.95, tolerance=1e-4
@@ -73,7 +76,8 @@ class FedRAP(Method[FedRAPConfig]):
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
-        return own_linear(streams, "score-function", self.config.rank, clients)
+        rank, scale = self.config.rank, self.config.start.own
+        return own_linear(streams, "score-function", rank, clients, scale=scale)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """P, C, w and b at once."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.settings import Count, NonNegative, Rate, Settings, Unit, Within
+from secure_fedrec.settings import Count, NonNegative, Positive, Rate, Settings, Unit, Within
 
 SingleArray: TypeAlias = npt.NDArray[np.float32]
 """Reals of a model on a client."""
@@ -44,6 +44,21 @@ class ItemTableTraining(Settings, section="local"):
     decay: Rate = 1.0
     batch_decay: Rate = 1.0
     tolerance: NonNegative = 0.0
+
+
+class ItemTableStart(Settings, section="start"):
+    """Factors on where a model starts, of methods whose systems draw from fixed distributions.
+
+    Args:
+        items: on all item tables, N(0, 1) before.
+        own: on the vector that a client keeps to itself, uniform before.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    items: Positive = 1.0
+    own: Positive = 1.0
 
 
 class Models(NamedTuple):

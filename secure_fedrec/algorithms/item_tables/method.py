@@ -1,14 +1,15 @@
 """The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from math import prod
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
+    ItemTableStart,
     ItemTableTraining,
     Models,
     SingleArray,
@@ -20,6 +21,7 @@ from secure_fedrec.streams import Streams
 
 OWN = "own_parameters"
 """Private table of what clients keep to themselves."""
+_LATER = ("start", "layer_scale")
 PERSONAL = "personal_item_table"
 """Private table of the personal item tables."""
 
@@ -137,6 +139,21 @@ def placed(
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 
+def as_told(config: Any, later: Collection[str]) -> dict[str, Any]:
+    """Settings as JSON values.
+
+    Args:
+        config: of a method, or of a part of it.
+        later: fields that came after the first studies; one that is as by default is left out, so
+            that studies made before stay what they are.
+    """
+    told, usual = asdict(config), type(config)()
+    for name in later:
+        if name in told and getattr(config, name) == getattr(usual, name):
+            del told[name]
+    return told
+
+
 class Method(Generic[ConfigT]):
     """What most methods have in common: settings, no table but the public one.
 
@@ -154,19 +171,26 @@ class Method(Generic[ConfigT]):
         self.n_items = n_items
 
     def start(self, streams: Streams) -> Start:
-        """The item table from N(0, 1), and nothing beside it."""
+        """The item table from N(0, 1), by the settings' factor, and nothing beside it."""
         table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
-        return Start(table, np.empty(0))
+        return Start(self.scales.items * table, np.empty(0))
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Products of rows with ``own``, which order items as the scores do."""
         return products(models, table)
 
     def personal_start(self, streams: Streams) -> SingleArray:
-        """N(0, 1)."""
+        """N(0, 1), by the same factor."""
         stream = streams.stream("personal-item-table")
-        return normal(stream, (self.n_items, self.config.rank)).astype(np.float32)
+        table = normal(stream, (self.n_items, self.config.rank))
+        return (self.scales.items * table).astype(np.float32)
+
+    @property
+    def scales(self) -> ItemTableStart:
+        """Factors on where it starts; 1 where the settings have none, or factors of their own."""
+        scales: ItemTableStart = getattr(self.config, "start", ItemTableStart())
+        return scales
 
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
-        return asdict(cast(Any, self.config))
+        return as_told(self.config, _LATER)

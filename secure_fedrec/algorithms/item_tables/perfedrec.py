@@ -47,7 +47,9 @@ class PerFedRec(FedMF):
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
         """Mixtures of mean, cluster and own tables, in the own ones' place: float64[B, m, d]."""
         config = self.config
-        labels = clusters_of(own, min(config.clusters, len(own)))
+        labels = np.empty(0, dtype=np.int64)  # where nothing is taken from clusters there are none
+        if config.of_cluster > 0:
+            labels = clusters_of(own, min(config.clusters, len(own)))
         of_own = 1 - config.of_all - config.of_cluster
         for part in parts_of_tables(tables):
             mixed = config.of_all * part.mean(axis=0) + of_own * part

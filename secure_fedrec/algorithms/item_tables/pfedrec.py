@@ -13,6 +13,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
+    ItemTableStart,
     ItemTableTraining,
     Models,
     SingleArray,
@@ -38,6 +39,7 @@ class PFedRecConfig(Settings, section="algorithm"):
         rounds: T, rounds of training.
         learning_rate: step size of the score function.
         item_scale: step size of the item table in ``learning_rate * n_items``.
+        start: factors on where item tables and score function start.
         local: training of a round.
 
     Raises:
@@ -48,6 +50,7 @@ class PFedRecConfig(Settings, section="algorithm"):
     rounds: Rounds = 100
     learning_rate: StepSize = 0.1
     item_scale: Positive = 80.0
+    start: ItemTableStart = field(default_factory=ItemTableStart)
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
@@ -58,13 +61,14 @@ class PFedRec(Method[PFedRecConfig]):
     form = "scored"
 
     def start(self, streams: Streams) -> Start:
-        """E from N(0, 1); the mean of b."""
+        """E from N(0, 1), by the settings' factor; the mean of b."""
         bias = linear(streams.stream("score-function"), self.config.rank)[-1:]
-        return super().start(streams)._replace(shared=bias)
+        return super().start(streams)._replace(shared=self.config.start.own * bias)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
-        return own_linear(streams, "score-function", self.config.rank, clients)
+        rank, scale = self.config.rank, self.config.start.own
+        return own_linear(streams, "score-function", rank, clients, scale=scale)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """(w, b), then E."""

@@ -25,16 +25,18 @@ def linear(stream: Stream, inputs: int, outputs: int = 1) -> FloatArray:
     return np.asarray((2 * reals - 1) / math.sqrt(inputs))
 
 
-def own_linear(streams: Streams, name: str, inputs: int, clients: IntArray) -> SingleArray:
-    """A linear layer of one output for each client: float32[B, inputs + 1].
+def own_linear(
+    streams: Streams, name: str, inputs: int, clients: IntArray, *, scale: float = 1.0
+) -> SingleArray:
+    """A linear layer of one output for each client, times ``scale``: float32[B, inputs + 1].
 
     All have the same, as published, unless they draw under secrets: a start that the server knew
     would leave nothing of a first upload unknown to it but the ratings.
     """
     if streams.keyed:
         reals = _uniform(streams.private(name), (len(clients), inputs + 1), clients)
-        return ((2 * reals - 1) / math.sqrt(inputs)).astype(np.float32)
-    start = linear(streams.stream(name), inputs).astype(np.float32)
+        return (scale * ((2 * reals - 1) / math.sqrt(inputs))).astype(np.float32)
+    start = (scale * linear(streams.stream(name), inputs)).astype(np.float32)
     return np.repeat(start[None], len(clients), axis=0)
 
 

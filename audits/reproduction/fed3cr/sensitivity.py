@@ -1,0 +1,112 @@
+"""What an idea brings beside what it is compared with, where a constant no paper states is another.
+
+A conclusion about an idea stands on one setting of it. Here that of the table has one value
+replaced; what it is compared with stays. One seed, clients paired.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from audits.reproduction.columns import in_columns
+from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.paper import ABLATION, Needed, Place
+from audits.reproduction.fed3cr.settings import Setting, ordered
+from audits.reproduction.fed3cr.tables import gain_over, percent, reported, rounds_of, span
+
+
+class Varied(NamedTuple):
+    """One idea with one value.
+
+    Attributes:
+        idea: what the conclusion is about.
+        key: of the setting that is varied.
+        value: of it.
+        name: of the method, and of its row of table 3 where it is one.
+        needed: the study with it.
+        other_name: of what it is compared with.
+        other: the study of that.
+    """
+
+    idea: str
+    key: str
+    value: float
+    name: str
+    needed: Needed
+    other_name: str
+    other: Needed
+
+
+def varied(library: Library, place: Place) -> list[Varied]:
+    """All of a place; none of a method whose setting is not known yet."""
+    found = []
+    for each in library.paper.ideas(place):
+        own, other = (_setting(library, place, each[side]) for side in ("of", "beside"))
+        if own is None or other is None:
+            continue
+        found += [
+            Varied(
+                idea=each["idea"],
+                key=each["key"],
+                value=value,
+                name=_name(library, each["of"]),
+                needed=_study(
+                    library, place, each["of"], ordered({**dict(own), each["key"]: value})
+                ),
+                other_name=_name(library, each["beside"]),
+                other=_study(library, place, each["beside"], other),
+            )
+            for value in each["values"]
+        ]
+    return found
+
+
+def sensitivity(library: Library, place: Place) -> tuple[dict[str, Any], list[str]]:
+    """The table as JSON values and as lines; rows whose studies are there."""
+    rows = []
+    for each in varied(library, place):
+        own, other = (library.found([study]) for study in (each.needed, each.other))
+        if own and other:
+            named = {"idea": each.idea, "name": each.name, "key": each.key, "value": each.value}
+            mine, theirs = Chosen(each.needed.setting, own), Chosen(each.other.setting, other)
+            told = {**reported(mine, {}), "gain": gain_over(mine, theirs)}
+            rows.append({**named, "other_name": each.other_name, **told})
+    lines = [f"Sensitivity, {place.data}, protocol {place.protocol}, one seed; %"]
+    cells = [
+        [
+            row["idea"],
+            row["name"],
+            f"{row['key']} {row['value']:g}",
+            percent(row["ours"]["hit_rate_at_10"]),
+            percent(row["last"]["hit_rate_at_10"]),
+            rounds_of(row),
+            row["other_name"],
+            span(row["gain"]["hit"]),
+        ]
+        for row in rows
+    ]
+    head = ["idea", "", "with", "HR", "last HR", "round", "beside", "HR less that"]
+    return {"figure": "sensitivity", **place._asdict(), "rows": rows}, [
+        *lines,
+        *in_columns(head, cells),
+    ]
+
+
+def _name(library: Library, side: Mapping[str, Any]) -> str:
+    return ", ".join(
+        [library.paper.names[side["method"]], *([side["row"]] if "row" in side else [])]
+    )
+
+
+def _setting(library: Library, place: Place, side: Mapping[str, Any]) -> Setting | None:
+    chosen = library.best(place, side["method"])
+    if chosen is None:
+        return None
+    row = side.get("row")
+    return chosen.setting if row is None else library.paper.with_parts(chosen.setting, row)
+
+
+def _study(library: Library, place: Place, side: Mapping[str, Any], setting: Setting) -> Needed:
+    """Of the first seed; a row of table 3 as long as that trains."""
+    part = ABLATION if "row" in side else ""
+    rounds = library.paper.rounds(place, part)
+    return Needed(place, side["method"], setting, library.seeds(place)[0], rounds)
