@@ -131,14 +131,16 @@ def test_somebody_has_all_that_is_said_of_a_person_in_part(
 
 
 def test_what_may_be_hidden_behind_a_0_is_reckoned_with() -> None:
-    # Less one's own row, item 0 has two people, of whom one has item 1, and one item 2: who?
-    rows = np.array([[1, 1, 1], [1, 1, 1], [1, 0, 0]])
-    published = floored(rows, 2)
-    known = np.where(published > 0, published - 1, 0)
-    parts = persons_in(known, 2).parts
-    assert [0, 1, 2] in [each.tolist() for each in parts]
-    known[1, 2] = known[2, 1] = 0  # as where nobody of them is known to have both
-    assert [0, 1, 2] not in [each.tolist() for each in persons_in(known, 2).parts]
+    # All people of item 0 but the last have item 1; the adversary's own row makes pairs with item 0
+    # known, and those with item 1 stay hidden.
+    others = np.array([[1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0, 0]])
+    own = np.array([[1, 0, 1, 1, 1, 1, 1]])
+    published = floored(np.vstack([others, own]), 2)
+    known = np.where(published > 0, published - own.T @ own, 0)
+    assert known[0, 2:].all()
+    assert not known[1, 2:].any()
+    for each in persons_in(known, 2).parts:
+        assert (others[:, each] == 1).all(axis=1).any()
 
 
 @settings(max_examples=300, deadline=None)
