@@ -331,6 +331,26 @@ def test_membership_is_at_chance_under_noise_that_drowns_a_row() -> None:
     assert scored.figures["absence_proven"] == 0.0
 
 
+def test_what_eigenvectors_explain_without_a_row_is_what_they_do_where_it_is_not_in_the_sums() -> (
+    None
+):
+    rng = np.random.default_rng(4)
+    rows = rng.random((80, 32)) < np.where(
+        np.arange(32) % 2 == np.arange(80)[:, None] % 2, 0.5, 0.1
+    )
+    sums = (rows.T.astype(np.int64) @ rows).astype(np.float64)
+    leading = MembershipClaim(matrix=sums, noise=0.0, floor=0, largest_norm=None)._leading()
+    off = np.zeros((2, 40))
+    for place, row in enumerate(rows[:40]):
+        items = np.flatnonzero(row)
+        total = float(sums[np.ix_(items, items)].sum())
+        values, vectors = np.linalg.eigh(sums - np.outer(row, row))
+        exact = float((values[-4:] * vectors[items, -4:].sum(axis=0) ** 2).sum())
+        off[:, place] = [leading.within(items, total, w).sum() - exact for w in (1.0, 0.0)]
+    without, as_it_is = np.abs(off).mean(axis=1)
+    assert without < 0.1 * as_it_is
+
+
 def test_next_choices_without_a_client_are_those_of_a_regression_without_it() -> None:
     rows, shrinkage = made_rows(25, 15), 3.0
     rows = rows[rows.sum(axis=1) > 1]
