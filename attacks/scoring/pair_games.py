@@ -144,14 +144,14 @@ class _Leading(NamedTuple):
     values: FloatArray
     vectors: FloatArray
 
-    def within(self, items: IndexArray, total: float, weight: float) -> FloatArray:
+    def within(self, items: IndexArray | IntArray, total: float, weight: float) -> FloatArray:
         """What they explain of the pairs of a row x, were w x x^T not in the sums: float64[k, k].
 
         The eigenvectors without it are sought where those of the sums and x span (Ritz): there the
         sums are diagonal, as no eigenvector is mixed with what lies across all of them.
 
         Args:
-            items: int32[k], those of x.
+            items: int[k], those of x.
             total: of the sums of their pairs, x G x.
             weight: w; 0 for the sums as they are.
         """
