@@ -210,7 +210,7 @@ _KEYS = (
 
 
 def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+    return "" if value is None else f"{round(value, 4) + 0.0:.4f}".rstrip("0").rstrip(".")
 
 
 def _written(data: Mapping[str, Any], clients: int, file: TextIO) -> None:

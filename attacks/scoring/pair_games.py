@@ -4,8 +4,9 @@
 whether its x x^T is in the sums. A coin decides: the sums are as they are, or the same without that
 client, noise and all. The harness plays the part of the row. Judged is the AUC over all clients of
 both worlds at one threshold. A pair of the row that nobody has proves that it is not there. Beside
-proofs, what counts is how far pairs of the row lie above what popularity explains of them,
-n p_i p_j, rare pairs more. Without the view both worlds are alike: chance is one half.
+proofs, what counts is how far pairs of the row lie above what everybody's tastes explain of them:
+the leading eigenvectors of the sums of that world, as far as they stand out of the noise. Without
+the view both worlds are alike: chance is one half.
 
 **Next choice.** EASE's regression on the sums ranks the items that a client does not have by those
 it has; held-out ones are to come first. That is what the model is for, and it is so of people who
@@ -14,6 +15,7 @@ are in no sum. So what counts is the gain over the same regression without the c
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +26,17 @@ from attacks.scoring.item_sets import ItemSets
 from attacks.scoring.sets import score_table
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.truth import ALL_CORRUPTED, NO_CONTRAST, Case, Scored, is_honest
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.evaluation.intervals import mean_interval
 
 _FEWEST = 2
 """Clients to compare worlds of."""
+
+_DIRECTIONS, _ITEMS_EACH = 16, 8
+"""Most eigenvectors that stand for tastes, and fewest items to each."""
+
+_LEAST_DOUBT, _ACROSS = 0.05, 1e-9
+"""Variance of a pair that nobody is expected to have; length that is rounding."""
 
 _SPAN = 3.0
 """Of what a client adds to an area that it is in on both sides: two shares less the area."""
@@ -70,53 +78,95 @@ class MembershipClaim(PairSumsClaim):
     def scored(self, case: Case) -> Iterator[Scored]:
         """Compare both worlds of every client."""
         clients, rows = _honest_rows(case)
-        scores = np.zeros((2, len(clients)))
-        proven = np.zeros((2, len(clients)), dtype=bool)
-        n_clients = len(rows)
+        scores, proven = np.zeros((2, len(clients))), np.zeros((2, len(clients)), dtype=bool)
+        leading = self._leading()
         for place, client in enumerate(clients.tolist()):
             items = rows.items[rows.indptr[client] : rows.indptr[client + 1]]
-            seen = self.matrix[np.ix_(items, items)]
-            without = seen - self.weight(len(items))
+            weight, seen = self.weight(len(items)), self.matrix[np.ix_(items, items)]
+            less = seen - weight
             if self.floor > 1:
-                without = np.where((seen > 0) & (without >= self.floor), without, 0.0)
-            for world, sums in enumerate((seen, without)):
-                scores[world, place], proven[world, place] = self._score(sums, n_clients)
-        # A proof of absence lies below all else.
-        scores[proven] = scores.min() - 1.0
-        areas = [_below(scores[1], scores[0]), 1.0 - _below(scores[0], scores[1])]
-        auc = float(areas[0].mean())
-        each = areas[0] + areas[1] - auc
+                less = np.where((seen > 0) & (less >= self.floor), less, 0.0)
+            for world, sums in enumerate((seen, less)):
+                told = leading.within(items, float(seen.sum()), weight if world else 0.0)
+                scores[world, place] = self._beyond(sums, told)
+                exact = self.noise == 0 and self.floor <= 1
+                proven[world, place] = exact and sums.min(initial=1.0) <= 0
+        scores[proven] = scores.min() - 1.0  # a proof of absence lies below all else
+        members = _below(scores[1], scores[0])
+        each = members + 1.0 - _below(scores[0], scores[1]) - members.mean()
+        size, interval = len(clients), mean_interval(each, seed=case.seed, span=_SPAN)
         dealt = np.random.default_rng(case.seed).permutation(scores.reshape(-1)).reshape(2, -1)
-        size = len(clients)
+        null = float(_below(dealt[1], dealt[0]).mean())
         deviation = float(np.sqrt((2 * size + 1) / (12 * size**2)))  # Mann and Whitney 1947
         yield Scored(
             figures={
-                **interval_figures(
-                    "membership_auc", mean_interval(each, seed=case.seed, span=_SPAN)
-                ),
+                **interval_figures("membership_auc", interval),
                 "absence_proven": float(proven[1].mean()),
             },
             gains={"membership_gain": Gain(each - 0.5, span=_SPAN)},
             units={"clients": size, "pairs": 2 * size, "positives": size},
-            null_control=normal_null(
-                "membership_auc", float(_below(dealt[1], dealt[0]).mean()), 0.5, deviation
-            ),
+            null_control=normal_null("membership_auc", null, 0.5, deviation),
         )
 
-    def _score(self, sums: FloatArray, n_clients: int) -> tuple[float, bool]:
-        """How far pairs of a row lie above chance, in deviations; whether one is nobody's.
+    def _leading(self) -> "_Leading":
+        """Eigenvectors that stand out of the noise, few for the size of the sums."""
+        from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - who only reads need not wait
+
+        size = len(self.matrix)
+        count = min(_DIRECTIONS, size // _ITEMS_EACH)
+        if not count:
+            return _Leading(np.zeros(0), np.zeros((size, 0)))
+        values, vectors = eigsh(self.matrix, k=count, which="LA", v0=np.ones(size))
+        kept = values > 2 * self.noise * np.sqrt(size / 2)  # Wigner
+        return _Leading(values[kept], vectors[:, kept])
+
+    def _beyond(self, sums: FloatArray, told: FloatArray) -> float:
+        """How far pairs of a row lie above what is told of them, in deviations.
 
         Args:
             sums: float64[k, k], of the items of the row.
-            n_clients: n.
+            told: float64[k, k].
         """
-        own, pairs = sums.diagonal(), np.triu_indices(len(sums), 1)
-        absent = self.noise == 0 and self.floor <= 1 and bool(sums.min() <= 0)
-        had = np.maximum(own, 1.0)
-        expected = np.outer(had, had)[pairs] / n_clients
-        doubt = expected + self.noise**2 / 2
-        weighed = float(((sums[pairs] - expected) / doubt).sum())
-        return weighed / float(np.sqrt((1.0 / doubt).sum() or 1.0)), absent
+        pairs = np.triu_indices(len(sums), 1)
+        doubt = np.maximum(told[pairs], _LEAST_DOUBT) + self.noise**2 / 2
+        weighed = float(((sums[pairs] - told[pairs]) / doubt).sum())
+        return weighed / float(np.sqrt((1.0 / doubt).sum() or 1.0))
+
+
+class _Leading(NamedTuple):
+    """Leading eigenvectors of sums.
+
+    Attributes:
+        values: float64[q].
+        vectors: float64[m, q].
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+
+    def within(self, items: IndexArray | IntArray, total: float, weight: float) -> FloatArray:
+        """What they explain of the pairs of a row x, were w x x^T not in the sums: float64[k, k].
+
+        The eigenvectors without it are sought where those of the sums and x span (Ritz): there the
+        sums are diagonal, as no eigenvector is mixed with what lies across all of them.
+
+        Args:
+            items: int[k], those of x.
+            total: of the sums of their pairs, x G x.
+            weight: w; 0 for the sums as they are.
+        """
+        own, values = self.vectors[items], self.values
+        along = own.sum(axis=0)
+        across = max(len(items) - float(along @ along), 0.0) ** 0.5
+        if weight and across > _ACROSS:
+            rest = (1.0 - own @ along) / across
+            last = (total - float((along * values) @ along)) / across**2
+            both = np.append(along, across)
+            whole = np.diag(np.append(values, last)) - weight * np.outer(both, both)
+            found, mixed = np.linalg.eigh(whole)
+            own = np.column_stack([own, rest]) @ mixed[:, 1:]
+            values = found[1:]
+        return np.asarray((own * values) @ own.T)
 
 
 def _below(some: FloatArray, others: FloatArray) -> FloatArray:

@@ -131,14 +131,16 @@ def test_somebody_has_all_that_is_said_of_a_person_in_part(
 
 
 def test_what_may_be_hidden_behind_a_0_is_reckoned_with() -> None:
-    # Less one's own row, item 0 has two people, of whom one has item 1, and one item 2: who?
-    rows = np.array([[1, 1, 1], [1, 1, 1], [1, 0, 0]])
-    published = floored(rows, 2)
-    known = np.where(published > 0, published - 1, 0)
-    parts = persons_in(known, 2).parts
-    assert [0, 1, 2] in [each.tolist() for each in parts]
-    known[1, 2] = known[2, 1] = 0  # as where nobody of them is known to have both
-    assert [0, 1, 2] not in [each.tolist() for each in persons_in(known, 2).parts]
+    # All people of item 0 but the last have item 1; the adversary's own row makes pairs with item 0
+    # known, and those with item 1 stay hidden.
+    others = np.array([[1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0, 0]])
+    own = np.array([[1, 0, 1, 1, 1, 1, 1]])
+    published = floored(np.vstack([others, own]), 2)
+    known = np.where(published > 0, published - own.T @ own, 0)
+    assert known[0, 2:].all()
+    assert not known[1, 2:].any()
+    for each in persons_in(known, 2).parts:
+        assert (others[:, each] == 1).all(axis=1).any()
 
 
 @settings(max_examples=300, deadline=None)
@@ -327,6 +329,26 @@ def test_membership_is_at_chance_under_noise_that_drowns_a_row() -> None:
     scored = membership(sums, rows, noise=500.0 * np.sqrt(2))
     assert scored.figures["membership_auc"] == pytest.approx(0.5, abs=0.02)
     assert scored.figures["absence_proven"] == 0.0
+
+
+def test_what_eigenvectors_explain_without_a_row_is_what_they_do_where_it_is_not_in_the_sums() -> (
+    None
+):
+    rng = np.random.default_rng(4)
+    rows = rng.random((80, 32)) < np.where(
+        np.arange(32) % 2 == np.arange(80)[:, None] % 2, 0.5, 0.1
+    )
+    sums = (rows.T.astype(np.int64) @ rows).astype(np.float64)
+    leading = MembershipClaim(matrix=sums, noise=0.0, floor=0, largest_norm=None)._leading()
+    off = np.zeros((2, 40))
+    for place, row in enumerate(rows[:40]):
+        items = np.flatnonzero(row)
+        total = float(sums[np.ix_(items, items)].sum())
+        values, vectors = np.linalg.eigh(sums - np.outer(row, row))
+        exact = float((values[-4:] * vectors[items, -4:].sum(axis=0) ** 2).sum())
+        off[:, place] = [leading.within(items, total, w).sum() - exact for w in (1.0, 0.0)]
+    without, as_it_is = np.abs(off).mean(axis=1)
+    assert without < 0.1 * as_it_is
 
 
 def test_next_choices_without_a_client_are_those_of_a_regression_without_it() -> None:

@@ -129,7 +129,8 @@ class CoOccurrenceMembership(SuiteAttack):
     Needs: Payloads of sums, exact or with noise of stated size, or the public regression on exact
         ones.
     Statistic: A pair of the row that nobody has excludes it. All others by how far the row's pairs
-        lie above what popularity explains, each over its variance, noise with it.
+        lie above what the leading eigenvectors of the sums explain, each over its variance, noise
+        with it.
     Reference: Homer et al. 2008, membership in published frequencies.
     Limits: Whoever knows all other rows tells more: of exact sums everything. The whole row is
         known; of a part of it less is told.

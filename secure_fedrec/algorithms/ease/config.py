@@ -32,7 +32,7 @@ class EASEConfig(Settings, section="algorithm"):
         rank: most eigenvectors. Of a sum with noise those that stand out of it are taken.
         solved_at: "client" sends everybody the sum, "server" what it comes to, after one round.
         largest_norm: the Frobenius norm that a client's x x^T is scaled down to if it is larger,
-            for noise; None sends counts.
+            for noise; without it counts are sent.
         pair_floor: pairs of items, an item with itself among them, that fewer clients have are set
             to 0 in the sum before it is sent out or solved; the server has them. 0 keeps all.
         sketch: columns of random signs that x x^T is multiplied by, for large catalogues: m * k

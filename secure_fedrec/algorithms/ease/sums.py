@@ -73,7 +73,7 @@ class Triangle:
         """The sum of what clients send, one after the other: float64[values]."""
         found = np.zeros((1, self.values))
         self._add(indptr, items, found)
-        return found[0]
+        return found.reshape(-1)
 
     def _add(self, indptr: IntArray, items: IndexArray, found: FloatArray) -> None:
         sizes = np.diff(indptr).astype(np.float64)
