@@ -196,13 +196,12 @@ def measure(case: RankingCase, form: Form, seed: int) -> list[str]:
 
 
 def proven_of(algorithm: EASE, case: RankingCase, sums: FloatArray) -> float:
-    """Share of the interactions that exact sums prove of somebody."""
+    """Share of the interactions in rows that exact sums prove whole."""
     made = algorithm.sums
     if not isinstance(made, Triangle):
         raise TypeError("a sketch is not taken apart")
     persons = persons_in(made.square(sums).astype(np.int64))
-    told = sum(map(len, (*persons.whole, *persons.parts)))
-    return told / len(case.rated.items)
+    return sum(map(len, persons.whole)) / len(case.rated.items)
 
 
 def measured(names: Collection[str]) -> list[Row]:
@@ -250,11 +249,15 @@ def rivals(data: str) -> list[Row]:
 
 def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
     """Share of the interactions that a server reads off uploads in the clear, without an error."""
+    algorithm: dict[str, Any] = {"name": method, "rounds": 1}
+    for key, value in setting.items():
+        table, _, name = key.rpartition(".")
+        (algorithm.setdefault(table, {}) if table else algorithm)[name] = value
     config = parse_config(
         {
             "seed": 1,
             "data": {"name": data, "protocol": "clean", "min_ratings": 2},
-            "algorithm": {"name": method, "rounds": 1, **setting},
+            "algorithm": algorithm,
             "adversaries": [{"name": _SERVER.name, "corrupt": ["server"]}],
         }
     )
