@@ -258,6 +258,7 @@ def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
             "seed": 1,
             "data": {"name": data, "protocol": "clean", "min_ratings": 2},
             "algorithm": algorithm,
+            "ring": {"fraction_bits": 24, "clip": 65536.0},
             "adversaries": [{"name": _SERVER.name, "corrupt": ["server"]}],
         }
     )

@@ -138,7 +138,7 @@ class CoOccurrenceMembership(SuiteAttack):
 
     name = "co-occurrence-membership"
     reads_item_rows = False
-    control = Control(measure="membership_auc", on=_ON)
+    control = Control(measure="membership_auc", on=_ON, breaks="presence")
 
     def claim(self, view: View) -> Claims:
         """Claim that whose pairs the sums hold took part."""

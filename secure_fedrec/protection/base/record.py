@@ -129,9 +129,13 @@ STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
         "owners": frozenset({"owners", "contribution"}),
         "lone rows": frozenset({"contribution"}),
         "contribution": frozenset({"contribution"}),
+        "presence": frozenset(),
     }
 )
-"""What there is to hide, and hiding which withstands whoever looks for it."""
+"""What there is to hide, and hiding which withstands whoever looks for it.
+
+Whether somebody took part is hidden by noise up to its epsilon, not altogether.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
