@@ -230,7 +230,7 @@ def test_a_damaged_configuration_of_a_run_is_refused(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("init", "fedavg"), "preset = 'fedavg': unknown preset (choices: fed3cr-ml100k, "),
+        (("init", "fedavg"), "preset = 'fedavg': unknown preset (choices: ease-ml100k, "),
         (("init",), "preset: is missing (choices: "),
         (
             ("explain", "oracle"),

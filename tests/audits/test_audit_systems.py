@@ -121,9 +121,9 @@ def test_a_configuration_survives_with_its_defaults_spelt_out() -> None:
     [
         (
             {"algorithm": {"name": "svd"}},
-            "algorithm.name = 'svd': unknown algorithm (choices: fed3cr",
+            "algorithm.name = 'svd': unknown algorithm (choices: ease",
         ),
-        ({"algorithm": {"name": 3}}, "algorithm.name = 3: unknown algorithm (choices: fed3cr"),
+        ({"algorithm": {"name": 3}}, "algorithm.name = 3: unknown algorithm (choices: ease"),
         (
             {"algorithm": {"name": "furl"}, "data": {"name": "assist2009"}},
             "data.name = 'assist2009': is no data set that furl learns from (choices: stickers, ",
