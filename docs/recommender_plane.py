@@ -85,8 +85,8 @@ _RANK: Final = 32
 _SERVER: Final = Adversary(name="server", corrupt=frozenset({"server"}))
 NAMES: Final = {
     "exact": "EASE, masked",
-    "sketch": "EASE, masked, sketch of 256",
-    "clear": "EASE, in the clear or central",
+    "sketch": "EASE, sketch, not attacked",
+    "clear": "EASE, clear or central",
     "fedmf": "FedMF",
     "pfedrec": "PFedRec",
     "lightgcn": "LightGCN, central",
@@ -297,36 +297,49 @@ def means(rows: Sequence[Row], data: str) -> dict[Key, dict[str, float]]:
     }
 
 
-def draw_panel(
-    axes: Axes, data: str, found: Mapping[tuple[str, float], Mapping[str, float]]
-) -> None:
+def draw_panel(axes: Axes, data: str, found: Mapping[Key, Mapping[str, float]]) -> None:
     """One data set: what is proven of interactions, against HR@10."""
+    labels: list[tuple[float, float, str]] = []
     for (form, epsilon), each in found.items():
+        height = each["hit_rate"]
         if form == "popularity":
-            axes.axhline(each["hit_rate"], linestyle=":", color="#333333")
-            axes.annotate("popularity", (40, each["hit_rate"]), va="bottom", fontsize=8)
+            axes.axhline(height, linestyle=":", color="#333333")
+            axes.annotate(form, (50, height), va="bottom", ha="center", fontsize=8)
             continue
         name = f"EASE, ε = {epsilon:g}" if epsilon else NAMES[form]
-        shown = [(name, 100 * each.get("proven", 0.0), FORMS[form])]
+        shown = [(name, 100 * each.get("proven", 0.0), form)]
         if form in ("exact", "sketch"):
-            shown.append((NAMES["clear"], 100.0, FORMS["clear"]))
-        for label, proven, (marker, color) in shown:
-            axes.plot(proven, each["hit_rate"], marker, color=color, markersize=7)
+            shown.append((NAMES["clear"], 100.0, "clear"))
+        for label, proven, kind in shown:
+            marker, color = FORMS[kind]
+            face = color if kind == "clear" or "proven" in each else "none"  # none: not attacked
+            axes.plot(proven, height, marker, color=color, markerfacecolor=face, markersize=7)
             sent = f" ({_bytes(each['bytes_up'])})" if each.get("bytes_up") else ""
-            axes.annotate(
-                label + sent,
-                (proven, each["hit_rate"]),
-                textcoords="offset points",
-                xytext=(6, 0) if proven < 60 else (-6, 0),
-                ha="left" if proven < 60 else "right",
-                va="center",
-                fontsize=8,
-            )
+            labels.append((proven, height, label + sent))
     axes.set_xlim(-6, 106)
+    for side in (False, True):
+        _write_labels(axes, [each for each in labels if (each[0] > 60) == side])
     axes.set_xlabel("interactions that the server can prove, %")
     axes.set_title(data, loc="left")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _write_labels(axes: Axes, labels: Sequence[tuple[float, float, str]]) -> None:
+    """Beside their points, each below the one before."""
+    low, high = axes.get_ylim()
+    gap, last = (high - low) / 26, np.inf
+    for proven, height, label in sorted(labels, key=lambda each: -each[1]):
+        last = min(height, last - gap)
+        right = proven > 60
+        axes.text(
+            proven + (-4 if right else 4),
+            last,
+            label,
+            ha="right" if right else "left",
+            va="center",
+            fontsize=8,
+        )
 
 
 def draw(rows: Sequence[Row]) -> None:
