@@ -16,7 +16,7 @@ from audits.report.schema import report_schema
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
-UNTOLD = [words for words, secret in UNATTACKED.items() if secret != "attribute"]
+UNTOLD = [words for words, told in UNATTACKED.items() if told != "attribute"]
 
 
 @pytest.fixture
