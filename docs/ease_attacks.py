@@ -142,7 +142,7 @@ def measured(data: Mapping[str, Any], clients: int) -> Iterator[Row]:
         seen = algorithm.sums.square(published)
         if settings.solved_at == "server":
             shrinkage = settings.shrinkage * clients
-            extras[WEIGHTS] = inverse_weights(seen, shrinkage)
+            extras[WEIGHTS] = inverse_weights(seen, settings.shrinkage, clients)
             seen = sums_of_weights(extras[WEIGHTS], shrinkage, clients)
         public = PublicState(round=1, table=np.array([settings.shrinkage]), extras=extras)
         quality = (problem.evaluate and problem.evaluate(public, problem.vault)) or {}

@@ -124,8 +124,7 @@ def forms(case: RankingCase) -> Iterator[Form]:
     """All forms on a data set: a large catalogue is sketched, where sums are exact."""
     if 32 * case.n_items**2 < 1e9:
         yield Form("exact", EASEConfig())
-    else:
-        yield Form("sketch", EASEConfig(sketch=SKETCH))
+    yield Form("sketch", EASEConfig(sketch=SKETCH))
     noised = EASEConfig(largest_norm=1.0, solution="eigenvectors", max_memory_gb=16.0)
     for epsilon in EPSILONS:
         yield Form("skellam", noised, epsilon)

@@ -72,7 +72,8 @@ class PlantedPairs(PlantedSum):
     def public_knowledge(self) -> dict[str, Any]:
         """How the sums are made."""
         told = {"sketch": 0, "largest_norm": None, "pair_floor": 0, "shrinkage": 0.25}
-        return {"name": "planted-pairs", **told, "traits": asdict(OTHER_ROWS)}
+        usual = {"candidates": (), "solved_at": "client"}
+        return {"name": "planted-pairs", **told, **usual, "traits": asdict(OTHER_ROWS)}
 
 
 def plant_pairs(*, seed: int = 20190520) -> tuple[RecordedRun, GroundTruth]:
@@ -99,7 +100,8 @@ def plant_pairs(*, seed: int = 20190520) -> tuple[RecordedRun, GroundTruth]:
         items=items.astype(np.int32),
         ratings=np.ones(len(items)),
     )
-    problem = Problem(vault=vault, n_rows=_ITEMS, knowledge={"n_items": _ITEMS})
+    known = {"n_items": _ITEMS, "cohort": {"clients_per_round": None}}
+    problem = Problem(vault=vault, n_rows=_ITEMS, knowledge=known)
     streams = Streams.from_seed(seed)
     run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))
     train = RatingTable.from_columns(

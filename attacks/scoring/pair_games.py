@@ -72,8 +72,15 @@ def _honest_rows(case: Case) -> tuple[IntArray, ItemSets]:
     return clients, rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MembershipClaim(PairSumsClaim):
-    """Judged by the rows of all clients."""
+    """Judged by the rows of all clients.
+
+    Args:
+        unknown: bool[m], items of which the sums are not told; None for none.
+    """
+
+    unknown: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Compare both worlds of every client."""
@@ -82,7 +89,10 @@ class MembershipClaim(PairSumsClaim):
         leading = self._leading()
         for place, client in enumerate(clients.tolist()):
             items = rows.items[rows.indptr[client] : rows.indptr[client + 1]]
-            weight, seen = self.weight(len(items)), self.matrix[np.ix_(items, items)]
+            weight = self.weight(len(items))
+            if self.unknown is not None:
+                items = items[~self.unknown[items]]
+            seen = self.matrix[np.ix_(items, items)]
             less = seen - weight
             if self.floor > 1:
                 less = np.where((seen > 0) & (less >= self.floor), less, 0.0)

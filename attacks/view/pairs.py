@@ -92,8 +92,14 @@ def pair_sums(view: View) -> list[PairSums]:
     found = [
         PairSums(round_, _square(values, n_items, scaled=scaled), floor, _name(view, round_))
         for round_, values in told
+        if values.any()
     ]
-    return need(found, "no payload of a sum of co-occurrences was recorded")
+    published = int(view.public["algorithm"]["pair_floor"])
+    found += [
+        PairSums(round_, _square(values, n_items, scaled=scaled), published, -1)
+        for round_, values in _earlier(seen)
+    ]
+    return need(found, "no payload of a sum of co-occurrences was recorded, or nobody added any")
 
 
 def _summed(seen: View) -> Iterator[tuple[int, FloatArray]]:
@@ -102,6 +108,22 @@ def _summed(seen: View) -> Iterator[tuple[int, FloatArray]]:
         words = others_words(seen, round_)
         if words is not None:
             yield round_, seen.codec.decode(words).reshape(-1)
+
+
+def _earlier(seen: View) -> Iterator[tuple[int, FloatArray]]:
+    """What rounds without payloads had added by the time that a recorded one began."""
+    known: FloatArray | None = None
+    for round_ in seen.payload_rounds(Step.MODEL) if seen.sees(Step.MODEL) else ():
+        if not seen.has_result(round_):
+            continue
+        before, after = seen.extras(round_).get(NAME), seen.extras(round_, after=True).get(NAME)
+        if before is None or after is None:
+            return
+        if before.size:
+            added = before.reshape(-1) - (0.0 if known is None else known)
+            if added.any():
+                yield round_, added
+        known = after.reshape(-1)
 
 
 def _published(seen: View) -> Iterator[tuple[int, FloatArray]]:
@@ -118,7 +140,7 @@ def _published(seen: View) -> Iterator[tuple[int, FloatArray]]:
         else:
             matrix = sums_of_weights(after[_WEIGHTS], _shrinkage(seen), _clients(seen))
             values = matrix[np.triu_indices(len(matrix))]
-        own = own_uploads(seen, round_, payload=True)
+        own = own_uploads(seen, round_, payload=True) if values.any() else None
         if own is not None:
             values = np.where(values != 0, values - _added(seen, rows_of(own)[1], len(values)), 0.0)
         yield round_, values

@@ -370,6 +370,16 @@ def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
         return
     due = algorithm.blocks(n_rows)
     built = () if stack.layout is None else tuple(p.shape for p in stack.layout.places.values())
+    noised = stack.traits is not None and stack.traits.noise == "added"
+    for shape in due if noised else ():
+        digits = stack.codec.fraction_bits if shape.fraction_bits is None else shape.fraction_bits
+        if digits != stack.codec.fraction_bits:
+            problem = (
+                f"noise is added to values of {stack.codec.fraction_bits} binary digits, the "
+                f"ring's, and uploads have {digits} in the block {shape.name}: the clip would be "
+                "of another scale (of EASE: set algorithm.largest_norm)"
+            )
+            raise ConfigError("protection", [*stack.describe()["layers"]], problem)
     if built != due:
         names = ", ".join(shape.name for shape in due)
         raise ConfigError("blocks", [shape.name for shape in built], f"uploads have {names}")

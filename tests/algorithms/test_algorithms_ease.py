@@ -282,6 +282,24 @@ def test_noise_is_stated_with_the_sum_and_adds_up_over_rounds() -> None:
     assert made.public.extras[NOISE][0] == pytest.approx(once * np.sqrt(2))
 
 
+def test_counts_of_another_scale_than_the_noise_are_refused() -> None:
+    layers = {
+        "clip": ClipConfig(norm=1.0),
+        "skellam": SkellamLayerConfig(noise_multiplier=0.5, fraction_bits=12, corrupt=0),
+        "masking": MaskingLayerConfig(min_survivors=20, corrupt=0.0),
+    }
+    ring = FixedPoint(bits=32, fraction_bits=16, clip=1.0)
+    for config in (EASEConfig(), EASEConfig(sketch=3)):
+        with pytest.raises(ConfigError, match=r"16 binary digits.*0 in the block co-occurrences"):
+            engine(drawn(20, 6, 9), config, layers, ring=ring)
+
+
+def test_a_choice_under_a_large_norm_is_within_what_is_encoded() -> None:
+    rows = drawn(20, 6, 9)
+    config = EASEConfig(rounds=2, candidates=(0.1, 1.0), largest_norm=3.0)
+    assert trained(rows, config).public.table[0] in (0.1, 1.0)
+
+
 def test_the_narrowest_ring_holds_the_cohort_and_no_narrower_one_does() -> None:
     for cohort in (1, 127, 128, 943, 6040):
         ring = EASE.ring(cohort)

@@ -66,9 +66,14 @@ def table_of(rows: Rows) -> RatingTable:
 
 
 def ran(
-    rows: Rows, config: EASEConfig, *, cohort: int | None = None, masked: bool = True
+    rows: Rows,
+    config: EASEConfig,
+    *,
+    cohort: int | None = None,
+    masked: bool = True,
+    recorded: tuple[int, ...] | None = None,
 ) -> tuple[RecordedRun, GroundTruth]:
-    """EASE over some rows, every round recorded."""
+    """EASE over some rows, every round recorded, or some."""
     clients, items = np.nonzero(rows)
     algorithm: Algorithm = EASE(config, *rows.shape)
     vault = Vault(
@@ -76,7 +81,8 @@ def ran(
         items=items.astype(np.int32),
         ratings=np.ones(len(items)),
     )
-    problem = Problem(vault=vault, n_rows=rows.shape[1], knowledge={"n_items": rows.shape[1]})
+    known = {"n_items": rows.shape[1], "cohort": {"clients_per_round": cohort}}
+    problem = Problem(vault=vault, n_rows=rows.shape[1], knowledge=known)
     streams, drawn = Streams.from_seed(3), CohortConfig(clients_per_round=cohort)
     layers = {"masking": LAYERS["masking"](min_survivors=3)} if masked else {}
     sizes = sizes_of(algorithm, problem, cohort=cohort)
@@ -86,7 +92,7 @@ def ran(
         stack=stack,
         problem=problem,
         streams=streams,
-        policy=RecordingPolicy(payload_rounds=tuple(range(1, config.rounds + 1))),
+        policy=RecordingPolicy(payload_rounds=recorded or tuple(range(1, config.rounds + 1))),
         cohort=drawn,
     )
     for _ in range(config.rounds):
@@ -151,7 +157,7 @@ def test_sums_come_back_from_the_regression_or_not_at_all(
     sums = floored(rows, floor).astype(np.float64)
     if np.linalg.eigvalsh(sums)[0] + shrinkage < 1e-3:
         return  # left out by the floor: there is no regression
-    weights = inverse_weights(sums.copy(), shrinkage)
+    weights = inverse_weights(sums.copy(), shrinkage, 1)
     try:
         told = sums_of_weights(weights, shrinkage, len(rows))
     except InapplicableError:
@@ -163,10 +169,10 @@ def test_sums_come_back_from_the_regression_or_not_at_all(
 
 def test_sums_that_several_factors_make_whole_are_not_told() -> None:
     rows = np.array([[1, 1], [1, 1], [1, 0], [1, 0], [0, 1], [0, 1]])
-    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.0)
+    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.0, 1)
     with pytest.raises(InapplicableError, match="several would be"):
         sums_of_weights(weights, 2.0, len(rows))
-    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.5)
+    weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.5, 1)
     np.testing.assert_array_equal(sums_of_weights(weights, 2.5, len(rows)), rows.T @ rows)
 
 
@@ -362,10 +368,41 @@ def test_next_choices_without_a_client_are_those_of_a_regression_without_it() ->
     with_own, without = claim._ranked(rows == 1)
     for row, one, other in zip(rows, with_own, without, strict=True):
         outside = row == 0
-        whole = row @ inverse_weights(sums.copy(), shrinkage)
-        less = row @ inverse_weights(sums - np.outer(row, row), shrinkage)
+        whole = row @ inverse_weights(sums.copy(), shrinkage, 1)
+        less = row @ inverse_weights(sums - np.outer(row, row), shrinkage, 1)
         np.testing.assert_allclose(one[outside], whole[outside], atol=1e-10)
         np.testing.assert_allclose(other[outside], less[outside], atol=1e-10)
     (scored,) = claim.scored(case_of(rows, held))
     expected = scored.figures["choice_auc"] - scored.figures["choice_without_auc"]  # type: ignore[operator]
     assert gain_figures(scored.gains, Level(seed=0))["choice_gain"] == pytest.approx(expected)
+
+
+def test_what_was_added_before_a_recorded_round_is_in_its_public_state() -> None:
+    """Leaving payloads out hides nothing that later ones hold."""
+    rows, config = made_rows(), EASEConfig(rounds=2)
+    run, truth = ran(rows, config, recorded=(2,))
+    whole, _ = ran(rows, EASEConfig())
+    for who in ("server", "client:0"):
+        adversary = Adversary(name=who, corrupt=frozenset({who}))
+        late, first = (
+            evaluate(SUITE["co-occurrence-persons"], adversary, each.transcript, truth, seed=1)
+            for each in (run, whole)
+        )
+        assert late.figures["disclosures_wrong"] == 0
+        assert late.figures["clients_exposed"] >= first.figures["clients_exposed"] - 1 > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "cohort", "why"),
+    [
+        (EASEConfig(rounds=2, candidates=(0.1, 1.0)), None, "kept an item of its row out"),
+        (EASEConfig(), 20, "not everybody is invited"),
+    ],
+)
+def test_membership_is_not_judged_of_sums_that_not_all_rows_are_in(
+    config: EASEConfig, cohort: int | None, why: str
+) -> None:
+    run, truth = ran(made_rows(), config, cohort=cohort)
+    server = Adversary(name="server", corrupt=frozenset({"server"}))
+    found = evaluate(SUITE["co-occurrence-membership"], server, run.transcript, truth, seed=1)
+    assert why in (found.reason or "")

@@ -126,8 +126,8 @@ class CoOccurrenceMembership(SuiteAttack):
     Game: Given a row of items and sums of co-occurrences, tell whether the row's client took part,
         or whether the sums are those without it.
     Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
-    Needs: Payloads of sums, exact or with noise of stated size, or the public regression on exact
-        ones.
+    Needs: Payloads of sums that everybody's whole row is in, exact or with noise of stated size, or
+        the public regression on exact ones.
     Statistic: A pair of the row that nobody has excludes it. All others by how far the row's pairs
         lie above what the leading eigenvectors of the sums explain, each over its variance, noise
         with it.
@@ -142,7 +142,13 @@ class CoOccurrenceMembership(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim that whose pairs the sums hold took part."""
+        whole = not view.public["algorithm"]["candidates"]
+        need(whole, "each client kept an item of its row out of the sums")
+        everybody = view.public["cohort"]["clients_per_round"] is None
+        need(everybody, "not everybody is invited to every round: whose row is added is not known")
         rounds, told = _added_up(view)
+        alone = view.public["algorithm"]["solved_at"] == "server"
+        told["unknown"] = alone & ~told["matrix"].any(axis=1)
         return Claims(rounds=rounds, made=(MembershipClaim(**told),))
 
 

@@ -15,15 +15,15 @@ follows from the noisy sum and from the noise that is stated: it costs no privac
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-from scipy import sparse
-from scipy.linalg import lapack
-from scipy.sparse.linalg import eigsh
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 _DENSE_PART: Final = 400
 """Items up to which all eigenvectors are found at once."""
@@ -34,7 +34,7 @@ _LEAST_PIVOT: Final = 2.0**-40
 class Scores(Protocol):
     """Scores of all items for rows of 0 and 1."""
 
-    def of(self, rows: sparse.csr_array) -> FloatArray:
+    def of(self, rows: "sparse.csr_array") -> FloatArray:
         """float64[B, m], of the rows of B clients."""
 
 
@@ -48,7 +48,7 @@ class Dense:
 
     weights: FloatArray
 
-    def of(self, rows: sparse.csr_array) -> FloatArray:
+    def of(self, rows: "sparse.csr_array") -> FloatArray:
         """float64[B, m]."""
         return np.asarray(rows @ self.weights)
 
@@ -67,7 +67,7 @@ class LowRank:
     values: FloatArray
     diagonal: FloatArray
 
-    def of(self, rows: sparse.csr_array) -> FloatArray:
+    def of(self, rows: "sparse.csr_array") -> FloatArray:
         """float64[B, m]."""
         inner = (rows @ (self.vectors * self.values)) @ self.vectors.T
         scores = np.asarray(inner / self.diagonal)
@@ -86,7 +86,7 @@ class Projected:
 
     factors: FloatArray
 
-    def of(self, rows: sparse.csr_array) -> FloatArray:
+    def of(self, rows: "sparse.csr_array") -> FloatArray:
         """float64[B, m]."""
         scores = np.asarray((rows @ self.factors) @ self.factors.T)
         left_out = ~self.factors.any(axis=1)
@@ -94,27 +94,31 @@ class Projected:
         return scores
 
 
-def inverse_weights(gram: FloatArray, shrinkage: float) -> FloatArray:
+def inverse_weights(gram: FloatArray, share: float, clients: int) -> FloatArray:
     """EASE's B: float64[m, m].
 
     Args:
         gram: G, float64[m, m], symmetric; overwritten.
-        shrinkage: lambda.
+        share: lambda as a share of the clients.
+        clients: how many there are.
 
     Raises:
         ConfigError: G + lambda I is singular.
     """
+    from scipy.linalg import lapack  # noqa: PLC0415 - who only reads of settings need not wait
+
     size = len(gram)
-    gram[np.diag_indices(size)] += shrinkage
+    gram[np.diag_indices(size)] += share * clients
     factor, failed = lapack.dpotrf(gram, lower=1, overwrite_a=1)
     least = np.square(np.diag(factor)).min(initial=np.inf)
     largest = np.square(np.diag(factor)).max(initial=0.0)
     if failed or not least > _LEAST_PIVOT * largest:
         raise ConfigError(
             "algorithm.shrinkage",
-            shrinkage,
-            "the sum is singular, as where nobody has an item, two items have the same people, or "
-            f"pairs are left out (algorithm.pair_floor); raise it above {shrinkage:g}",
+            share,
+            "the sum is singular, as where nobody has an item, two items have the same people, "
+            "pairs are left out (algorithm.pair_floor), or noise is added (algorithm.solution = "
+            f'"eigenvectors"); raise it above {share:g}',
         )
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     inverse = np.tril(inverse)
@@ -191,6 +195,8 @@ def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     if size <= max(_DENSE_PART, 2 * count):
         values, vectors = np.linalg.eigh(matrix)
     else:
+        from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - likewise
+
         start = np.ones(size)  # ARPACK draws one else, another every time
         values, vectors = eigsh(matrix, k=count, which="LA", v0=start)
     order = np.argsort(-values, kind="stable")[:count]

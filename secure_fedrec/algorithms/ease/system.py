@@ -9,10 +9,9 @@ server makes of it (``EASEConfig.solved_at``); scores are computed where the row
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from scipy import sparse
 
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.ease.choice import Contest, kept_out, without
@@ -36,6 +35,9 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 SUMS: Final = "co-occurrences"
 """Block, and public extra, of the sums."""
@@ -235,7 +237,9 @@ class EASE:
     def _shape(self, name: str, size: int, **codec: Any) -> BlockShape:
         return BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width, **codec)
 
-    def _rows(self, owned: Ragged) -> sparse.csr_array:
+    def _rows(self, owned: Ragged) -> "sparse.csr_array":
+        from scipy import sparse  # noqa: PLC0415 - who only reads of settings need not wait
+
         shape = (len(owned.indptr) - 1, self.n_items)
         ones = np.ones(len(owned.items))
         return sparse.csr_array((ones, owned.items, owned.indptr), shape=shape)
@@ -252,7 +256,8 @@ class EASE:
         contest = Contest(clients, owned, kept, self.n_items, streams)
         rows, scale = self._rows(without(owned, kept)), 1.0
         if self.config.largest_norm is not None:
-            scale = self.config.largest_norm / np.sqrt(len(self.config.candidates))
+            longest = np.sqrt(len(self.config.candidates))
+            scale = min(1.0, self.config.largest_norm / longest)
         found = [
             contest.found(self._scorer(public, each).of(rows)) for each in self.config.candidates
         ]
@@ -285,7 +290,7 @@ class EASE:
         """B, or the factors of a projection."""
         matrix = made.square(sums)
         if self.config.solution == "inverse":
-            return inverse_weights(matrix, share * self.n_clients)
+            return inverse_weights(matrix, share, self.n_clients)
         return projection(matrix, noise, self.config.rank)
 
     def _drawn_signs(self) -> FloatArray:
