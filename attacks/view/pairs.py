@@ -140,9 +140,10 @@ def _published(seen: View) -> Iterator[tuple[int, FloatArray]]:
         else:
             matrix = sums_of_weights(after[_WEIGHTS], _shrinkage(seen), _clients(seen))
             values = matrix[np.triu_indices(len(matrix))]
-        own = own_uploads(seen, round_, payload=True) if values.any() else None
-        if own is not None:
-            values = np.where(values != 0, values - _added(seen, rows_of(own)[1], len(values)), 0.0)
+        own = own_uploads(seen, round_, payload=True)
+        sent = None if own is None else rows_of(own)[1]
+        if sent is not None and sent.values is not None:  # else they are among the others
+            values = np.where(values != 0, values - _added(seen, sent, len(values)), 0.0)
         yield round_, values
 
 
