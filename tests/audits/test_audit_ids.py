@@ -59,6 +59,7 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
             **{name: {} for name in ("pfedrec", "gpfedrec", "fed3cr_over_pfedrec")},
         }.items()
     },
+    "ease": {"data": RATINGS, "algorithm": {"name": "ease"}},
     "feddmf": {
         "data": {**RATINGS, "mean_ratings": 12.0},
         "algorithm": {"name": "feddmf", "form": "served", "epochs": 2},

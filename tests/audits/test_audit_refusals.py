@@ -76,7 +76,7 @@ WRONG_VALUES = [
     ("data.utility_folds", 6, "between 1 and 5"),
     ("data.items", 5, "at least 6"),
     ("data.noise", NAN, "must be finite"),
-    ("algorithm.name", "ncf", "choices: fed3cr, fed3cr_over_fedmf, "),
+    ("algorithm.name", "ncf", "choices: ease, fed3cr, fed3cr_over_fedmf, "),
     ("algorithm.rounds", 0, "at least 1"),
     ("algorithm.learning_rate", 0.0, "must be positive"),
     ("algorithm.learning_rate", INF, "must be finite"),

@@ -87,7 +87,7 @@ class SumDecoding(SuiteAttack):
         rater are told, and no ratings; of changes along score vectors nothing is read but rows of
         one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
         them. Sums of co-occurrences, whose rows are no client's, are taken apart by
-        ``co-occurrence-persons``. Searches end at the budget.
+        co-occurrence-persons. Searches end at the budget.
 
     Args:
         known: private vectors known beforehand; where clients come first, those of the seed, for an
