@@ -65,7 +65,6 @@ class EASEConfig(Settings, section="algorithm"):
         if self.sketch and self.largest_norm is not None:
             problem = "random signs do not keep the norm of x x^T: without algorithm.largest_norm"
             raise self.refusal("sketch", problem, (0,))
-
         if self.pair_floor:
             self._require_counts()
 
@@ -74,7 +73,7 @@ class EASEConfig(Settings, section="algorithm"):
             problem = "a floor is on counts of pairs: without algorithm.sketch and largest_norm"
             raise self.refusal("pair_floor", problem, (0,))
         if self.rounds - bool(self.candidates) > 1:
-            problem = "what is left out of the sum of one round lacks in the next"
+            problem = "what is left out of the sum of one round is missing from the next"
             raise self.refusal("pair_floor", problem, (0,))
 
     def _require_choice(self) -> None:
