@@ -254,7 +254,7 @@ def test_a_report_reads_well() -> None:
     report = check(BROKEN["orthogonality"].build(Shape()))
     head, first, *_ = str(report).splitlines()
     assert head == (
-        "split personalization: refuted (6 random trials, 3 users; private: users.weight; "
+        "split personalization: constraint (1) refuted (6 random trials, 3 users; private: users.weight; "
         "federated: bias, items.weight)"
     )
     assert first.startswith(

@@ -43,6 +43,7 @@ from secure_fedrec.properties.split.random import (
     Batches,
     generator_of,
 )
+from secure_fedrec.properties.split.relations import relations_of
 from secure_fedrec.properties.split.report import (
     Findings,
     SplitReport,
@@ -120,6 +121,7 @@ def check_split_personalization(
         violations=findings.violations,
         gaps=tuple(findings.gaps.values()),
         advice=tuple(findings.advice),
+        drawn=dict(findings.drawn.most_common()),
     )
 
 
@@ -151,8 +153,16 @@ def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iter
     for seed in seeds:
         scale = scales[seed % len(scales)]
         if n_users > _FEW and seed == seeds[0]:
-            yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=_OF_ALL)
+            everybody = tuple(range(n_users))
+            each = relations_of(seed, n_users, each=True)
+            yield Trial(seed=seed, scale=scale, users=everybody, kinds=_OF_ALL, relations=each)
         generator = generator_of(Streams.from_seed(seed), "split.users")
         number = n_users if n_users <= _FEW else _OF_MANY
         users = torch.randperm(n_users, generator=generator)[:number].tolist()
-        yield Trial(seed=seed, scale=scale, users=tuple(sorted(users)), kinds=kinds_of(seed))
+        yield Trial(
+            seed=seed,
+            scale=scale,
+            users=tuple(sorted(users)),
+            kinds=kinds_of(seed),
+            relations=relations_of(seed, n_users),
+        )

@@ -22,6 +22,7 @@ from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import noise_like
+from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
@@ -95,9 +96,7 @@ class AggregationTrials:
         """Test the influence of every user of the trial."""
         cohorts = self._draw_cohorts(trial)
         given = self._draw(trial, "given", cohorts)
-        for place, kind in enumerate(trial.kinds):
-            other = self._draw(trial, f"other.{place}", cohorts)
-            other = self._resized(trial, kind, given, other)
+        for place, other in enumerate(self._others(trial, cohorts, given)):
             probe = _Probe(self._begin, given, other)
             if not place and not probe.is_reproducible():
                 problem = (
@@ -106,24 +105,33 @@ class AggregationTrials:
                 )
                 self._findings.leave_open("aggregate", problem, trial.seed)
                 return
-            for owners, fields in self._moves(trial, federated=not place):
+            for owners, fields in self._moves(trial):
                 self._judge_moves(trial, probe, owners, fields)
         if self._first:
             self._first = False
             missing = self._resized(trial, MISSING, given, given)
             self._advise(trial, _Probe(self._begin, given, missing))
 
+    def _others(
+        self,
+        trial: Trial,
+        cohorts: Sequence[Mapping[int, Summary]],
+        given: Sequence[AggregationInput],
+    ) -> Iterator[list[AggregationInput]]:
+        """What values change to: of every size, and related to one user's."""
+        for place, kind in enumerate(trial.kinds):
+            other = self._draw(trial, f"other.{place}", cohorts)
+            yield self._resized(trial, kind, given, other)
+        yield self._related(trial, given, self._draw(trial, "related", cohorts))
+
     def _begin(self) -> RunningRule:
         self._memory.restore()
         return RunningRule(self._aggregate)
 
-    def _moves(
-        self, trial: Trial, *, federated: bool
-    ) -> Iterator[tuple[Sequence[int | None], Sequence[str]]]:
+    def _moves(self, trial: Trial) -> Iterator[tuple[Sequence[int | None], Sequence[str]]]:
         """Whose values change, in which fields.
 
-        Private values of one, of some and of all; then, if wanted, federated ones, local or the
-        server's.
+        Private values of one, of some and of all; then federated ones, local or the server's.
         """
         few = self._split.n_users <= _FEW
         alone: list[tuple[int, ...]] = [(user,) for user in trial.users] if few else []
@@ -132,10 +140,9 @@ class AggregationTrials:
         sets = separations(trial.users) if whole else ()
         for owners in (*alone, *sets, trial.users):
             yield owners, _PRIVATE
-        if federated:
-            for owners in alone or [trial.users]:
-                yield owners, ("local_federated",)
-            yield (None,), ("federated",)
+        for owners in alone or [trial.users]:
+            yield owners, ("local_federated",)
+        yield (None,), ("federated",)
 
     def _draw(
         self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
@@ -171,17 +178,49 @@ class AggregationTrials:
         given: Sequence[AggregationInput],
         other: Sequence[AggregationInput],
     ) -> list[AggregationInput]:
-        """Private values of one kind. A user's that stay are those it had, and did not train."""
+        """Values of one kind. A user's that stay are those it had, and did not train."""
         how = drawn(kind, self._split.n_users, trial.generator(f"aggregation.{kind}"))
+        self._findings.drawn.update(how.kinds)
 
         def resized(new: Mapping[int, Values], old: Mapping[int, Values]) -> dict[int, Values]:
             return {user: how.resized(user, values, old[user]) for user, values in new.items()}
 
         return [
+            AggregationInput(
+                federated=how.resized(trial.users[0], new.federated, old.federated),
+                private=resized(new.private, old.private),
+                local_federated={
+                    user: how.resized(user, values, old.federated)
+                    for user, values in new.local_federated.items()
+                },
+                local_private=resized(new.local_private, old.private),
+                summaries=new.summaries,
+            )
+            for new, old in zip(other, given, strict=True)
+        ]
+
+    def _related(
+        self, trial: Trial, given: Sequence[AggregationInput], other: Sequence[AggregationInput]
+    ) -> list[AggregationInput]:
+        """Values made from one user's; that user's own, and the server's, are drawn anew."""
+        draw, (shared,) = trial.generator("related"), trial.torch_seeds("alike", [0]).values()
+        reader = trial.users[trial.seed % len(trial.users)]
+        self._findings.drawn.update(trial.relations)
+
+        def made(new: Mapping[int, Values], old: Mapping[int, Values]) -> dict[int, Values]:
+            mine = old[reader if reader in old else min(old)]
+            found = {}
+            for user, values in new.items():
+                make = related(trial.relations[user], trial.scale, draw, shared)
+                found[user] = {name: make(mine[name], value) for name, value in values.items()}
+            return {**found, **{user: new[user] for user in new if old[user] is mine}}
+
+        return [
             replace(
                 new,
-                private=resized(new.private, old.private),
-                local_private=resized(new.local_private, old.private),
+                private=made(new.private, old.private),
+                local_federated=made(new.local_federated, old.local_federated),
+                local_private=made(new.local_private, old.local_private),
             )
             for new, old in zip(other, given, strict=True)
         ]

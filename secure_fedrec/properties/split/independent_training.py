@@ -19,8 +19,9 @@ from torch import Tensor
 from secure_fedrec.properties.split.evaluation import LOSS, Loss
 from secure_fedrec.properties.split.interference import Interference
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.model import SplitModel, Values, parts_of
 from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
+from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.traces import Inspection, LocalTraces, differing
@@ -85,6 +86,9 @@ class LocalTrials:
             search.search({user: fresh[user] for user in sound}, changed)
             self._disturbed |= search.broken
         self._judge_writes(trial, traces)
+        sound = [user for user in sound if user not in self._disturbed]
+        if sound:
+            self._search_related(trial, start, sound)
         if self._first and not self._findings.violations and not self._findings.gaps:
             self._first = False
             missing = self._draw_others(trial, start, MISSING, "missing")
@@ -161,6 +165,8 @@ class LocalTrials:
         variant = kind != BASE and trial.seed // 3 % 2 == 1
         name = NORMAL if kind == BASE else kind
         how = drawn(name, self._split.n_users, generator, variant=variant)
+        if kind != BASE:
+            self._findings.drawn.update(how.kinds)
         values = {
             source: how.values(
                 self._origin[source], trial.scale, generator, None if slot.is_table else user
@@ -176,6 +182,50 @@ class LocalTrials:
         # -0.0 + 0.0 is 0.0: a step that adds nothing would turn the sign of a zero.
         self._split.load({n: v if is_exact(v) else v + 0.0 for n, v in values.items()})
         return self._split.state()
+
+    def _search_related(self, trial: Trial, start: Values, readers: Sequence[int]) -> None:
+        """Whether it matters that others' values are related to those of a reader.
+
+        All readers begin with the same values here, so that one state is related to all of them.
+        """
+        begun = self._draw_twins(trial, start)
+        base = self._draw_others(trial, begun, BASE, "others")
+        earlier = self._draw_others(trial, begun, BASE, "others", earlier=True)
+        related = self._draw_related(trial, begun, earlier)
+        traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, begun)
+        fresh = traces.digests(base, readers=readers)
+        search = Interference(self._split, traces, self._findings, trial, base, earlier)
+        search.search_related(fresh, related)
+        self._disturbed |= search.broken
+        self._judge_writes(trial, traces)
+
+    def _draw_twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
+        """A start in which all users have the values of one; integers stay their own."""
+        split = self._split
+        mine = parts_of(split.slots, start, trial.users[trial.seed % len(trial.users)])
+        split.load(start)
+        for user in range(split.n_users):
+            split.load_private(user, mine)
+        return split.state()
+
+    def _draw_related(self, trial: Trial, begun: Values, earlier: Values) -> dict[str, Tensor]:
+        """A state in which everybody's values are related to those that all readers begin with.
+
+        Integers are those that another user was handed over with: they may be taken for indices.
+        """
+        split, draw = self._split, trial.generator("related")
+        mine = {name: each.clone() for name, each in parts_of(split.slots, begun, 0).items()}
+        shared = trial.torch_seeds("alike", [0])[0]
+        turned = int(torch.randint(1, split.n_users, (), generator=draw))
+        split.load(earlier)
+        for user, kind in enumerate(trial.relations):
+            make = related(kind, trial.scale, draw, shared)
+            now = parts_of(split.slots, earlier, user)
+            values = {name: make(each, now[name]) + 0.0 for name, each in mine.items()}
+            other = (user + turned) % split.n_users
+            split.load_private(user, {**values, **parts_of(split.counters, self._origin, other)})
+        self._findings.drawn.update(trial.relations)
+        return split.state()
 
     def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""

@@ -111,6 +111,22 @@ class Interference:
         if unnamed and not self.broken:
             self._leave_open(_ORDER.format(unnamed[0]))
 
+    def search_related(self, fresh: Digests, related: Values) -> None:
+        """Look for values that reach readers because they are related to theirs.
+
+        Args:
+            fresh: see ``search``.
+            related: a state with everybody's values made from those that all readers have.
+        """
+        readers, users = list(fresh), self.trial.users
+        now = self._now(related)
+        after = self.traces.digests(related, history=users, then=now, readers=readers, again=False)
+        moved = differing(fresh, after)
+        if not moved:
+            return
+        restless = differing(fresh, self.traces.digests(self.base, readers=readers))
+        self._search_values([user for user in moved if user not in restless], now)
+
     def _after(self, readers: Sequence[int]) -> Digests:
         """What readers end with after everybody has trained on the base, in an earlier round."""
         users = self.trial.users

@@ -1,7 +1,8 @@
 """What a check of split personalization found."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from secure_fedrec.errors import SplitPersonalizationError
 
@@ -82,6 +83,7 @@ class SplitReport:
         violations: what refutes split personalization, in the order of the constraints.
         gaps: what was not tested.
         advice: what breaks no constraint, and would be better otherwise.
+        drawn: how often one user's values were drawn of each kind, to be compared with others.
     """
 
     n_users: int
@@ -91,6 +93,7 @@ class SplitReport:
     violations: tuple[Violation, ...]
     gaps: tuple[Gap, ...]
     advice: tuple[str, ...] = ()
+    drawn: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -103,13 +106,16 @@ class SplitReport:
         return bool(self.violations)
 
     def __str__(self) -> str:
-        verdict = "refuted" if self.refuted else "holds" if self.holds else "open"
+        verdict = _refuted(self.violations) or ("holds" if self.holds else "open")
         head = (
             f"split personalization: {verdict} ({self.trials} random trials, {self.n_users} users; "
             f"private: {', '.join(self.private)}; federated: {', '.join(self.federated)})"
         )
-        advice = [f"- advice: {each}" for each in self.advice]
-        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps), *advice])
+        notes = [f"- advice: {each}" for each in self.advice]
+        if self.drawn:
+            counted = ", ".join(f"{kind} {number:,}" for kind, number in self.drawn.items())
+            notes.append(f"- users' values that were drawn: {counted}")
+        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps), *notes])
 
     def require(self) -> None:
         """Raise unless it holds.
@@ -127,12 +133,14 @@ class Findings:
     Attributes:
         gaps: what was not tested, in the order found.
         advice: what breaks no constraint and is better otherwise, likewise.
+        drawn: how often one user's values were drawn of each kind.
     """
 
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
         self.gaps: dict[tuple[str, str], Gap] = {}
         self.advice: dict[str, None] = {}
+        self.drawn: Counter[str] = Counter()
 
     def violate(
         self,
@@ -167,6 +175,15 @@ class Findings:
     def violations(self) -> tuple[Violation, ...]:
         """In the order of the constraints."""
         return tuple(sorted(self._violations.values(), key=lambda each: each.constraint))
+
+
+def _refuted(violations: Iterable[Violation]) -> str:
+    """Which constraints are; they are sufficient for the theorem, and not necessary."""
+    numbers = sorted({each.constraint for each in violations})
+    if not numbers:
+        return ""
+    which = " and ".join(f"({number})" for number in numbers)
+    return f"constraint{'s' if len(numbers) > 1 else ''} {which} refuted"
 
 
 def _lines(findings: Iterable[Violation | Gap]) -> list[str]:

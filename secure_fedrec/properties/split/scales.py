@@ -23,8 +23,14 @@ KINDS: Final = (NORMAL, "thousandfold", "zero", UNCHANGED, MIXED, LOG_UNIFORM)
 """Other normal values; a thousand times as large; zeros; those that were there; any of these, user
 by user; from a millionth to a million times as large, user by user."""
 
-_FACTORS: Final = torch.tensor([0.0, 1.0, 1000.0, float("nan")], dtype=torch.float64)
-_FACTOR: Final = {NORMAL: 1.0, "thousandfold": 1000.0, "zero": 0.0, MISSING: 1.0}
+_FACTOR: Final = {
+    "zero": 0.0,
+    NORMAL: 1.0,
+    "thousandfold": 1000.0,
+    UNCHANGED: float("nan"),
+    MISSING: 1.0,
+}
+_MIXED: Final = ("zero", NORMAL, "thousandfold", UNCHANGED)
 _DECADES = 6
 
 
@@ -33,11 +39,13 @@ class Drawn(NamedTuple):
 
     Args:
         factors: float64[n_users], of the standard deviation; NaN for values that stay.
+        kinds: of every user's values, but for those that are mixed.
         missing: whether values are NaN instead.
         positive: whether values are absolute ones.
     """
 
     factors: Tensor
+    kinds: tuple[str, ...]
     missing: bool = False
     positive: bool = False
 
@@ -82,16 +90,18 @@ def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = 
         variant: normal values are absolute ones, and of those that stay one user's does not.
     """
     if kind == MIXED:
-        return Drawn(_FACTORS[torch.randint(len(_FACTORS), (users,), generator=generator)])
+        places = torch.randint(len(_MIXED), (users,), generator=generator).tolist()
+        kinds = tuple(_MIXED[place] for place in places)
+        return Drawn(torch.tensor([_FACTOR[each] for each in kinds], dtype=torch.float64), kinds)
     if kind == LOG_UNIFORM:
         uniform = torch.rand(users, generator=generator, dtype=torch.float64)
-        return Drawn(10 ** (_DECADES * (2 * uniform - 1)))
-    factor = _FACTOR.get(kind, float("nan"))
-    factors = torch.full((users,), factor, dtype=torch.float64)
+        return Drawn(10 ** (_DECADES * (2 * uniform - 1)), (kind,) * users)
+    kinds = [kind] * users
     if variant and kind == UNCHANGED:
-        factors[int(torch.randint(users, (), generator=generator))] = 1.0
+        kinds[int(torch.randint(users, (), generator=generator))] = NORMAL
+    factors = torch.tensor([_FACTOR[each] for each in kinds], dtype=torch.float64)
     positive = variant and kind == NORMAL
-    return Drawn(factors, missing=kind == MISSING, positive=positive)
+    return Drawn(factors, tuple(kinds), missing=kind == MISSING, positive=positive)
 
 
 def _fitting(values: Tensor, factors: Tensor) -> Tensor:

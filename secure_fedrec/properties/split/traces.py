@@ -94,6 +94,7 @@ class _Sequence(NamedTuple):
     history: tuple[int, ...]
     then: Values
     rehearsed: bool = False
+    again: bool = True
 
 
 _Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
@@ -150,6 +151,7 @@ class LocalTraces:
         then: Values | None = None,
         readers: Sequence[int],
         rehearsed: bool = False,
+        again: bool = True,
         inspections: dict[int, Inspection] | None = None,
     ) -> Digests:
         """What every reader's training ends with, in brief.
@@ -161,6 +163,7 @@ class LocalTraces:
             then: state with what others hold since; ``others`` if not given.
             readers: who trains then, one after another, on the values of ``start``.
             rehearsed: whether each of them trains right before as in the history.
+            again: whether somebody of the history trains again after each of them.
             inspections: where more is noted, by reader.
         """
         found: Digests = {}
@@ -177,7 +180,8 @@ class LocalTraces:
             end = digest.digest() if failure is None else repr(failure).encode()
             found[user] = (*found.get(user, ()), end)
 
-        sequence = _Sequence(others, tuple(history), others if then is None else then, rehearsed)
+        now = others if then is None else then
+        sequence = _Sequence(others, tuple(history), now, rehearsed, again)
         self._run(sequence, readers, train)
         return found
 
@@ -225,7 +229,7 @@ class LocalTraces:
         until: int | None = None,
     ) -> bool:
         """Run a sequence; whether anybody's values are not what they were put back to."""
-        others, history, then, rehearsed = sequence
+        others, history, then, rehearsed, interleaved = sequence
         self._memory.restore()
         self._split.load(others)
         previous = set(history)
@@ -243,7 +247,7 @@ class LocalTraces:
             self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
             self._put_back(user, then, closely=closely)
-            if history:  # what a reader has left must not hide what those before it had
+            if history and interleaved:  # what a reader has left must not hide what those before it had
                 again = user if user in previous else history[place % len(history)]
                 self._attempt(again)
                 self._put_back(again, then, closely=closely)

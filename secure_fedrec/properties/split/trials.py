@@ -20,12 +20,14 @@ class Trial:
         scale: standard deviation of random parameters.
         users: whose local training, and whose influence, is tested.
         kinds: of the other private values that everything is compared with.
+        relations: what every user's values are to the reader's, where they are drawn from those.
     """
 
     seed: int
     scale: float
     users: tuple[int, ...]
     kinds: tuple[str, ...]
+    relations: tuple[str, ...]
 
     def generator(self, name: str, user: int = 0) -> torch.Generator:
         """A generator of its own for one purpose and user."""
