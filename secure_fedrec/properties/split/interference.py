@@ -18,11 +18,12 @@ from typing import Final
 
 import torch
 
-from secure_fedrec.properties.split.evaluation import LOSS, Part
+from secure_fedrec.properties.split.evaluation import LOSS
+from secure_fedrec.properties.split.locating import Crossing, first_difference, located, mixed
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.report import Findings
-from secure_fedrec.properties.split.traces import Digests, LocalTraces, Observed, differing
-from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
+from secure_fedrec.properties.split.traces import Digests, LocalTraces, Setting, differing
+from secure_fedrec.properties.split.trials import Trial, first_change
 
 TRAINING: Final = "local training"
 
@@ -154,8 +155,8 @@ class Interference:
             self._blame_values(user, others, range(self.split.n_users), ())
         for left, writers in self._apart(suspects):
             parts = [(slot, user) for slot in self.split.own for user in writers]
-            mixed = self._mixed(self.base, others, parts)
-            for user in self._suspects_between(left, writers, self.base, mixed):
+            there = mixed(self.base, others, parts)
+            for user in self._suspects_between(left, writers, self.base, there):
                 self._blame_values(user, others, writers, writers)
 
     def _search_changes(
@@ -239,10 +240,9 @@ class Interference:
         parts = [(slot, owner) for slot in self.split.own for owner in owners if owner != reader]
         base = self.base if before is None else self._now(before)
 
-        def at(number: int) -> Observed:
-            then = self._mixed(base, others, parts[:number])
-            first = then if before is None else before
-            return self.traces.observed(first, history=history, then=then, reader=reader)
+        def at(number: int) -> Setting:
+            then = mixed(base, others, parts[:number])
+            return Setting(then if before is None else before, tuple(history), then, reader)
 
         verb = "moves with it"
         if history:
@@ -258,9 +258,8 @@ class Interference:
             history: who has trained since.
         """
 
-        def at(number: int) -> Observed:
-            before = (*first, *history[:number])
-            return self.traces.observed(self.earlier, history=before, then=self.base, reader=reader)
+        def at(number: int) -> Setting:
+            return Setting(self.earlier, (*first, *history[:number]), self.base, reader)
 
         verb = "moves when that has been " + ("in between" if first else "before")
         self._blame(reader, history, [(TRAINING, user) for user in history], at, verb)
@@ -270,7 +269,7 @@ class Interference:
         reader: int,
         history: Sequence[int],
         steps: Sequence[tuple[str, int]],
-        at: Callable[[int], Observed],
+        at: Callable[[int], Setting],
         verb: str,
     ) -> None:
         """Report the first step that changes what is observed, if all of them together do.
@@ -279,34 +278,35 @@ class Interference:
             reader: whose training.
             history: who trains before.
             steps: what is moved, and whose it is.
-            at: what is observed after so many steps.
+            at: the training after so many of them.
             verb: what the training does, in words.
         """
         if len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED):
             self.broken.add(reader)
             return
-        expected = at(0)
+        observed = self.traces.observed
+        expected = observed(at(0))
 
         def changed(number: int) -> bool:
-            return _first_difference(at(number), expected) is not None
+            return first_difference(observed(at(number)), expected) is not None
 
         if not changed(len(steps)):
             return
         step = first_change(len(steps), changed)
         self.broken.add(reader)
-        what, size = _first_difference(at(step + 1), at(0)) or (TRAINING, float("nan"))
+        found = first_difference(observed(at(step + 1)), expected)
+        what, size = found or (TRAINING, float("nan"))
         name, owner = steps[step]
-        reaches = f"that user's {what} {verb}"
-        self.findings.violate(1, name, (owner, reader), reaches, size, self.trial.seed)
-
-    def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
-        """A state, with some users' values from elsewhere."""
-        mixed = dict(base)
-        for name in {source for slot, _ in parts for source in slot.sources}:
-            mixed[name] = base[name].clone()
-        for slot, owner in parts:
-            slot.part(mixed, owner).copy_(slot.part(others, owner))
-        return mixed
+        crossing = Crossing(at(step), at(step + 1), owner)
+        self.findings.violate(
+            1,
+            name,
+            (owner, reader),
+            f"that user's {what} {verb}",
+            size,
+            self.trial.seed,
+            locate=lambda: located(self.traces, crossing),
+        )
 
     def _leave_open(self, problem: str) -> None:
         self.findings.leave_open(LOSS, problem, self.trial.seed)
@@ -322,14 +322,3 @@ def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
     halves = list(islice(combinations(range(sets), sets // 2), len(users)))
     for number in range(sets):
         yield tuple(user for user, half in zip(users, halves, strict=True) if number in half)
-
-
-def _first_difference(found: Observed, expected: Observed) -> tuple[str, float] | None:
-    """What differs first, in words, and by how much."""
-    for (what, left), (due, right) in zip(found, expected, strict=False):
-        if what != due:
-            return f"{TRAINING} fails ({what if not left else due}): it", float("nan")
-        if not same_bits(left, right):
-            name, size = largest_change(left, right) if left.keys() == right.keys() else ("", 0.0)
-            return what.format(repr(name)), size
-    return None if len(found) == len(expected) else (TRAINING, float("nan"))

@@ -1,17 +1,41 @@
 """What a check of split personalization found."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.split.reading import Line
 
 _SHOWN = 10
+_LOCATED = 16  # violations whose line is looked for
 _NAMES = {
     1: "independent local training",
     2: "independent aggregation of federated parameters",
     3: "independent aggregation of private parameters",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smallest:
+    """The smallest run that shows a violation of constraint (1) between its two users.
+
+    Args:
+        trained_before: who must have trained before the reader; nobody, mostly.
+        steps: of local training.
+        examples: of a batch.
+    """
+
+    trained_before: tuple[int, ...]
+    steps: int
+    examples: int
+
+    def __str__(self) -> str:
+        steps = "one step" if self.steps == 1 else f"{self.steps} steps"
+        examples = "one example" if self.examples == 1 else f"{self.examples} examples"
+        before = ", ".join(map(str, self.trained_before))
+        after = f", after user{'s' * (len(self.trained_before) > 1)} {before}" if before else ""
+        return f"{steps} with {examples}{after}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +52,9 @@ class Violation:
         reaches: what it moves there.
         size: largest absolute gradient, or largest absolute change; NaN if that is no number.
         seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again.
+        line: of the code under test that reads the value, or writes it; None where it was not
+            looked for, or not found.
+        smallest: the smallest run that shows it; None for rules, and where it was not looked for.
     """
 
     constraint: int
@@ -37,6 +64,8 @@ class Violation:
     reaches: str
     size: float
     seed: int
+    line: Line | None = None
+    smallest: Smallest | None = None
 
     @property
     def users(self) -> tuple[int | None, int]:
@@ -45,10 +74,12 @@ class Violation:
 
     def __str__(self) -> str:
         whose = "the server's" if self.owner is None else f"user {self.owner}'s"
+        shown = "" if self.smallest is None else f"; shown by {self.smallest}"
+        line = "" if self.line is None else f"\n  read at {self.line}"
         return (
             f"constraint ({self.constraint}), {_NAMES[self.constraint]}: {whose} "
             f"{self.parameter!r} reaches user {self.reader}: {self.reaches}, by {self.size:.3g} "
-            f"(seed {self.seed})"
+            f"(seed {self.seed}{shown}){line}"
         )
 
 
@@ -138,6 +169,7 @@ class Findings:
 
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
+        self._located = 0
         self.gaps: dict[tuple[str, str], Gap] = {}
         self.advice: dict[str, None] = {}
         self.drawn: Counter[str] = Counter()
@@ -150,8 +182,21 @@ class Findings:
         reaches: str,
         size: float,
         seed: int,
+        *,
+        locate: Callable[[], tuple[Smallest | None, Line | None]] | None = None,
     ) -> None:
-        """Note a ``Violation``; ``users`` are its owner and its reader."""
+        """Note a ``Violation``; ``users`` are its owner and its reader.
+
+        Args:
+            constraint, parameter, users, reaches, size, seed: of it.
+            locate: finds where; called for the first violations only.
+        """
+        if (constraint, parameter, users) in self._violations:
+            return
+        smallest, line = None, None
+        if locate is not None and self._located < _LOCATED:
+            self._located += 1
+            smallest, line = locate()
         found = Violation(
             constraint=constraint,
             parameter=parameter,
@@ -160,8 +205,10 @@ class Findings:
             reaches=reaches,
             size=size,
             seed=seed,
+            line=line,
+            smallest=smallest,
         )
-        self._violations.setdefault((constraint, parameter, users), found)
+        self._violations[constraint, parameter, users] = found
 
     def leave_open(self, subject: str, problem: str, seed: int | None = None) -> None:
         """Note what was not tested, as a ``Gap``."""

@@ -6,6 +6,8 @@ all tensors are put back. What a model or a loss remembers beside them is put ba
 sequence begins, so that a training can find what others before it have left.
 """
 
+import contextlib
+import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from secure_fedrec.properties.split.evaluation import (
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import PrivateSlot, SplitModel, Values
 from secure_fedrec.properties.split.random import Batches
+from secure_fedrec.properties.split.reading import Recorder
 from secure_fedrec.properties.split.trials import (
     Trial,
     equal_bits,
@@ -87,6 +90,22 @@ class Inspection:
         self.gradients[slot.name] = torch.maximum(sizes, self.gradients.get(slot.name, sizes))
 
 
+class Setting(NamedTuple):
+    """A training that is looked at, and what comes before it.
+
+    Args:
+        others: state with what others hold, and the federated values of that time.
+        history: who has trained before, on these values.
+        then: state with what others hold since.
+        reader: whose training it is.
+    """
+
+    others: Values
+    history: tuple[int, ...]
+    then: Values
+    reader: int
+
+
 class _Sequence(NamedTuple):
     """Whose trainings come before those that are looked at; see ``LocalTraces.digests``."""
 
@@ -142,6 +161,27 @@ class LocalTraces:
         self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
         self._common = (*split.federated, *split.shared_buffers)
         self.overwritten: list[Overwritten] = []
+        self._steps = STEPS
+        self._examples: int | None = None
+
+    def shortened(self, *, steps: int, examples: int | None = None) -> "LocalTraces":
+        """The same with fewer steps to a training, and fewer examples to a batch."""
+        shorter = copy.copy(self)
+        shorter._steps, shorter._examples = steps, examples
+        shorter.overwritten = []
+        return shorter
+
+    def beginning(self, start: Values) -> "LocalTraces":
+        """The same where readers begin with other values of their own."""
+        other = copy.copy(self)
+        other._start, other.overwritten = start, []
+        return other
+
+    def batch_size(self, user: int) -> int:
+        """Examples of a user's first batch."""
+        draw = torch.Generator().manual_seed(self._batch_seeds[user])
+        columns = self._batches(user, draw).values()
+        return max((len(column) for column in columns if column.dim()), default=1)
 
     def digests(
         self,
@@ -190,10 +230,13 @@ class LocalTraces:
         loudly = partial(self._train, note=_unnoted, inspection=None, closely=False)
         self._run(_Sequence(others, (), others), [user], loudly)
 
-    def observed(
-        self, others: Values, *, history: Sequence[int], then: Values, reader: int
-    ) -> Observed:
-        """All that one reader's training shows, and another one after it; arguments as above."""
+    def observed(self, setting: Setting, *, recorder: Recorder | None = None) -> Observed:
+        """All that one reader's training shows, and another one after it.
+
+        Args:
+            setting: whose training, and what comes before it.
+            recorder: of what the reader computes.
+        """
         found: Observed = []
 
         def train(user: int) -> None:
@@ -203,12 +246,25 @@ class LocalTraces:
                 copies = {name: _numbers(what, value).clone() for name, value in values.items()}
                 found.append((what + again, copies))
 
-            failure = self._attempt(user, note, None, closely=True)
+            with contextlib.nullcontext() if recorder is None else recorder.recording():
+                failure = self._attempt(user, note, None, closely=True)
             if failure is not None:
                 found.append((f"{type(failure).__name__}: {failure}", {}))
 
-        self._run(_Sequence(others, tuple(history), then), [reader, reader], train)
+        sequence = _Sequence(setting.others, setting.history, setting.then)
+        self._run(sequence, [setting.reader, setting.reader], train)
         return found
+
+    def left(self, others: Values, user: int, name: str) -> Tensor:
+        """What a tensor of the model holds when a user has trained."""
+        found: list[Tensor] = []
+
+        def train(user: int) -> None:
+            self._attempt(user)
+            found.append(self._split.tensors[name].detach().clone())
+
+        self._run(_Sequence(others, (), others), [user], train)
+        return found[0]
 
     def _run(
         self, sequence: _Sequence, readers: Sequence[int], train: Callable[[int], object]
@@ -247,7 +303,8 @@ class LocalTraces:
             self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
             self._put_back(user, then, closely=closely)
-            if history and interleaved:  # what a reader has left must not hide what those before it had
+            # What a reader has left must not hide what those before it had.
+            if history and interleaved:
                 again = user if user in previous else history[place % len(history)]
                 self._attempt(again)
                 self._put_back(again, then, closely=closely)
@@ -291,9 +348,12 @@ class LocalTraces:
         self._optimizer.state.clear()
         draw = torch.Generator().manual_seed(self._batch_seeds[user])
         with one_thread(), seeded_torch(self._layer_seeds[user]):
-            for step in range(STEPS):
+            for step in range(self._steps):
                 self._optimizer.zero_grad()
-                value = self._loss(model, user, require_columns(self._batches(user, draw)))
+                batch = require_columns(self._batches(user, draw))
+                if self._examples is not None:
+                    batch = {n: c[: self._examples] if c.dim() else c for n, c in batch.items()}
+                value = self._loss(model, user, batch)
                 require_scalar(value)
                 if inspection is not None and not step:
                     self._inspect_graph(value, inspection)

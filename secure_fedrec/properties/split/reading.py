@@ -1,0 +1,313 @@
+"""Which line reads a value: two runs are recorded, operation by operation, and compared.
+
+The runs differ in one user's value, or in whether that user has trained. Where their ends differ,
+the way back through the tensors that differ leads to the operation that did more with the value
+than to hand it on. A run that branches on it goes another way: the last line that both runs have in
+common is the branch.
+"""
+
+import hashlib
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from secure_fedrec.properties.split.trials import raw_bytes
+
+_LIBRARIES: Final = tuple(
+    f"{each}{os.sep}" for each in (Path(__file__).parent, sysconfig.get_path("stdlib"))
+)
+_PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
+# They hand values on, whole; so do views.
+_COPIES: Final = frozenset({"clone", "cat", "stack", "_to_copy", "copy_", "repeat", "detach"})
+_NUMBERS: Final = (bool, int, float, complex)
+
+_Key: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""Of a tensor: its storage, and where in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of the code under test.
+
+    Args:
+        file: its path.
+        number: counted from 1.
+        function: that it is part of.
+        operation: what torch does there, or "branch".
+    """
+
+    file: str
+    number: int
+    function: str
+    operation: str
+
+    @property
+    def text(self) -> str:
+        """The line itself; empty where its file cannot be read."""
+        return linecache.getline(self.file, self.number).strip()
+
+    def __str__(self) -> str:
+        path = Path(self.file)
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name
+        return f"{shown}:{self.number} in {self.function}: {self.text} ({self.operation})"
+
+
+class _Event(NamedTuple):
+    """An operation, or a line that was reached.
+
+    Args:
+        what: the operation; "" for a line.
+        place: (file, line, function), or None where no line of the code under test asked for it.
+        inputs: of its tensors, where they lie and what they held.
+        plain: its other arguments.
+        outputs: what its results, and what it wrote into, hold afterwards.
+        written: where that lies.
+        plain_output: a result that is no tensor.
+        narrows: whether it picks a part of what it is given.
+    """
+
+    what: str
+    place: tuple[str, int, str] | None
+    inputs: tuple[tuple[_Key, bytes], ...] = ()
+    plain: tuple[object, ...] = ()
+    outputs: tuple[bytes, ...] = ()
+    written: tuple[_Key, ...] = ()
+    plain_output: tuple[object, ...] = ()
+    is_view: bool = False
+    narrows: bool = False
+
+
+class Recorder(TorchDispatchMode):
+    """Records what is computed while it is entered.
+
+    Args:
+        watched: a tensor of which is noted when it is first written into.
+
+    Attributes:
+        events: in their order.
+        overwrites: the event that first wrote into the watched tensor; None if none did.
+    """
+
+    def __init__(self, watched: Tensor | None = None) -> None:
+        super().__init__()
+        self.events: list[_Event] = []
+        self.overwrites: _Event | None = None
+        self._watched = watched
+        self._before = None if watched is None else _digest(watched)
+        self._held: list[Tensor] = []  # so that no other storage gets a number that is known
+        self._outermost: FrameType | None = None
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record operations and lines."""
+        self._outermost, before = sys._getframe(), sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            with self:
+                yield
+        finally:
+            sys.settrace(before)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation, and note it."""
+        kwargs = kwargs or {}
+        given = [each for each in tree_flatten((args, kwargs))[0] if each is not None]
+        tensors = [each for each in given if isinstance(each, Tensor)]
+        inputs = tuple((_key(each), _digest(each)) for each in tensors)
+        answer = func(*args, **kwargs)
+        results = tree_flatten(answer)[0]
+        made = [each for each in results if isinstance(each, Tensor)]
+        before = dict(inputs)
+        changed = [each for each in tensors if _digest(each) != before[_key(each)]]
+        is_view = any(
+            each.alias_info is not None and not each.alias_info.is_write
+            for each in func._schema.returns
+        )
+        self._held += [*tensors, *made]
+        largest = max((each.numel() for each in tensors), default=0)
+        event = _Event(
+            what=func._schema.name.partition("::")[2],
+            place=self._place(),
+            inputs=inputs,
+            plain=tuple(each for each in given if isinstance(each, _NUMBERS)),
+            outputs=tuple(_digest(each) for each in (*made, *changed)),
+            written=tuple(_key(each) for each in (*made, *changed)),
+            plain_output=tuple(each for each in results if isinstance(each, _NUMBERS)),
+            is_view=is_view,
+            narrows=any(each.numel() < largest for each in made),
+        )
+        self.events.append(event)
+        if self._watched is not None and self.overwrites is None:
+            self.overwrites = event if _digest(self._watched) != self._before else None
+        return answer
+
+    def last_writer(self, tensor: Tensor) -> int | None:
+        """The event that made a tensor's values, or None."""
+        storage = _key(tensor)[0]
+        return next(
+            (
+                place
+                for place in range(len(self.events) - 1, -1, -1)
+                if not self.events[place].is_view
+                and any(key[0] == storage for key in self.events[place].written)
+            ),
+            None,
+        )
+
+    def _place(self) -> tuple[str, int, str] | None:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame is not self._outermost:
+            if _is_under_test(frame):
+                return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+            frame = frame.f_back
+        return None
+
+    def _trace(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        return self._trace_line if _is_under_test(frame) else None
+
+    def _trace_line(self, frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            code = frame.f_code
+            self.events.append(_Event("", (code.co_filename, frame.f_lineno, code.co_name)))
+        return self._trace_line
+
+
+def line_of(event: _Event | None) -> Line | None:
+    """The line that asked for an operation."""
+    if event is None or event.place is None:
+        return None
+    file, number, function = event.place
+    return Line(file=file, number=number, function=function, operation=event.what or "branch")
+
+
+def reading_line(one: Recorder, other: Recorder, ends: Iterable[int | None]) -> Line | None:
+    """The line that reads what differs between two runs.
+
+    Args:
+        one: a run.
+        other: the run that differs.
+        ends: events of the first run whose results should have been the same, in their order.
+    """
+    parted = next(
+        (
+            place
+            for place, pair in enumerate(zip(one.events, other.events, strict=False))
+            if pair[0][:2] != pair[1][:2]
+        ),
+        min(len(one.events), len(other.events)),
+    )
+    runs = _Runs(one.events[:parted], other.events[:parted])
+    differing = [end for end in ends if end is not None and end < parted and runs.differs(end)]
+    whole = parted == len(one.events) == len(other.events)
+    if differing:
+        end: int | None = differing[0]
+    else:
+        # A branch: on a number that a tensor held, or on what Python remembers.
+        end = runs.last_number_that_differs()
+        if end is None and not whole and parted:
+            lines = [each for each in runs.one if each.place is not None]
+            return line_of(lines[-1]._replace(what="")) if lines else None
+    if end is None:
+        found = [place for place in range(parted) if runs.differs(place) and runs.reads(place)]
+    else:
+        found = sorted(runs.way_back(end))
+    readers = [each for each in found if runs.reads(each) and runs.one[each].place is not None]
+    readers = readers or [each for each in found if runs.one[each].place is not None]
+    return line_of(runs.one[readers[0]]) if readers else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Two runs as far as they do the same operations."""
+
+    one: Sequence[_Event]
+    other: Sequence[_Event]
+
+    def differs(self, place: int) -> bool:
+        """Whether an operation has other results."""
+        one, other = self.one[place], self.other[place]
+        return (one.outputs, one.plain_output) != (other.outputs, other.plain_output)
+
+    def reads(self, place: int) -> bool:
+        """Whether an operation does more than to hand a value on."""
+        event = self.one[place]
+        return event.narrows if event.is_view else event.what not in _COPIES
+
+    def last_number_that_differs(self, before: int | None = None) -> int | None:
+        """The last operation that returned another plain number."""
+        places = range((len(self.one) if before is None else before) - 1, -1, -1)
+        pairs = (
+            (each, self.one[each].plain_output, self.other[each].plain_output) for each in places
+        )
+        return next((place for place, one, other in pairs if one != other), None)
+
+    def way_back(self, end: int) -> set[int]:
+        """All operations on the way to an end whose results differ."""
+        found: set[int] = set()
+        waiting = [end]
+        while waiting:
+            place = waiting.pop()
+            if place not in found and self.differs(place):
+                found.add(place)
+                waiting += self._before(place)
+        return found
+
+    def _before(self, place: int) -> Iterator[int]:
+        one, other = self.one[place], self.other[place]
+        pairs = zip(one.inputs, other.inputs, strict=False)
+        keys = [key for (key, held), (_, there) in pairs if held != there]
+        for key in keys:
+            yield from self._makers(key, place)
+        if not keys and one.plain != other.plain:
+            number = self.last_number_that_differs(place)
+            if number is not None:
+                yield number
+
+    def _makers(self, key: _Key, before: int) -> Iterator[int]:
+        """The last operation that wrote there, and the view that was taken of it."""
+        view = False
+        for place in range(before - 1, -1, -1):
+            event = self.one[place]
+            if event.is_view and not view and key in event.written:
+                view = True
+                yield place
+            elif not event.is_view and any(each[0] == key[0] for each in event.written):
+                yield place
+                return
+
+
+def _is_under_test(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    if file.startswith("<"):  # generated code, but for cells of a notebook
+        return file.startswith("<ipython")
+    return _PACKAGES not in file and not file.startswith(_LIBRARIES)
+
+
+def _key(tensor: Tensor) -> _Key:
+    try:
+        storage = tensor.untyped_storage()._cdata
+        return storage, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+    except (NotImplementedError, RuntimeError):  # sparse tensors have none
+        return id(tensor), 0, tuple(tensor.shape), ()
+
+
+def _digest(tensor: Tensor) -> bytes:
+    try:
+        values = raw_bytes(tensor.to_dense() if tensor.layout is not torch.strided else tensor)
+        return hashlib.blake2b(values.numpy().data, digest_size=8).digest()
+    except (NotImplementedError, RuntimeError):
+        return b""
