@@ -11,24 +11,43 @@ that constraint (2) could speak of.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from secure_fedrec.properties.split.evaluation import LOSS, Loss
 from secure_fedrec.properties.split.interference import Interference
+from secure_fedrec.properties.split.locating import Crossing, Located, located, mixed
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values, parts_of
 from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
+from secure_fedrec.properties.split.reading import Recorder, line_of
 from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.traces import Inspection, LocalTraces, differing
-from secure_fedrec.properties.split.trials import Trial, largest_change
+from secure_fedrec.properties.split.traces import Inspection, LocalTraces, Setting, differing
+from secure_fedrec.properties.split.trials import Trial, equal_bits, largest_change
 
 BASE: Final = "base"
 _PAIRS: Final = 64  # users up to which every pair is named
+
+
+class _Found(NamedTuple):
+    """What a trial has at hand to say where something crosses.
+
+    Args:
+        trial: which.
+        traces: runs trainings of it.
+        base: state with others' values of one draw.
+        other: with other ones.
+    """
+
+    trial: Trial
+    traces: LocalTraces
+    base: Values
+    other: Values
 
 
 class LocalTrials:
@@ -74,18 +93,19 @@ class LocalTrials:
                 traces.require_alone(base, user)
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
-        judged = {user for user in trial.users if self._judge(trial, user, inspections[user])}
+        changed = [
+            self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
+            for place, kind in enumerate(trial.kinds)
+        ]
+        found = _Found(trial, traces, base, changed[0])
+        judged = {user for user in trial.users if self._judge(found, user, inspections[user])}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
-            changed = [
-                self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
-                for place, kind in enumerate(trial.kinds)
-            ]
             earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
             search = Interference(self._split, traces, self._findings, trial, base, earlier)
             search.search({user: fresh[user] for user in sound}, changed)
             self._disturbed |= search.broken
-        self._judge_writes(trial, traces)
+        self._judge_writes(found)
         sound = [user for user in sound if user not in self._disturbed]
         if sound:
             self._search_related(trial, start, sound)
@@ -197,7 +217,7 @@ class LocalTrials:
         search = Interference(self._split, traces, self._findings, trial, base, earlier)
         search.search_related(fresh, related)
         self._disturbed |= search.broken
-        self._judge_writes(trial, traces)
+        self._judge_writes(_Found(trial, traces, base, related))
 
     def _draw_twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
         """A start in which all users have the values of one; integers stay their own."""
@@ -227,17 +247,17 @@ class LocalTrials:
         self._findings.drawn.update(trial.relations)
         return split.state()
 
-    def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
+    def _judge(self, found: "_Found", user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""
         if inspection.leaf is not None:
             self._leave_leaf(inspection.leaf)
         if inspection.failed:  # it fails after others only
             return True
-        broken = self._judge_gradients(trial, user, inspection.gradients)
+        broken = self._judge_gradients(found, user, inspection.gradients)
         if not inspection.finite:
             if not broken:
                 problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
-                self._findings.leave_open(LOSS, problem, trial.seed)
+                self._findings.leave_open(LOSS, problem, found.trial.seed)
             return False
         self._reached |= inspection.reached
         for name in self._trained_slots:
@@ -253,7 +273,7 @@ class LocalTrials:
         )
         self._findings.leave_open(subject, problem)
 
-    def _judge_gradients(self, trial: Trial, user: int, gradients: Values) -> bool:
+    def _judge_gradients(self, found: "_Found", user: int, gradients: Values) -> bool:
         """Eq. 1: whether another user's private parameters have a gradient, NaN included."""
         broken = False
         for name, sizes in gradients.items():
@@ -264,22 +284,58 @@ class LocalTrials:
                 broken = True
                 reaches = "that user's loss has a gradient on it"
                 self._findings.violate(
-                    1, name, (owner, user), reaches, float(sizes[owner]), trial.seed
+                    1,
+                    name,
+                    (owner, user),
+                    reaches,
+                    float(sizes[owner]),
+                    found.trial.seed,
+                    locate=partial(self._locate_gradient, found, name, owner, user),
                 )
         return broken
 
-    def _judge_writes(self, trial: Trial, traces: LocalTraces) -> None:
+    def _locate_gradient(self, found: "_Found", name: str, owner: int, reader: int) -> Located:
+        """Where a gradient comes from: the line that meets the value."""
+        (slot,) = (slot for slot in self._split.slots if slot.name == name)
+        there = mixed(found.base, found.other, [(slot, owner)])
+        one, other = (Setting(each, (), each, reader) for each in (found.base, there))
+        return located(found.traces, Crossing(one, other, owner))
+
+    def _judge_writes(self, found: "_Found") -> None:
         """Of what is no parameter of all, a user's training may write its own only."""
-        for user, name, owner, size in traces.overwritten:
+        seed = found.trial.seed
+        for user, name, owner, size in tuple(found.traces.overwritten):
+            locate = partial(self._locate_write, found, user, name, owner)
             if owner is None:
+                behind = self._behind(found, user, name)
                 reaches = (
-                    "local training writes into this buffer, which every user's model holds: make "
-                    "it private, or keep its layer in eval() while the model is in train()"
+                    f"local training writes into {'this' if behind is None else 'the'} buffer"
+                    f"{'' if behind is None else f' {name!r}'}, which every user's model holds: "
+                    "make it private, or keep its layer in eval() while the model is in train()"
                 )
-                self._findings.violate(1, name, (user, int(user == 0)), reaches, size, trial.seed)
+                users = (user, int(user == 0))
+                self._findings.violate(1, behind or name, users, reaches, size, seed, locate=locate)
             elif owner != user:
                 reaches = "that user's local training overwrites it"
-                self._findings.violate(1, name, (owner, user), reaches, size, trial.seed)
+                self._findings.violate(1, name, (owner, user), reaches, size, seed, locate=locate)
+
+    def _behind(self, found: "_Found", user: int, buffer: str) -> str | None:
+        """The private parameter that a user's training leaves in a buffer of all."""
+        expected = found.traces.left(found.base, user, buffer)
+        begun = found.traces.begun
+        for slot in self._split.slots:
+            other = found.traces.beginning(mixed(begun, found.other, [(slot, user)]))
+            if not slot.buffer and not equal_bits(other.left(found.base, user, buffer), expected):
+                return slot.name
+        return None
+
+    def _locate_write(self, found: "_Found", user: int, name: str, owner: int | None) -> Located:
+        """Where a training writes what is not its own."""
+        tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
+        place = tensors[name] if owner is None else slots[name].part(tensors, owner)
+        recorder = Recorder(watched=place.detach())
+        found.traces.observed(Setting(found.base, (), found.base, user), recorder=recorder)
+        return None, line_of(recorder.overwrites)
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values

@@ -1,7 +1,7 @@
 """Where a value crosses: the smallest run that shows it, and the line that reads it."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from secure_fedrec.properties.split.evaluation import Part
 from secure_fedrec.properties.split.model import Values
@@ -9,6 +9,9 @@ from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
 from secure_fedrec.properties.split.report import Smallest
 from secure_fedrec.properties.split.traces import STEPS, LocalTraces, Observed, Setting
 from secure_fedrec.properties.split.trials import largest_change, same_bits
+
+Located: TypeAlias = tuple[Smallest | None, Line | None]
+"""The smallest run that shows a violation, and the line that reads; None where there is none."""
 
 
 class Crossing(NamedTuple):
@@ -39,8 +42,8 @@ class Crossing(NamedTuple):
         return self._replace(one=one, other=other)
 
 
-def located(traces: LocalTraces, crossing: Crossing) -> tuple[Smallest | None, Line | None]:
-    """The smallest run that shows a crossing, and the line that reads; None where none does."""
+def located(traces: LocalTraces, crossing: Crossing) -> Located:
+    """Where a value crosses."""
     if not _shows(traces, crossing):
         return None, None
     shown = next(

@@ -249,11 +249,10 @@ class _Runs:
 
     def last_number_that_differs(self, before: int | None = None) -> int | None:
         """The last operation that returned another plain number."""
-        places = range((len(self.one) if before is None else before) - 1, -1, -1)
-        pairs = (
-            (each, self.one[each].plain_output, self.other[each].plain_output) for each in places
-        )
-        return next((place for place, one, other in pairs if one != other), None)
+        for place in range((len(self.one) if before is None else before) - 1, -1, -1):
+            if self.one[place].plain_output != self.other[place].plain_output:
+                return place
+        return None
 
     def way_back(self, end: int) -> set[int]:
         """All operations on the way to an end whose results differ."""
@@ -287,7 +286,8 @@ class _Runs:
                 yield place
             elif not event.is_view and any(each[0] == key[0] for each in event.written):
                 yield place
-                return
+                if key in event.written:  # and not a part of it, with the rest from before
+                    return
 
 
 def _is_under_test(frame: FrameType) -> bool:

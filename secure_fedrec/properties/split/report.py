@@ -187,9 +187,7 @@ class Findings:
     ) -> None:
         """Note a ``Violation``; ``users`` are its owner and its reader.
 
-        Args:
-            constraint, parameter, users, reaches, size, seed: of it.
-            locate: finds where; called for the first violations only.
+        ``locate`` finds the line and the smallest run; it is called for the first violations only.
         """
         if (constraint, parameter, users) in self._violations:
             return

@@ -135,6 +135,7 @@ class LocalTraces:
         start: state with what every reader trains on: federated values, its own, buffers.
 
     Attributes:
+        begun: the state that readers begin with.
         overwritten: values that were others' and were written into, as they are found.
     """
 
@@ -151,7 +152,7 @@ class LocalTraces:
         self._loss = loss
         self._batches = batches
         self._memory = memory
-        self._start = start
+        self.begun = start
         everybody = range(split.n_users)
         self._batch_seeds = trial.torch_seeds("batch", everybody)
         self._layer_seeds = trial.torch_seeds("dropout", everybody)
@@ -174,7 +175,7 @@ class LocalTraces:
     def beginning(self, start: Values) -> "LocalTraces":
         """The same where readers begin with other values of their own."""
         other = copy.copy(self)
-        other._start, other.overwritten = start, []
+        other.begun, other.overwritten = start, []
         return other
 
     def batch_size(self, user: int) -> int:
@@ -300,7 +301,7 @@ class LocalTraces:
                 self._split.load({name: others[name] for name in self._common})
                 self._attempt(user)
                 self._put_back(user, then, closely=closely)
-            self._split.load_private(user, self._split.parts(self._start, user))
+            self._split.load_private(user, self._split.parts(self.begun, user))
             train(user)
             self._put_back(user, then, closely=closely)
             # What a reader has left must not hide what those before it had.
