@@ -11,6 +11,7 @@ users some set holds one and not the other; and of few users each alone. What th
 drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -22,11 +23,18 @@ from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import noise_like
+from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
 from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
+from secure_fedrec.properties.split.trials import (
+    Trial,
+    equal_bits,
+    first_change,
+    largest_change,
+    same_bits,
+)
 
 Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 """Draws the summary of a user's data: (user, generator) -> numbers by name."""
@@ -292,7 +300,13 @@ class AggregationTrials:
         when = " in an earlier round" if changes[step].round < round_ else ""
         reaches = f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}"
         self._findings.violate(
-            2 if federated else 3, changes[step].name, (owner, reader), reaches, size, trial.seed
+            2 if federated else 3,
+            changes[step].name,
+            (owner, reader),
+            reaches,
+            size,
+            trial.seed,
+            locate=lambda: (None, probe.line(changes[:step], changes[: step + 1], whose, name)),
         )
 
 
@@ -316,7 +330,9 @@ class _Probe:
     def __post_init__(self) -> None:
         self.base = self(())
 
-    def __call__(self, changes: Sequence[_Change]) -> list[Updates]:
+    def __call__(
+        self, changes: Sequence[_Change], *, recorder: Recorder | None = None
+    ) -> list[Updates]:
         """The answers of a fresh copy after some values are replaced, of all users in every round.
 
         Users whom the rule does not return keep their values.
@@ -326,7 +342,8 @@ class _Probe:
         for round_, (given, other) in enumerate(zip(self.given, self.other, strict=True)):
             replaced = [change for change in changes if change.round == round_]
             changed = _replaced(given, other, replaced)
-            federated, private = rule(changed)
+            with contextlib.nullcontext() if recorder is None else recorder.recording():
+                federated, private = rule(changed)
             kept = {user: dict(values) for user, values in changed.private.items()}
             answers.append((federated, kept | private))
         return answers
@@ -354,6 +371,27 @@ class _Probe:
             for round_, (answer, base) in pairs
             if not same_bits(_update_of(answer, whose), _update_of(base, whose))
         ]
+
+    def line(
+        self, one: Sequence[_Change], other: Sequence[_Change], whose: int | None, name: str
+    ) -> Line | None:
+        """The line of the rule that reads what two inputs differ in.
+
+        Args:
+            one: what is replaced.
+            other: the same, and one value more.
+            whose: see ``moved``.
+            name: of the parameter whose update moves.
+        """
+        recorders = Recorder(), Recorder()
+        answers = [
+            self(changes, recorder=recorder)
+            for changes, recorder in zip((one, other), recorders, strict=True)
+        ]
+        pairs = zip(*answers, strict=True)
+        updates = [tuple(_update_of(each, whose)[name] for each in pair) for pair in pairs]
+        ends = [recorders[0].last_writer(old) for old, new in updates if not equal_bits(old, new)]
+        return reading_line(*recorders, ends)
 
     def is_reproducible(self) -> bool:
         """Whether the same inputs have the same answers twice."""

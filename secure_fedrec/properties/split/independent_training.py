@@ -322,9 +322,11 @@ class LocalTrials:
     def _behind(self, found: "_Found", user: int, buffer: str) -> str | None:
         """The private parameter that a user's training leaves in a buffer of all."""
         expected = found.traces.left(found.base, user, buffer)
-        begun = found.traces.begun
+        begun, draw = found.traces.begun, found.trial.generator("behind")
         for slot in self._split.slots:
-            other = found.traces.beginning(mixed(begun, found.other, [(slot, user)]))
+            moved = mixed(begun, begun, [(slot, user)])
+            slot.part(moved, user).add_(noise_like(slot.part(begun, user), 1.0, draw))
+            other = found.traces.beginning(moved)
             if not slot.buffer and not equal_bits(other.left(found.base, user, buffer), expected):
                 return slot.name
         return None

@@ -112,7 +112,8 @@ class Recorder(TorchDispatchMode):
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record operations and lines."""
-        self._outermost, before = sys._getframe(), sys.gettrace()
+        # Of whoever enters this, behind contextlib: what it calls is under test.
+        self._outermost, before = sys._getframe(2), sys.gettrace()
         sys.settrace(self._trace)
         try:
             with self:
