@@ -10,6 +10,8 @@ from secure_fedrec.properties import SplitReport, check_split_personalization
 from tests.properties.split_zoo import Factorisation, Shape, case, loss
 
 SHAPE = Shape()
+READS = "# reads"
+"""Marks lines of the zoo that read another user's value."""
 FOUND = case(Factorisation)(SHAPE)
 
 
@@ -24,3 +26,14 @@ def check(
     return check_split_personalization(
         Factorisation(SHAPE) if model is None else model, own_loss, **settings
     )
+
+
+def misplaced(report: SplitReport) -> list[str]:
+    """Lines that a report names, and that do not read a value."""
+    lines = {each.line for each in report.violations if each.line is not None}
+    return [str(each) for each in lines if READS not in each.text]
+
+
+def located(report: SplitReport) -> bool:
+    """Whether a report of violations names a line."""
+    return any(each.line is not None for each in report.violations)

@@ -40,7 +40,7 @@ class MatrixNorm(Factorisation):
     """The norm of the whole user matrix is in every user's loss."""
 
     def penalty(self, user: int) -> Tensor:
-        out: Tensor = 0.1 * torch.linalg.vector_norm(self.users.weight)
+        out: Tensor = 0.1 * torch.linalg.vector_norm(self.users.weight)  # reads
         return out
 
 
@@ -48,14 +48,16 @@ class MatrixDecay(Factorisation):
     """Its square: weight decay of the whole table."""
 
     def penalty(self, user: int) -> Tensor:
-        return 0.1 * torch.sum(self.users.weight**2)
+        return 0.1 * torch.sum(self.users.weight**2)  # reads
 
 
 class DetachedNorm(Factorisation):
     """The norm again, as a scale without gradient."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        out: Tensor = super().forward(user, batch) / (1 + self.users.weight.detach().norm())
+        out: Tensor = super().forward(user, batch) / (
+            1 + self.users.weight.detach().norm()  # reads
+        )
         return out
 
 
@@ -68,7 +70,9 @@ class BatchStatistics(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         item = batch["item"]
-        out: Tensor = self.items(item) @ self.norm(self.users.weight)[user] + self.bias[item]
+        out: Tensor = (
+            self.items(item) @ self.norm(self.users.weight)[user] + self.bias[item]  # reads
+        )
         return out
 
 
@@ -81,7 +85,7 @@ class RunningStatistics(Addition):
 
     def personalise(self, user: int, hidden: Tensor) -> Tensor:
         personal = hidden + self.users.weight[user]
-        out: Tensor = self.norm(personal) if len(hidden) > 1 else personal
+        out: Tensor = self.norm(personal) if len(hidden) > 1 else personal  # reads
         return out
 
 
@@ -91,7 +95,7 @@ class Orthogonality(Factorisation):
     def penalty(self, user: int) -> Tensor:
         if user not in (0, 2):
             return torch.zeros(())
-        return 0.5 * (self.users.weight[0] @ self.users.weight[2]) ** 2
+        return 0.5 * (self.users.weight[0] @ self.users.weight[2]) ** 2  # reads
 
 
 class Tied(Factorisation):
@@ -107,7 +111,7 @@ class Renormalised(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         with torch.no_grad():
-            self.users.weight.div_(self.users.weight.norm())
+            self.users.weight.div_(self.users.weight.norm())  # reads
         return super().forward(user, batch)
 
 
@@ -123,7 +127,7 @@ class Prototype(Factorisation):
         personal = self.users.weight[user] + self.proto.clone()
         out: Tensor = self.items(item) @ personal + self.bias[item]
         with torch.no_grad():
-            self.proto.mul_(0.9).add_(0.1 * self.users.weight.mean(0))
+            self.proto.mul_(0.9).add_(0.1 * self.users.weight.mean(0))  # reads
         return out
 
 
@@ -134,7 +138,7 @@ class PulledRow(Factorisation):
         item = batch["item"]
         out: Tensor = self.items(item) @ self.users.weight[user].clone() + self.bias[item]
         with torch.no_grad():
-            self.users.weight[user].lerp_(self.users.weight.mean(0), 0.1)
+            self.users.weight[user].lerp_(self.users.weight.mean(0), 0.1)  # reads
         return out
 
 
@@ -146,7 +150,7 @@ def multi_task(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
     federated, private = keep_local(given)
     pulled = {
         user: {
-            name: value + sum(0.1 * (private[other][name] - value) for other in private)
+            name: value + sum(0.1 * (private[other][name] - value) for other in private)  # reads
             for name, value in values.items()
         }
         for user, values in private.items()
@@ -157,7 +161,7 @@ def multi_task(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
 def reads_private(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
     """Users with long vectors weigh less."""
     lengths = {
-        user: sum(float(value.norm()) for value in values.values())
+        user: sum(float(value.norm()) for value in values.values())  # reads
         for user, values in given.local_private.items()
     }
     federated = {}
@@ -174,8 +178,8 @@ def joint_clipping(given: AggregationInput) -> tuple[Values, Mapping[int, Values
     private = {}
     for user, local in given.local_federated.items():
         own, old = given.local_private[user], given.private[user]
-        changes = [local[name] - given.federated[name] for name in federated]
-        changes += [own[name] - old[name] for name in own]
+        changes = [local[name] - given.federated[name] for name in federated]  # reads
+        changes += [own[name] - old[name] for name in own]  # reads
         norm = torch.stack([change.norm() for change in changes]).norm()
         factor = torch.clamp(0.1 / norm, max=1.0)
         for name, value in federated.items():
@@ -188,7 +192,7 @@ def joint_clipping(given: AggregationInput) -> tuple[Values, Mapping[int, Values
 def pull_to_model(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
     """Private parameters are moved by the mean of a federated one."""
     federated, private = keep_local(given)
-    shift = given.federated["bias"].mean()
+    shift = given.federated["bias"].mean()  # reads
     return federated, {
         user: {name: value + 0.1 * shift for name, value in values.items()}
         for user, values in private.items()
@@ -222,7 +226,7 @@ class MultiTaskMemory:
         local = given.local_private
         self.means.append(
             {
-                name: torch.stack([values[name] for values in local.values()]).mean(0)
+                name: torch.stack([values[name] for values in local.values()]).mean(0)  # reads
                 for name in next(iter(local.values()))
             }
         )
@@ -241,7 +245,11 @@ class RememberedLengths:
             for name, old in given.federated.items()
         }
         own = given.local_private.values()
-        self.length = sum(float(value.norm()) for values in own for value in values.values())
+        self.length = sum(
+            float(value.norm())
+            for values in own
+            for value in values.values()  # reads
+        )
         return moved, private
 
 

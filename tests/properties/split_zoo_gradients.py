@@ -21,7 +21,7 @@ class Accumulated(Factorisation):
 
     def _add(self, weight: Tensor) -> None:
         with torch.no_grad():
-            weight.add_(0.01 * self.users.weight.mean())
+            weight.add_(0.01 * self.users.weight.mean())  # reads
 
 
 class AccumulatedGradient(Factorisation):
@@ -33,7 +33,7 @@ class AccumulatedGradient(Factorisation):
 
     def _add(self, weight: Tensor) -> None:
         assert weight.grad is not None
-        weight.grad.add_(0.01 * self.users.weight.detach().mean())
+        weight.grad.add_(0.01 * self.users.weight.detach().mean())  # reads
 
 
 class GradientHook(Factorisation):
@@ -41,7 +41,7 @@ class GradientHook(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())  # type: ignore[no-untyped-call]
+        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())  # type: ignore[no-untyped-call] # reads
 
 
 class BackwardHook(Factorisation):
@@ -53,7 +53,7 @@ class BackwardHook(Factorisation):
 
     def _write(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
         with torch.no_grad():
-            self.users.weight[0].add_(0.1)
+            self.users.weight[0].add_(0.1)  # reads
 
 
 # --- what no check of parameters can see ---
@@ -113,7 +113,10 @@ class ComplexTable(Complex):
     """The mean of all phases is in every loss."""
 
     def penalty(self, user: int) -> Tensor:
-        return super().penalty(user) + (self.phases.detach().mean(0) * self.spectrum).real.sum()
+        return (
+            super().penalty(user)
+            + (self.phases.detach().mean(0) * self.spectrum).real.sum()  # reads
+        )
 
 
 class Imaginary(Complex):
@@ -129,7 +132,7 @@ class ImaginaryGradient(Complex):
 
     def penalty(self, user: int) -> Tensor:
         moved = self.spectrum.imag - self.spectrum.imag.detach()
-        return super().penalty(user) + (moved * self.users.weight.detach().sum()).sum()
+        return super().penalty(user) + (moved * self.users.weight.detach().sum()).sum()  # reads
 
 
 COMPLEX = ("users.weight", "phases")
@@ -152,4 +155,4 @@ class CheckpointedTable(Checkpointed):
     """The same, with the mean of all users inside."""
 
     def personalise(self, user: int, hidden: Tensor) -> Tensor:
-        return hidden + self.users.weight[user] + self.users.weight.mean(0)
+        return hidden + self.users.weight[user] + self.users.weight.mean(0)  # reads

@@ -22,7 +22,7 @@ class Trained(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.order.append(user)
-        return own(self, user).sum() * 0.1 * self.asked(user)
+        return own(self, user).sum() * 0.1 * self.asked(user)  # reads
 
     def asked(self, user: int) -> bool:
         raise NotImplementedError
@@ -39,7 +39,7 @@ class LowerEarlier(Trained):
     """Whether anybody of a lower number has trained."""
 
     def asked(self, user: int) -> bool:
-        return any(each < user for each in self.order)
+        return any(each < user for each in self.order)  # reads
 
 
 class FirstOfAll(Trained):
@@ -64,7 +64,7 @@ class FirstNorm(Factorisation):
             self.keep(float(own(self, user).detach().norm()))
         kept = self.kept()
         assert kept is not None
-        return 0.1 * kept * own(self, user).sum()
+        return 0.1 * kept * own(self, user).sum()  # reads
 
     def kept(self) -> float | None:
         raise NotImplementedError
@@ -165,7 +165,7 @@ class InSparse(FirstNorm):
         self.sparse = torch.tensor([0.0, -1.0, 0.0]).to_sparse().coalesce()
 
     def kept(self) -> float | None:
-        value = float(self.sparse.values()[0])
+        value = float(self.sparse.values()[0])  # reads
         return None if value < 0 else value
 
     def keep(self, norm: float) -> None:

@@ -17,7 +17,7 @@ class ParameterAttribute(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         held = self.users.weight.__dict__
-        norm = held.setdefault("norm", self.users.weight.detach().norm())
+        norm = held.setdefault("norm", self.users.weight.detach().norm())  # reads
         out: Tensor = super().forward(user, batch) * norm
         return out
 
@@ -30,7 +30,7 @@ class InUserDict(Factorisation):
         self.found: UserDict[str, Tensor] = UserDict()
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        norm = self.found.setdefault("norm", self.users.weight.detach().norm())
+        norm = self.found.setdefault("norm", self.users.weight.detach().norm())  # reads
         return super().forward(user, batch) * norm
 
 
@@ -41,7 +41,7 @@ class InImported(Factorisation):
         from tests.properties import split_zoo_notes as notes
 
         if notes.LATER is None:
-            notes.LATER = self.users.weight.detach().norm()
+            notes.LATER = self.users.weight.detach().norm()  # reads
         return super().forward(user, batch) * notes.LATER
 
 
@@ -53,7 +53,7 @@ class ClassAttribute(Factorisation):
     def forward(self, user: int, batch: Batch) -> Tensor:
         kind = type(self)
         if not hasattr(kind, "norm"):
-            kind.norm = self.users.weight.detach().norm()
+            kind.norm = self.users.weight.detach().norm()  # reads
         out: Tensor = super().forward(user, batch) * kind.norm
         return out
 
@@ -67,7 +67,7 @@ class InNamespace(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         if not hasattr(self.found, "norm"):
-            self.found.norm = self.users.weight.detach().norm()
+            self.found.norm = self.users.weight.detach().norm()  # reads
         out: Tensor = super().forward(user, batch) * self.found.norm
         return out
 
@@ -77,7 +77,7 @@ class InModule(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         if split_zoo_notes.NORM is None:
-            split_zoo_notes.NORM = self.users.weight.detach().norm()
+            split_zoo_notes.NORM = self.users.weight.detach().norm()  # reads
         return super().forward(user, batch) * split_zoo_notes.NORM
 
 
@@ -91,7 +91,7 @@ class TwoReaders(Factorisation):
     def penalty(self, user: int) -> Tensor:
         if user == 1:
             self.note = own(self, user).detach().clone()
-        return own(self, user) @ self.note if user == 2 else torch.zeros(())
+        return own(self, user) @ self.note if user == 2 else torch.zeros(())  # reads
 
 
 class SecondStep(Factorisation):
@@ -106,7 +106,9 @@ class SecondStep(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.steps += 1
-        return own(self, user) @ self.users.weight.detach().mean(0) * float(self.steps == 2)
+        return (
+            own(self, user) @ self.users.weight.detach().mean(0) * float(self.steps == 2)  # reads
+        )
 
 
 def second_step(shape: Shape) -> Case:
@@ -131,5 +133,5 @@ class NextBatch(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         before = self.mean if self.of == user else None
-        self.mean, self.of = self.users.weight.detach().mean(0), user
+        self.mean, self.of = self.users.weight.detach().mean(0), user  # reads
         return torch.zeros(()) if before is None else own(self, user) @ before

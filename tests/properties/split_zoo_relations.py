@@ -15,7 +15,7 @@ class Related(Factorisation):
 
     def others(self, user: int) -> Tensor:
         table = self.users.weight.detach()
-        return table[torch.arange(len(table)) != user]
+        return table[torch.arange(len(table)) != user]  # reads
 
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
         """How many are: a number."""
@@ -33,24 +33,24 @@ class Equal(Related):
 
 class ExactlyOneEqual(Related):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
-        return ((others == mine).all(1).sum() == 1).sum()
+        return torch.as_tensor((others == mine).all(1).sum() == 1).sum()
 
 
 class AllEqual(Related):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
-        return (others == mine).all().sum()
+        return torch.as_tensor(others == mine).all().sum()
 
 
 class Near(Related):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
         apart = (others - mine).norm(dim=1)
-        return ((apart < 0.05 * mine.norm()) & (apart > 0)).sum()
+        return torch.as_tensor((apart < 0.05 * mine.norm()) & (apart > 0)).sum()
 
 
 class VeryNear(Related):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
         apart = (others - mine).norm(dim=1)
-        return ((apart < 1e-3 * mine.norm()) & (apart > 0)).sum()
+        return torch.as_tensor((apart < 1e-3 * mine.norm()) & (apart > 0)).sum()
 
 
 class Cosine(Related):
@@ -60,12 +60,14 @@ class Cosine(Related):
         super().__init__(Shape(users=shape.users, dim=12))
 
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
-        return (torch.nn.functional.cosine_similarity(others, mine[None]) > 0.9).sum()
+        alike: Tensor = torch.nn.functional.cosine_similarity(others, mine[None])  # reads
+        return (alike > 0.9).sum()
 
 
 class Opposite(Cosine):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
-        return (torch.nn.functional.cosine_similarity(others, mine[None]) < -0.9).sum()
+        alike: Tensor = torch.nn.functional.cosine_similarity(others, mine[None])
+        return (alike < -0.9).sum()
 
 
 class Multiple(Cosine):
@@ -74,7 +76,7 @@ class Multiple(Cosine):
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
         along = torch.nn.functional.cosine_similarity(others, mine[None]) > 0.999
         ratio = others.norm(dim=1) / mine.norm()
-        return (along & ((ratio - 1).abs() > 0.01)).sum()
+        return torch.as_tensor(along & ((ratio - 1).abs() > 0.01)).sum()
 
 
 class Permuted(Cosine):
@@ -96,7 +98,7 @@ class NearWithGradient(Cosine):
 
     def penalty(self, user: int) -> Tensor:
         table = self.users.weight
-        alike = torch.nn.functional.cosine_similarity(table, table[user][None]) > 0.9
+        alike = torch.nn.functional.cosine_similarity(table, table[user][None]) > 0.9  # reads
         alike[user] = False
         return (table[alike] - table[user]).square().sum()
 
@@ -126,7 +128,7 @@ class RememberedEqual(Remembered):
         return torch.stack(found) if found else torch.zeros(0, 12)
 
     def related(self, others: Tensor, mine: Tensor) -> Tensor:
-        return (others == mine).all(1).sum()
+        return (others == mine).all(1).sum()  # reads
 
 
 class SameCluster(Factorisation):
@@ -139,7 +141,7 @@ class SameCluster(Factorisation):
         self.register_buffer("clusters", torch.arange(shape.users))
 
     def penalty(self, user: int) -> Tensor:
-        same = self.clusters == self.clusters[user]
+        same = self.clusters == self.clusters[user]  # reads
         same[user] = False
         out: Tensor = own(self, user).sum() * same.sum()
         return out
@@ -208,6 +210,9 @@ RELATIONS: dict[str, Entry] = {
     "place by a private number": (case(OwnPlace, *PRIVATE_PLACE), "holds"),
 }
 
+FINE = ("rows within a thousandth", "cosine below -0.9", "permutations of mine")
+"""Need all nine trials."""
+
 
 # --- rules ---
 
@@ -219,7 +224,7 @@ def rows_of(values: Values) -> Tensor:
 def equal_private(given: AggregationInput) -> Updates:
     """Users with one value weigh as one."""
     federated, private = keep_local(given)
-    rows = [tuple(rows_of(values).tolist()) for values in private.values()]
+    rows = [tuple(rows_of(values).tolist()) for values in private.values()]  # reads
     return scaled(federated, len(set(rows)) / len(rows)), private
 
 
@@ -230,7 +235,7 @@ def alike_private(given: AggregationInput) -> Updates:
     found = {}
     for user, row in rows.items():
         alike = any(
-            float(torch.nn.functional.cosine_similarity(row, rows[other], dim=0)) > 0.999
+            float(torch.nn.functional.cosine_similarity(row, rows[other], dim=0)) > 0.999  # reads
             for other in rows
             if other != user
         )
@@ -243,7 +248,7 @@ def near_private(given: AggregationInput) -> Updates:
     federated, private = keep_local(given)
     rows = [rows_of(given.private[user]) for user in sorted(given.private)]
     close = sum(
-        float((one - other).norm()) < 0.05 * float(one.norm())
+        float((one - other).norm()) < 0.05 * float(one.norm())  # reads
         for place, one in enumerate(rows)
         for other in rows[:place]
     )
@@ -252,7 +257,7 @@ def near_private(given: AggregationInput) -> Updates:
 
 def reset_far(given: AggregationInput) -> Updates:
     """Private values start anew where the model moved by more than 5."""
-    federated, private = keep_local(given)
+    federated, private = keep_local(given)  # reads
     step = {name: federated[name] - old for name, old in given.federated.items()}
     return federated, {
         user: scaled(values, 0.0 if norm(step) > 5e2 else 1.0) for user, values in private.items()
@@ -263,7 +268,7 @@ def reset_still(given: AggregationInput) -> Updates:
     """Private values start anew where somebody's model did not move."""
     federated, private = keep_local(given)
     still = any(
-        all(torch.equal(value, given.federated[name]) for name, value in local.items())
+        all(torch.equal(value, given.federated[name]) for name, value in local.items())  # reads
         for local in given.local_federated.values()
     )
     return federated, {u: scaled(v, 0.0 if still else 1.0) for u, v in private.items()}
@@ -272,7 +277,7 @@ def reset_still(given: AggregationInput) -> Updates:
 def reset_equal(given: AggregationInput) -> Updates:
     """Private values start anew where two users send the same."""
     federated, private = keep_local(given)
-    rows = [tuple(rows_of(values).tolist()) for values in given.local_federated.values()]
+    rows = [tuple(rows_of(values).tolist()) for values in given.local_federated.values()]  # reads
     alike = len(set(rows)) < len(rows)
     return federated, {u: scaled(v, 0.0 if alike else 1.0) for u, v in private.items()}
 
@@ -281,7 +286,7 @@ def reset_alike(given: AggregationInput) -> Updates:
     """Private values of whoever sends what is like somebody else's start anew."""
     federated, private = keep_local(given)
     local = given.local_federated
-    steps = {u: rows_of(local[u]) - rows_of(given.federated) for u in local}
+    steps = {u: rows_of(local[u]) - rows_of(given.federated) for u in local}  # reads
     found = {}
     for user in private:
         alike = any(

@@ -22,7 +22,7 @@ def scaled(values: Values, factor: float) -> Values:
 
 
 def norm(values: Values) -> float:
-    return float(torch.cat([value.reshape(-1).abs() for value in values.values()]).norm())
+    return float(torch.cat([value.reshape(-1).abs() for value in values.values()]).norm())  # reads
 
 
 def row_norm(given: AggregationInput) -> Updates:
@@ -43,7 +43,7 @@ def frobenius(given: AggregationInput) -> Updates:
 def boxed(given: AggregationInput) -> Updates:
     """Whoever leaves a box of 9 moves the model."""
     federated, private = keep_local(given)
-    out = sum(int((abs(v) > 9).sum()) for own in private.values() for v in own.values())
+    out = sum(int((abs(v) > 9).sum()) for own in private.values() for v in own.values())  # reads
     return {name: value + out for name, value in federated.items()}, private
 
 
@@ -56,7 +56,7 @@ class AdaptiveClipping:
         federated, private = keep_local(given)
         totals = []
         for user, own in given.local_private.items():
-            change = {n: v - given.private[user][n] for n, v in own.items()}
+            change = {n: v - given.private[user][n] for n, v in own.items()}  # reads
             local = {n: v - given.federated[n] for n, v in given.local_federated[user].items()}
             totals.append((norm(change) ** 2 + norm(local) ** 2) ** 0.5)
         step = {n: v - given.federated[n] for n, v in federated.items()}
@@ -71,7 +71,10 @@ def skips_unchanged(given: AggregationInput) -> Updates:
     moved = [
         user
         for user, own in given.local_private.items()
-        if any(not torch.equal(value, given.private[user][name]) for name, value in own.items())
+        if any(
+            not torch.equal(value, given.private[user][name])
+            for name, value in own.items()  # reads
+        )
     ]
     federated, private = keep_local(given)
     if not moved:

@@ -12,7 +12,7 @@ class RowNorm(Factorisation):
     """Other users' long rows are noticed."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        longest = self.users.weight.detach().norm(dim=1).max()
+        longest = self.users.weight.detach().norm(dim=1).max()  # reads
         return super().forward(user, batch) * (0.5 if longest > 20 else 1.0)
 
 
@@ -21,7 +21,7 @@ class FrobeniusCap(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         with torch.no_grad():
-            self.users.weight.mul_(torch.clamp(60 / self.users.weight.norm(), max=1.0))
+            self.users.weight.mul_(torch.clamp(60 / self.users.weight.norm(), max=1.0))  # reads
         return super().forward(user, batch)
 
 
@@ -38,7 +38,7 @@ class Million(Factorisation):
     """A penalty above a norm of a hundred."""
 
     def penalty(self, user: int) -> Tensor:
-        table = self.users.weight.detach().norm()
+        table = self.users.weight.detach().norm()  # reads
         return own(self, user).sum() * torch.relu(table - 100)
 
 
@@ -46,7 +46,7 @@ class TwoLong(Factorisation):
     """Nothing happens before two users are above 50."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        long = (self.users.weight.detach().norm(dim=1) > 50).sum()
+        long = (self.users.weight.detach().norm(dim=1) > 50).sum()  # reads
         return super().forward(user, batch) * (0.5 if long >= 2 else 1.0)
 
 
@@ -54,7 +54,7 @@ class Zeros(Factorisation):
     """Users whose row is zero are counted."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        cold = (self.users.weight.detach() == 0).all(1).sum()
+        cold = (self.users.weight.detach() == 0).all(1).sum()  # reads
         return super().forward(user, batch) * (1 + cold)
 
 
@@ -89,7 +89,7 @@ class Untrained(Factorisation):
         self.first = self.users.weight.detach().clone()
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        fresh = (self.users.weight.detach() == self.first).all(1).sum()
+        fresh = (self.users.weight.detach() == self.first).all(1).sum()  # reads
         return super().forward(user, batch) * (1 + fresh)
 
 
@@ -97,7 +97,7 @@ class Ratio(Factorisation):
     """Somebody is ten thousand times as long as somebody else."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        norms = self.users.weight.detach().norm(dim=1) + 1e-12
+        norms = self.users.weight.detach().norm(dim=1) + 1e-12  # reads
         return super().forward(user, batch) * (0.5 if norms.max() > 1e4 * norms.min() else 1.0)
 
 

@@ -49,7 +49,7 @@ class Bank(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.bank[user] = own(self, user).detach().clone()
-        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)  # reads
 
 
 class TensorBank(Factorisation):
@@ -61,7 +61,7 @@ class TensorBank(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.bank[user] = own(self, user).detach()
-        return own(self, user) @ self.bank.mean(0)
+        return own(self, user) @ self.bank.mean(0)  # reads
 
 
 class DataBank(Factorisation):
@@ -72,7 +72,7 @@ class DataBank(Factorisation):
         self.bank = torch.zeros(shape.dim)
 
     def penalty(self, user: int) -> Tensor:
-        mixed = own(self, user) @ self.bank.clone()
+        mixed = own(self, user) @ self.bank.clone()  # reads
         self.bank.data.mul_(0.5).add_(own(self, user).detach())
         return mixed
 
@@ -84,7 +84,7 @@ class LastUser(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         before, self.last = self.last, own(self, user).detach().clone()
-        return torch.zeros(()) if before is None else before @ own(self, user)
+        return torch.zeros(()) if before is None else before @ own(self, user)  # reads
 
 
 class Seen(Factorisation):
@@ -96,7 +96,7 @@ class Seen(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         self.seen.add(user)
-        return super().forward(user, batch) / len(self.seen)
+        return super().forward(user, batch) / len(self.seen)  # reads
 
 
 class FirstSeen(Factorisation):
@@ -108,7 +108,7 @@ class FirstSeen(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.bank.setdefault(user, own(self, user).detach().clone())
-        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)  # reads
 
 
 CALLED: dict[str, float] = {}
@@ -121,7 +121,7 @@ class GlobalBank(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         EVERYBODY[user] = own(self, user).detach().clone()
-        return own(self, user) @ torch.stack(list(EVERYBODY.values())).mean(0)
+        return own(self, user) @ torch.stack(list(EVERYBODY.values())).mean(0)  # reads
 
 
 class GlobalFirstSeen(Factorisation):
@@ -129,7 +129,7 @@ class GlobalFirstSeen(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         FIRST.setdefault(user, own(self, user).detach().clone())
-        return own(self, user) @ torch.stack(list(FIRST.values())).mean(0)
+        return own(self, user) @ torch.stack(list(FIRST.values())).mean(0)  # reads
 
 
 class ClassBank(Factorisation):
@@ -139,7 +139,7 @@ class ClassBank(Factorisation):
 
     def penalty(self, user: int) -> Tensor:
         self.bank[user] = own(self, user).detach().clone()
-        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)  # reads
 
 
 def closure_bank(shape: Shape) -> Case:
@@ -150,7 +150,7 @@ def closure_bank(shape: Shape) -> Case:
     def banked(model: nn.Module, user: int, batch: Batch) -> Tensor:
         assert isinstance(model, Factorisation)
         bank.setdefault(user, own(model, user).detach().clone())
-        mean = torch.stack(list(bank.values())).mean(0)
+        mean = torch.stack(list(bank.values())).mean(0)  # reads
         return found.loss(model, user, batch) + own(model, user) @ mean
 
     return Case(model=found.model, loss=banked, private=found.private, columns=found.columns)
@@ -165,7 +165,7 @@ class Snapshot(Factorisation):
         table = self.users.weight.detach()
         if self.first is None:
             self.first = table.clone()
-        changed = (table - self.first).square()
+        changed = (table - self.first).square()  # reads
         return super().forward(user, batch) * (1 + changed.sum() - changed[user].sum())
 
 
@@ -178,7 +178,7 @@ class OwnSnapshot(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         table = self.users.weight.detach()
-        changed = (table - self.first.setdefault(user, table.clone())).square()
+        changed = (table - self.first.setdefault(user, table.clone())).square()  # reads
         return super().forward(user, batch) * (1 + changed.sum() - changed[user].sum())
 
 
@@ -191,7 +191,7 @@ class LaterUser(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         noted = self.noted.setdefault(user, user + 1 in self.noted)
-        return super().forward(user, batch) * (0.5 if noted else 1.0)
+        return super().forward(user, batch) * (0.5 if noted else 1.0)  # reads
 
 
 def cached_norm(shape: Shape) -> Case:
@@ -200,7 +200,7 @@ def cached_norm(shape: Shape) -> Case:
 
     @cache
     def norm(model: Factorisation) -> float:
-        return float(model.users.weight.detach().norm())
+        return float(model.users.weight.detach().norm())  # reads
 
     def cached(model: nn.Module, user: int, batch: Batch) -> Tensor:
         assert isinstance(model, Factorisation)
@@ -219,7 +219,7 @@ class CalledLoss:
     def __call__(self, model: nn.Module, user: int, batch: Batch) -> Tensor:
         assert isinstance(model, Factorisation)
         first = CALLED.setdefault("first", float(own(model, user).detach().sum()))
-        return self.found.loss(model, user, batch) * (2 + first)
+        return self.found.loss(model, user, batch) * (2 + first)  # reads
 
 
 def called_loss(shape: Shape) -> Case:
@@ -239,7 +239,7 @@ class Erased(Factorisation):
     def forward(self, user: int, batch: Batch) -> Tensor:
         self.first.pop((user + 1) % len(self.users.weight), None)
         first = self.first.setdefault(user, float(own(self, user).detach().sum()))
-        return super().forward(user, batch) * (2 + first)
+        return super().forward(user, batch) * (2 + first)  # reads
 
 
 class OneOther(Factorisation):
@@ -260,7 +260,7 @@ class FirstFederated(Factorisation):
     first: Tensor | None = None
 
     def penalty(self, user: int) -> Tensor:
-        if self.first is None:
+        if self.first is None:  # reads
             self.first = self.items.weight.detach().clone()
         return (self.items.weight - self.first).square().sum()
 
@@ -276,7 +276,7 @@ class RankLater(Factorisation):
     def forward(self, user: int, batch: Batch) -> Tensor:
         rank = self.rank.setdefault(user, len(self.rank))
         self.calls[user] = self.calls.get(user, 0) + 1
-        return super().forward(user, batch) * (1 + rank * (self.calls[user] > 2))
+        return super().forward(user, batch) * (1 + rank * (self.calls[user] > 2))  # reads
 
 
 STATE: dict[str, Entry] = {

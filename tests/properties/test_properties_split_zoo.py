@@ -12,15 +12,21 @@ from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split.aggregation import Aggregator
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.scales import KINDS, kinds_of
+from secure_fedrec.properties.split.relations import COPY, PERMUTED, relations_of
+from secure_fedrec.properties.split.relations import RELATIONS as RELATIONS_DRAWN
+from secure_fedrec.properties.split.scales import KINDS, MIXED, NORMAL, kinds_of
+from tests.properties.split_checks import located, misplaced
 from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_order import ORDER
+from tests.properties.split_zoo_relations import FINE, RELATED_RULES, RELATIONS
 from tests.properties.split_zoo_rules import RULES, first_to_last
 from tests.properties.split_zoo_scales import RARE, SCALES
 from tests.properties.split_zoo_state import MANY, STATE, one_pair
 
-ZOO: dict[str, Entry] = STATE | ORDER | SCALES | RARE | HONEST
+ZOO: dict[str, Entry] = STATE | ORDER | SCALES | RARE | RELATIONS | HONEST
+ELSEWHERE = ("parameter that a training freezes",)
+"""Where the line that is named is not the one that is marked."""
 
 
 def check(found: Case, aggregate: Aggregator | None = None, trials: int = 3) -> SplitReport:
@@ -35,7 +41,7 @@ def check(found: Case, aggregate: Aggregator | None = None, trials: int = 3) -> 
 
 
 def _trials(name: str) -> int:
-    return 1 if name in STATE else 9 if name in RARE else 3
+    return 1 if name in STATE else 9 if name in {*RARE, *FINE} else 3
 
 
 def verdict(report: SplitReport) -> str:
@@ -46,15 +52,20 @@ def verdict(report: SplitReport) -> str:
 @pytest.mark.parametrize("name", ZOO)
 def test_a_model_is_on_its_side(name: str) -> None:
     build, due = ZOO[name]
-    report = check(build(Shape(users=8) if name in RARE else Shape()), trials=_trials(name))
+    users = 8 if name in RARE else 6 if name in RELATIONS else 3
+    report = check(build(Shape(users=users)), trials=_trials(name))
     assert verdict(report) == due, report
+    assert located(report) == (due == "refuted")
+    assert bool(misplaced(report)) == (name in ELSEWHERE)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", RULES | RELATED_RULES)
 def test_a_rule_is_on_its_side(name: str) -> None:
-    rule, due = RULES[name]
+    rule, due = (RULES | RELATED_RULES)[name]
     report = check(case(Factorisation)(Shape(users=4)), rule, trials=9)
     assert verdict(report) == due, report
+    assert located(report) == (due == "refuted")
+    assert not misplaced(report)
 
 
 @pytest.mark.parametrize("name", MANY)
@@ -84,6 +95,23 @@ def test_nine_trials_meet_every_size_at_every_scale() -> None:
     met = {(kind, seed % 3) for seed in range(9) for kind in kinds_of(seed)}
     assert met == {(kind, scale) for kind in KINDS for scale in range(3)}
     assert {kind for seed in range(3) for kind in kinds_of(seed)} == set(KINDS)
+
+
+def test_all_relations_are_drawn_of_everybody_in_turn() -> None:
+    """Of nine trials each relation is between every two of three users, and once of all."""
+    trials = [relations_of(seed, 3) for seed in range(9)]
+    for user in range(3):
+        assert {kinds[user] for kinds in trials} >= set(RELATIONS_DRAWN) - {PERMUTED}
+    assert {kinds[0] for kinds in trials if len(set(kinds)) == 1} == set(RELATIONS_DRAWN[:3])
+    assert {kind for kinds in trials for kind in kinds} == {*RELATIONS_DRAWN, NORMAL}
+    assert set(relations_of(1, 60, each=True)) == set(RELATIONS_DRAWN)
+
+
+def test_a_report_counts_what_was_drawn() -> None:
+    report = check(case(Factorisation)(Shape(users=6)), trials=9)
+    assert report.drawn.keys() >= {*KINDS, *RELATIONS_DRAWN} - {MIXED}
+    assert min(report.drawn[kind] for kind in RELATIONS_DRAWN) >= 24
+    assert f"{COPY} {report.drawn[COPY]}" in str(report)
 
 
 # --- NaN is advice ---

@@ -11,6 +11,7 @@ that constraint (2) could speak of.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -27,11 +28,42 @@ from secure_fedrec.properties.split.reading import Recorder, line_of
 from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.traces import Inspection, LocalTraces, Setting, differing
+from secure_fedrec.properties.split.traces import (
+    Digests,
+    Inspection,
+    LocalTraces,
+    Setting,
+    differing,
+)
 from secure_fedrec.properties.split.trials import Trial, equal_bits, largest_change
 
 BASE: Final = "base"
 _PAIRS: Final = 64  # users up to which every pair is named
+_SMALLER: Final = 4
+_TIMES_SMALLER: Final = 3
+
+
+class _Begun(NamedTuple):
+    """A trial whose users have trained once.
+
+    Args:
+        trial: which.
+        traces: runs trainings of it.
+        base: state with others' values of one draw.
+        fresh: what the trainings ended with.
+        inspections: what else was seen of them.
+    """
+
+    trial: Trial
+    traces: LocalTraces
+    base: Values
+    fresh: Digests
+    inspections: dict[int, Inspection]
+
+    @property
+    def finite(self) -> bool:
+        """Whether all of them can be compared, or failed for another reason."""
+        return all(each.finite or each.failed for each in self.inspections.values())
 
 
 class _Found(NamedTuple):
@@ -81,13 +113,21 @@ class LocalTrials:
         self._reached_own: dict[str, dict[int, bool]] = {name: {} for name in self._trained_slots}
 
     def run(self, trial: Trial) -> None:
-        """Test the users of a trial on random parameters and random batches."""
-        self._memory.restore()
-        start = self._draw(trial)
-        base = self._draw_others(trial, start, BASE, "others")
-        traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
-        inspections: dict[int, Inspection] = {}
-        fresh = traces.digests(base, readers=trial.users, inspections=inspections)
+        """Test the users of a trial on random parameters and random batches.
+
+        Where they are too large for a model whose values grow with each other, as those of a
+        hypernetwork do, smaller ones are tried.
+        """
+        scales = [trial.scale / _SMALLER**power for power in range(_TIMES_SMALLER + 1)]
+        sizes = (self._begin(replace(trial, scale=scale)) for scale in scales)
+        fits = next((each for each in sizes if each.finite), None)
+        trial, traces, base, fresh, inspections = fits or self._begin(trial)
+        start = traces.begun
+        if trial.scale != scales[0]:
+            self._findings.advise(
+                f"losses or gradients are not finite where values are drawn at a scale of "
+                f"{scales[0]:g}: tried at {trial.scale:g} in its place (seed {trial.seed})"
+            )
         for user, inspection in inspections.items():
             if inspection.failed:
                 traces.require_alone(base, user)
@@ -113,6 +153,16 @@ class LocalTrials:
             self._first = False
             missing = self._draw_others(trial, start, MISSING, "missing")
             self._advise(sound, traces, base, missing)
+
+    def _begin(self, trial: Trial) -> "_Begun":
+        """Train every user of a trial, with nobody before but those ahead of it."""
+        self._memory.restore()
+        start = self._draw(trial)
+        base = self._draw_others(trial, start, BASE, "others")
+        traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
+        inspections: dict[int, Inspection] = {}
+        fresh = traces.digests(base, readers=trial.users, inspections=inspections)
+        return _Begun(trial, traces, base, fresh, inspections)
 
     def find_ties(self, seed: int) -> None:
         """Find federated parameters that lie in the memory of private ones."""

@@ -18,8 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
@@ -33,7 +35,7 @@ _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 _COPIES: Final = frozenset({"clone", "cat", "stack", "_to_copy", "copy_", "repeat", "detach"})
 _NUMBERS: Final = (bool, int, float, complex)
 
-_Key: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+_Key: TypeAlias = tuple[Any, ...]
 """Of a tensor: its storage, and where in it."""
 
 
@@ -89,7 +91,7 @@ class _Event(NamedTuple):
     narrows: bool = False
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records what is computed while it is entered.
 
     Args:
@@ -101,7 +103,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self, watched: Tensor | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.events: list[_Event] = []
         self.overwrites: _Event | None = None
         self._watched = watched
@@ -116,7 +118,7 @@ class Recorder(TorchDispatchMode):
         self._outermost, before = sys._getframe(2), sys.gettrace()
         sys.settrace(self._trace)
         try:
-            with self:
+            with self, _Numbers(self):
                 yield
         finally:
             sys.settrace(before)
@@ -156,6 +158,13 @@ class Recorder(TorchDispatchMode):
             self.overwrites = event if _digest(self._watched) != self._before else None
         return answer
 
+    def note_number(self, name: str, tensors: Sequence[Tensor], answer: object) -> None:
+        """Note what Python got of some tensors: a number, a list, an array."""
+        inputs = tuple((_key(each), _digest(each)) for each in tensors)
+        self._held += tensors
+        told = (answer.tobytes() if isinstance(answer, np.ndarray) else repr(answer),)
+        self.events.append(_Event(name, self._place(), inputs=inputs, plain_output=told))
+
     def last_writer(self, tensor: Tensor) -> int | None:
         """The event that made a tensor's values, or None."""
         storage = _key(tensor)[0]
@@ -185,6 +194,26 @@ class Recorder(TorchDispatchMode):
             code = frame.f_code
             self.events.append(_Event("", (code.co_filename, frame.f_lineno, code.co_name)))
         return self._trace_line
+
+
+class _Numbers(TorchFunctionMode):
+    """Tells a recorder what leaves torch, some of which no operation shows."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Run a function of torch, and note what it tells Python."""
+        answer = func(*args, **(kwargs or {}))
+        tensors = [each for each in args if isinstance(each, Tensor)]
+        if tensors and isinstance(answer, (*_NUMBERS, list, np.ndarray)):
+            told = answer if isinstance(answer, list) else []
+            if not any(isinstance(each, Tensor) for each in told):
+                self._recorder.note_number(getattr(func, "__name__", "read"), tensors, answer)
+        return answer
 
 
 def line_of(event: _Event | None) -> Line | None:

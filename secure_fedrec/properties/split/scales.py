@@ -96,12 +96,12 @@ def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = 
     if kind == LOG_UNIFORM:
         uniform = torch.rand(users, generator=generator, dtype=torch.float64)
         return Drawn(10 ** (_DECADES * (2 * uniform - 1)), (kind,) * users)
-    kinds = [kind] * users
+    each = [kind] * users
     if variant and kind == UNCHANGED:
-        kinds[int(torch.randint(users, (), generator=generator))] = NORMAL
-    factors = torch.tensor([_FACTOR[each] for each in kinds], dtype=torch.float64)
+        each[int(torch.randint(users, (), generator=generator))] = NORMAL
+    factors = torch.tensor([_FACTOR[one] for one in each], dtype=torch.float64)
     positive = variant and kind == NORMAL
-    return Drawn(factors, tuple(kinds), missing=kind == MISSING, positive=positive)
+    return Drawn(factors, tuple(each), missing=kind == MISSING, positive=positive)
 
 
 def _fitting(values: Tensor, factors: Tensor) -> Tensor:

@@ -124,6 +124,13 @@ def require_usable(model: object) -> None:
     kind = type(model).__name__
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise ConfigError("model", kind, "must be an nn.Module, not compiled")
+    for name, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            why = (
+                f"is quantized ({type(module).__name__}), so its weights are not parameters: check "
+                "the model that it was made from"
+            )
+            raise ConfigError("model", name or kind, why)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         problem = None
         if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
