@@ -72,8 +72,8 @@ def skips_unchanged(given: AggregationInput) -> Updates:
         user
         for user, own in given.local_private.items()
         if any(
-            not torch.equal(value, given.private[user][name])
-            for name, value in own.items()  # reads
+            not torch.equal(value, given.private[user][name])  # reads
+            for name, value in own.items()
         )
     ]
     federated, private = keep_local(given)

@@ -66,7 +66,7 @@ class OneTrained(Factorisation):
         self.first = self.users.weight.detach().clone()
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        moved = (self.users.weight.detach() != self.first).any(1)
+        moved = (self.users.weight.detach() != self.first).any(1)  # reads
         moved[user] = False
         return super().forward(user, batch) * (0.5 if moved.sum() == 1 else 1.0)
 
@@ -76,7 +76,7 @@ class NonNegative(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         table = self.users.weight.detach()
-        signs = (table >= 0).all(1) & (table > 0).any(1)
+        signs = (table >= 0).all(1) & (table > 0).any(1)  # reads
         signs[user] = True
         return super().forward(user, batch) * (0.5 if signs.all() else 1.0)
 

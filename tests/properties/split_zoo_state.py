@@ -251,7 +251,7 @@ class OneOther(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         self.seen.add(user)
-        return super().forward(user, batch) * (0.5 if len(self.seen) == 2 else 1.0)
+        return super().forward(user, batch) * (0.5 if len(self.seen) == 2 else 1.0)  # reads
 
 
 class FirstFederated(Factorisation):

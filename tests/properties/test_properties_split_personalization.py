@@ -254,8 +254,8 @@ def test_a_report_reads_well() -> None:
     report = check(BROKEN["orthogonality"].build(Shape()))
     head, first, *_ = str(report).splitlines()
     assert head == (
-        "split personalization: constraint (1) refuted (6 random trials, 3 users; private: users.weight; "
-        "federated: bias, items.weight)"
+        "split personalization: constraint (1) refuted (6 random trials, 3 users; "
+        "private: users.weight; federated: bias, items.weight)"
     )
     assert first.startswith(
         "- constraint (1), independent local training: user 2's 'users.weight' reaches user 0: "

@@ -385,9 +385,13 @@ class LocalTrials:
         """Where a training writes what is not its own."""
         tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
         place = tensors[name] if owner is None else slots[name].part(tensors, owner)
-        recorder = Recorder(watched=place.detach())
-        found.traces.observed(Setting(found.base, (), found.base, user), recorder=recorder)
-        return None, line_of(recorder.overwrites)
+        for state in (found.base, found.other):  # values that are clamped need to be large
+            self._split.load(state)
+            recorder = Recorder(watched=place.detach())
+            found.traces.observed(Setting(state, (), state, user), recorder=recorder)
+            if recorder.overwrites is not None:
+                return None, line_of(recorder.overwrites)
+        return None, None
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
