@@ -283,7 +283,7 @@ BROKEN: dict[str, Broken] = {
         build=case(BatchStatistics), constraint=1, parameter="users.weight", users=ALL
     ),
     "running statistics": Broken(
-        build=case(RunningStatistics), constraint=1, parameter="norm.running_mean", users=ANYBODY
+        build=case(RunningStatistics), constraint=1, parameter="users.weight", users=ANYBODY
     ),
     "orthogonality": Broken(
         build=case(Orthogonality),

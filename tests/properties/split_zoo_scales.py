@@ -30,7 +30,7 @@ class Box(Factorisation):
 
     def forward(self, user: int, batch: Batch) -> Tensor:
         with torch.no_grad():
-            self.users.weight.clamp_(-9, 9)
+            self.users.weight.clamp_(-9, 9)  # reads
         return super().forward(user, batch)
 
 

@@ -252,7 +252,7 @@ def test_a_fault_that_only_some_trials_meet_replays_from_the_seed_that_met_it() 
 
 def test_a_report_reads_well() -> None:
     report = check(BROKEN["orthogonality"].build(Shape()))
-    head, first, *_ = str(report).splitlines()
+    head, first, read, *_ = str(report).splitlines()
     assert head == (
         "split personalization: constraint (1) refuted (6 random trials, 3 users; "
         "private: users.weight; federated: bias, items.weight)"
@@ -261,7 +261,9 @@ def test_a_report_reads_well() -> None:
         "- constraint (1), independent local training: user 2's 'users.weight' reaches user 0: "
         "that user's loss has a gradient on it, by "
     )
-    assert first.endswith("(seed 0)")
+    assert first.endswith("(seed 0; shown by one step with one example)")
+    assert "users.weight[0] @ self.users.weight[2]" in read
+    assert "split_zoo_broken.py" in read
     assert "holds" in str(check(case(Factorisation)(Shape())))
 
 

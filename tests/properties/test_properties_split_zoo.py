@@ -12,7 +12,7 @@ from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split.aggregation import Aggregator
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.relations import COPY, PERMUTED, relations_of
+from secure_fedrec.properties.split.relations import COPY, relations_of
 from secure_fedrec.properties.split.relations import RELATIONS as RELATIONS_DRAWN
 from secure_fedrec.properties.split.scales import KINDS, MIXED, NORMAL, kinds_of
 from tests.properties.split_checks import located, misplaced
@@ -100,20 +100,19 @@ def test_nine_trials_meet_every_size_at_every_scale() -> None:
     assert {kind for seed in range(3) for kind in kinds_of(seed)} == set(KINDS)
 
 
-def test_all_relations_are_drawn_of_everybody_in_turn() -> None:
-    """Of nine trials each relation is between every two of three users, and once of all."""
+def test_nine_trials_draw_every_relation_of_two_of_three_users() -> None:
     trials = [relations_of(seed, 3) for seed in range(9)]
-    for user in range(3):
-        assert {kinds[user] for kinds in trials} >= set(RELATIONS_DRAWN) - {PERMUTED}
+    for kind in RELATIONS_DRAWN:
+        assert sum(any(kinds[user] == kind for kinds in trials) for user in range(3)) >= 2
     assert {kinds[0] for kinds in trials if len(set(kinds)) == 1} == set(RELATIONS_DRAWN[:3])
-    assert {kind for kinds in trials for kind in kinds} == {*RELATIONS_DRAWN, NORMAL}
+    assert sum(kinds.count(NORMAL) == 2 for kinds in trials) == 3  # one user's alone
     assert set(relations_of(1, 60, each=True)) == set(RELATIONS_DRAWN)
 
 
 def test_a_report_counts_what_was_drawn() -> None:
     report = check(case(Factorisation)(Shape(users=6)), trials=9)
     assert report.drawn.keys() >= {*KINDS, *RELATIONS_DRAWN} - {MIXED}
-    assert min(report.drawn[kind] for kind in RELATIONS_DRAWN) >= 24
+    assert min(report.drawn[kind] for kind in RELATIONS_DRAWN) >= 6
     assert f"{COPY} {report.drawn[COPY]}" in str(report)
 
 

@@ -73,13 +73,13 @@ class _Found(NamedTuple):
         trial: which.
         traces: runs trainings of it.
         base: state with others' values of one draw.
-        other: with other ones.
+        changed: states with other ones.
     """
 
     trial: Trial
     traces: LocalTraces
     base: Values
-    other: Values
+    changed: Sequence[Values]
 
 
 class LocalTrials:
@@ -137,7 +137,7 @@ class LocalTrials:
             self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
             for place, kind in enumerate(trial.kinds)
         ]
-        found = _Found(trial, traces, base, changed[0])
+        found = _Found(trial, traces, base, changed)
         judged = {user for user in trial.users if self._judge(found, user, inspections[user])}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
@@ -267,7 +267,7 @@ class LocalTrials:
         search = Interference(self._split, traces, self._findings, trial, base, earlier)
         search.search_related(fresh, related)
         self._disturbed |= search.broken
-        self._judge_writes(_Found(trial, traces, base, related))
+        self._judge_writes(_Found(trial, traces, base, [related]))
 
     def _draw_twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
         """A start in which all users have the values of one; integers stay their own."""
@@ -347,7 +347,7 @@ class LocalTrials:
     def _locate_gradient(self, found: "_Found", name: str, owner: int, reader: int) -> Located:
         """Where a gradient comes from: the line that meets the value."""
         (slot,) = (slot for slot in self._split.slots if slot.name == name)
-        there = mixed(found.base, found.other, [(slot, owner)])
+        there = mixed(found.base, found.changed[0], [(slot, owner)])
         one, other = (Setting(each, (), each, reader) for each in (found.base, there))
         return located(found.traces, Crossing(one, other, owner))
 
@@ -385,7 +385,7 @@ class LocalTrials:
         """Where a training writes what is not its own."""
         tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
         place = tensors[name] if owner is None else slots[name].part(tensors, owner)
-        for state in (found.base, found.other):  # values that are clamped need to be large
+        for state in (found.base, *found.changed):  # values that are clamped need to be large
             self._split.load(state)
             recorder = Recorder(watched=place.detach())
             found.traces.observed(Setting(state, (), state, user), recorder=recorder)

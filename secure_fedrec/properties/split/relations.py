@@ -41,10 +41,10 @@ def relations_of(seed: int, users: int, *, each: bool = False) -> tuple[str, ...
     """
     turn, mode = divmod(seed, 3)
     if each or mode == 0:
-        return tuple(RELATIONS[(user + turn) % len(RELATIONS)] for user in range(users))
-    kind = RELATIONS[turn % len(RELATIONS)]
+        return tuple(RELATIONS[(user + 2 * turn) % len(RELATIONS)] for user in range(users))
     if mode == 1:
-        return (kind,) * users
+        return (RELATIONS[turn % len(RELATIONS)],) * users
+    kind = RELATIONS[(turn + 3) % len(RELATIONS)]  # not the one that all had in the trial before
     one = (turn + turn // len(RELATIONS)) % users
     return tuple(kind if user == one else NORMAL for user in range(users))
 
