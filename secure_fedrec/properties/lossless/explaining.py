@@ -1,13 +1,14 @@
 """The search for what a difference is: rows of clients that are it, integer by integer.
 
 A difference of sums is held against what each kind of loss of each client by itself would make of
-it. Where no client is found, sets of them are: an item that one client alone rated settles whether
-that client is one of them, and so does a count that is right, or off by all of them; what is left
-settles the next. What is found adds up to the difference in every bit of the ring.
+it. Where no client is found, sets of them are: an item that one client rated, or a few, settles
+whether they are among them, and so does a count that is right, or off by all of its clients; what
+is left settles the next. What is found adds up to the difference in every bit of the ring.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties.lossless.explanation import Explanation
 from secure_fedrec.properties.lossless.plain_run import Plain, Rows, Vectors
 from secure_fedrec.uploads import Aggregate
+
+_FEW = 3
+"""Rows of an item of which all sets are tried."""
 
 _Changes = Mapping[tuple[str, str], "_Change"]
 """By kind and part of an explanation."""
@@ -51,6 +55,7 @@ def explain_sums(
         ("left in", "virtual rows"): _Change.of([(virtual, 1)], ring),
     }
     explained = _explained(difference, changes, ring, named=len(difference))
+    explained = explained or _first_of(_instead(difference, changes["twice", part], ring))
     if explained is None and part != "counts":  # a count alone names nobody
         others = np.arange(len(difference)) != np.argmax(difference[:, :-1].any(axis=1))
         difference[others] = 0
@@ -209,33 +214,69 @@ def _together(difference: WordArray, changes: _Changes, ring: FixedPoint) -> Ite
     for (kind, part), change in changes.items():
         clients = _settled(difference, change, ring)
         if clients is not None:
-            yield Explanation(kind=kind, clients=tuple(clients.tolist()), part=part)
+            yield Explanation(kind=kind, clients=tuple(clients), part=part)
 
 
-def _settled(difference: WordArray, change: "_Change", ring: FixedPoint) -> IntArray | None:
+def _instead(difference: WordArray, rows: "_Change", ring: FixedPoint) -> Iterator[Explanation]:
+    """Clients in the place of whose rows another's are."""
+    # The sum under random weights tells nearly all clients apart; whoever it does not is compared.
+    weights = np.random.default_rng(0).integers(2**64, size=difference.shape, dtype=np.uint64)
+    marks = np.zeros(1 + int(rows.clients.max(initial=-1)), dtype=np.uint64)
+    np.add.at(marks, rows.clients, (rows.words * weights[rows.rows]).sum(axis=1))
+    mask = np.uint64(2**ring.bits - 1)
+    having = _places(marks & mask)
+    sought = (marks + (difference * weights).sum()) & mask
+    for client, mark in enumerate(sought.tolist()):
+        for other in having.get(mark, ()):
+            rest = difference.copy()
+            for owner, sign in ((client, np.add), (other, np.subtract)):
+                own = rows.clients == owner
+                sign.at(rest, rows.rows[own], rows.words[own])
+            if not _reduced(rest, ring).any():
+                yield Explanation(kind="another's", clients=(client,), other=other)
+
+
+def _settled(difference: WordArray, change: "_Change", ring: FixedPoint) -> list[int] | None:
     """The clients whose changes are the difference together; None if it does not settle all."""
-    clients, rows, words = change.clients, change.rows, change.words
-    rest, undecided = difference.copy(), np.ones(len(rows), dtype=bool)
+    clients, rows, rest = change.clients, change.rows, difference.copy()
+    by_item, by_client = (_places(each) for each in (rows, clients))
+    undecided, taken = set(by_client), list[int]()
+    settles = True
+    while settles and undecided:
+        settles = False
+        for item, places in by_item.items():
+            left = np.array([at for at in places if clients[at] in undecided], dtype=np.int64)
+            picked = _subset(rest[item], change.words[left], ring) if len(left) else None
+            if picked is not None:
+                settles = True
+                undecided -= set(clients[left].tolist())
+                for client in clients[left[picked]].tolist():
+                    own = by_client[client]
+                    rest[rows[own]] = _reduced(rest[rows[own]] - change.words[own], ring)
+                    taken.append(client)
+    return None if undecided or rest.any() else sorted(taken)
+
+
+def _subset(left: WordArray, words: WordArray, ring: FixedPoint) -> BoolArray | None:
+    """Which rows come to what is left of an item, where only one set of them does: bool[k]."""
     counts = words[:, -1].view(np.int64)
-    signed = bool((counts > 0).all() or (counts < 0).all())
-    most = 1 + int(clients.max(initial=-1))
-    taken = np.zeros(most, dtype=bool)
-    while undecided.any():
-        raters, total = np.zeros((2, len(rest)), dtype=np.int64)
-        np.add.at(raters, rows[undecided], 1)
-        np.add.at(total, rows[undecided], counts[undecided])
-        left = rest[:, -1].view(np.int64)
-        tells = (raters == 1) | (signed & ((left == 0) | (left == total)))
-        told = undecided & tells[rows]
-        if not told.any():
-            return None
-        decided = np.isin(np.arange(most), clients[told])
-        taken[clients[told & rest.any(axis=1)[rows]]] = True
-        leave = undecided & taken[clients]
-        np.subtract.at(rest, rows[leave], words[leave])
-        rest = _reduced(rest, ring)
-        undecided &= ~decided[clients]
-    return None if rest.any() else np.flatnonzero(taken)
+    if len(words) <= _FEW:
+        some = np.array([*product((False, True), repeat=len(words))])
+        fits = (_reduced(some.astype(np.uint64) @ words, ring) == left).all(axis=1)
+        return some[np.argmax(fits)] if np.count_nonzero(fits) == 1 else None
+    if (counts > 0).all() or (counts < 0).all():
+        for whole in (False, True):
+            if left[-1].view(np.int64) == whole * counts.sum():
+                return np.full(len(words), whole)
+    return None
+
+
+def _places(numbers: IntArray) -> dict[int, list[int]]:
+    """Where each number stands."""
+    found: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers.tolist()):
+        found.setdefault(number, []).append(place)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -44,15 +44,14 @@ class Explanation:
         )
 
     def _said(self, whose: str) -> str:
-        items, part = self.items, self.part
-        one = items is not None and len(items) == 1 and part.endswith(("rows", "vectors"))
-        part = part[:-1] if one else part
-        if items is not None and not (one and self.part == "vectors"):
-            place = "" if self.part == "vectors" else f" of item{'s' * (len(items) > 1)}"
-            part = f"{part}{place} {_listed(items)}"
+        items, part = self.items or (), self.part
+        one = len(items) == len(self.clients) == 1 and part.endswith(("rows", "vectors"))
+        place = "" if part == "vectors" else f" of item{'s' * (len(items) > 1)}"
+        place = "" if not items or (one and part == "vectors") else f"{place} {_listed(items)}"
+        part = part.removesuffix("s") if one else part
         said = _SAID.get(self.kind, self.kind)
         said = said if self.other is None else f"client {self.other}'s"
-        return f"{whose.format(part)} {'is' if one else 'are'} {said}"
+        return f"{whose.format(part + place)} {'is' if one else 'are'} {said}"
 
 
 def _listed(numbers: Sequence[int]) -> str:
