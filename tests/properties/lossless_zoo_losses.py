@@ -69,7 +69,8 @@ def cloaked(changed: Changed) -> Callable[[], Stack]:
     def make() -> Stack:
         cloak = denoised(cloak=OfSome, rho=0.0).cloak
         vars(cloak)["changed"] = changed
-        return replace(direct(), cloak=cloak)
+        plain: Stack = direct()
+        return replace(plain, cloak=cloak)
 
     return make
 

@@ -271,7 +271,7 @@ def _subset(left: WordArray, words: WordArray, ring: FixedPoint) -> BoolArray | 
     return None
 
 
-def _places(numbers: IntArray) -> dict[int, list[int]]:
+def _places(numbers: IntArray | WordArray) -> dict[int, list[int]]:
     """Where each number stands."""
     found: dict[int, list[int]] = {}
     for place, number in enumerate(numbers.tolist()):
