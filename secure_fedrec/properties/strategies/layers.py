@@ -4,15 +4,14 @@ Import that module by name; both need Hypothesis.
 """
 
 import numpy as np
-from hypothesis import note
 from hypothesis import strategies as st
 
 from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties.strategies.federation import MakesCollector, stack_of
 from secure_fedrec.protection import (
     Cloak,
-    Denoisers,
     DenoisersConfig,
     RandomizedResponse,
     RandomizedResponseConfig,
@@ -72,7 +71,9 @@ def virtual_ratings(
         sticky=draw(st.booleans()),
         draw=draw(st.sampled_from(DRAWS)),
     )
-    popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
+    popularity = None
+    if config.draw == "popularity":
+        popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
     return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
 
 
@@ -107,8 +108,11 @@ def stacks(
     streams: Streams,
     cloaks: tuple[str, ...] = CLOAKS[:2],
     telling: bool = False,
+    collector: MakesCollector | None = None,
 ) -> Stack:
     """Stacks that claim to be lossless: a cloak, a ring, and 1 to n / 2 denoisers.
+
+    They print as the ``stack_of`` that makes them.
 
     Args:
         draw: given by Hypothesis.
@@ -117,6 +121,7 @@ def stacks(
         streams: the run's random streams.
         cloaks: drawn from these names of ``CLOAKS``.
         telling: draw only cloaks that add virtual rows as a rule, where ``cloaks`` names any.
+        collector: makes another collector than denoisers, from its sizes.
 
     Raises:
         ConfigError: an unknown cloak.
@@ -131,18 +136,19 @@ def stacks(
     codec = draw(codecs(table.n_clients))
     named = [name for name in cloaks if name != "none"] if telling else []
     cloak = draw(_cloak(draw(st.sampled_from(named or cloaks)), table.n_items, streams, telling))
-    eta = draw(st.integers(1, table.n_clients // 2))
-    collector = Denoisers(
-        DenoisersConfig(count=eta),
-        n_clients=table.n_clients,
-        n_items=table.n_items,
-        width=width,
-        codec=codec,
-        streams=streams,
-    )
-    stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=table.n_clients)
-    note({"codec": codec, **stack.describe()})
-    return stack
+    by = collector or DenoisersConfig(count=draw(st.integers(1, table.n_clients // 2)))
+    popularity = getattr(cloak, "popularity", None)
+    made_of = {
+        "clients": table.n_clients,
+        "items": table.n_items,
+        "width": width,
+        "streams": streams,
+        "codec": codec,
+        "cloak": getattr(cloak, "config", None),
+        "popularity": None if popularity is None else popularity.tolist(),
+        "collector": by,
+    }
+    return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
 
 
 def _cloak(
