@@ -50,6 +50,7 @@ class Explanation:
         place = "" if not items or (one and part == "vectors") else f"{place} {_listed(items)}"
         part = part.removesuffix("s") if one else part
         said = _SAID.get(self.kind, self.kind)
+        said = "added twice" if self.kind == "twice" and part == "counts" else said
         said = said if self.other is None else f"client {self.other}'s"
         return f"{whose.format(part + place)} {'is' if one else 'are'} {said}"
 

@@ -78,7 +78,7 @@ SCALES = (WHOLE_STARS, RatingScale(0.5, 5.0, 0.5))
 """Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
 
 _CORNERS = 32
-"""One example in so many is any federation at all."""
+"""One example in so many is any federation at all, or a small one, which others shrink to."""
 
 
 def streams() -> st.SearchStrategy[Streams]:
@@ -266,9 +266,11 @@ def federations(
 
     Example: see the module docstring.
     """
+    small = False
     if telling is None:
-        telling = draw(st.sampled_from(range(_CORNERS))) > 0
-    fewest = min(5, max_items) if telling else 1
+        corner = draw(st.sampled_from(range(2 * _CORNERS)))
+        telling, small = corner > 0, corner == 1
+    fewest, least = (min(5, max_items), min(2, max_rounds)) if telling and not small else (1, 1)
     table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
     run_streams = draw(streams())
     collector = draw(st.sampled_from(collectors)) if collectors else None
@@ -287,7 +289,7 @@ def federations(
         ratings=table,
         streams=run_streams,
         stack=stack,
-        rounds=draw(st.integers(min(2, max_rounds) if telling else 1, max_rounds)),
+        rounds=draw(st.integers(least, max_rounds)),
         cohort=draw(cohorts(table.n_clients)),
         scope=scope_of(stack),
         made=None if collector is None else (stack.collector, collector, width),

@@ -61,7 +61,9 @@ def virtual_ratings(
 
     Example: see ``stacks``, which draws from it.
     """
-    some = [rho for rho in (0.0, 0.3, 0.5, 1.0, 2.5, 3.0, float(n_items)) if rho >= least]
+    # The first is what examples shrink to: a virtual row for every rating. Those that ``least``
+    # leaves out come last, so that without it the others are drawn by the same choices.
+    some = [rho for rho in (1.0, 0.5, 2.5, 3.0, float(n_items), 0.3, 0.0) if rho >= least]
     rhos = st.sampled_from(some) | st.floats(least, 4)
     config = VirtualRatingsConfig(
         rho=draw(rhos),
