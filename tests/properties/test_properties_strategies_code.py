@@ -87,6 +87,7 @@ class Loses(DirectSum):
 class _Loses(DirectSession):
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         first = np.repeat(clients, block.lengths) == self.order[0]
+        assert block.values is not None
         vars(self).setdefault("lost", []).append((block.rows[first], block.values[first]))
         super().submit(clients, block, virtual)
 
@@ -105,8 +106,8 @@ def ring_of(kind: type[FixedPoint]) -> Callable[[Federation], dict[str, Any]]:
     def changes(federation: Federation) -> dict[str, Any]:
         stack, own = federation.stack, federation.stack.codec
         codec = kind(bits=own.bits, fraction_bits=own.fraction_bits, clip=own.clip)
-        sizes = {"n_items": federation.ratings.n_items, "width": 2, "codec": codec}
-        collector = DirectSum(n_clients=stack.n_clients, **sizes)
+        items = federation.ratings.n_items
+        collector = DirectSum(n_clients=stack.n_clients, n_items=items, width=2, codec=codec)
         return {"stack": replace(stack, codec=codec, cloak=None, collector=collector)}
 
     return changes
@@ -238,8 +239,8 @@ def test_code_makes_the_same_federation(federation: Federation) -> None:
     assert (again.stack.codec, again.rounds) == (federation.stack.codec, federation.rounds)
     for round_ in range(1, federation.rounds + 1):
         assert again.taking_part(round_).tolist() == federation.taking_part(round_).tolist()
-    cloak, same = federation.stack.cloak, again.stack.cloak
-    assert np.array_equal(getattr(cloak, "popularity", None), getattr(same, "popularity", None))
+    cloaks = [repr(each.stack.cloak) for each in (again, federation)]
+    assert cloaks[0] == cloaks[1]
     assert again.scope.drops_reports == federation.scope.drops_reports
 
 
@@ -272,9 +273,9 @@ def test_tables_faults_and_stacks_print_as_calls() -> None:
     drawn = {"table": rating_tables(), "fault": faults(), "seed": streams(), "data": st.data()}
     code, words = printed(check, ValueError, **drawn)
     call, drawn_stack = code.split("Draw 1: ")
-    names = {"ratings_of": ratings_of, "fault_of": fault_of, "stack_of": stack_of}
-    names |= {kind.__name__: kind for kind in (Streams, FixedPoint)}
-    names |= {kind.__name__: kind for kind in (VirtualRatingsConfig, DenoisersConfig)}
+    functions: tuple[Any, ...] = (ratings_of, fault_of, stack_of, Streams, FixedPoint)
+    functions += (VirtualRatingsConfig, DenoisersConfig)
+    names = {each.__name__: each for each in functions}
 
     def again(table: Any, fault: Any, seed: Streams, **_: Any) -> None:
         raise ValueError(repr(fault))

@@ -49,8 +49,8 @@ def explain_sums(
     elif not difference[:, -1].any():
         part, columns = "values", slice(None, -1)
     changes = {
-        ("missing", part): _Change.of([(now, -1)], ring).only(columns),
-        ("twice", part): _Change.of([(now, 1)], ring).only(columns),
+        ("missing", part): _Change.of([(now, -1)], ring, columns),
+        ("twice", part): _Change.of([(now, 1)], ring, columns),
         ("late", "rows"): _late(now, before, ring),
         ("left in", "virtual rows"): _Change.of([(virtual, 1)], ring),
     }
@@ -294,22 +294,17 @@ class _Change:
     words: WordArray
 
     @classmethod
-    def of(cls, parts: list[tuple[Rows, int]], ring: FixedPoint) -> "_Change":
-        """The change by rows that come (1) and rows that go (-1)."""
+    def of(
+        cls, parts: list[tuple[Rows, int]], ring: FixedPoint, columns: slice = slice(None)
+    ) -> "_Change":
+        """The change of some columns by rows that come (1) and rows that go (-1)."""
         words = [_words(rows.values, rows.counts) * np.uint64(sign % 2**64) for rows, sign in parts]
         keys = np.concatenate([np.stack([rows.clients, rows.rows]) for rows, _ in parts], axis=1)
         pairs, which = np.unique(keys, axis=1, return_inverse=True)
         sums = np.zeros((pairs.shape[1], words[0].shape[1]), dtype=np.uint64)
-        np.add.at(sums, which.reshape(-1), np.concatenate(words))
-        every = cls(clients=pairs[0], rows=pairs[1], words=_reduced(sums, ring))
-        return every.only(slice(None))
-
-    def only(self, columns: slice) -> "_Change":
-        """The change of some columns."""
-        words = np.zeros_like(self.words)
-        words[:, columns] = self.words[:, columns]
-        some = words.any(axis=1)
-        return _Change(clients=self.clients[some], rows=self.rows[some], words=words[some])
+        np.add.at(sums[:, columns], which.reshape(-1), np.concatenate(words)[:, columns])
+        some = _reduced(sums, ring).any(axis=1)
+        return cls(clients=pairs[0, some], rows=pairs[1, some], words=_reduced(sums, ring)[some])
 
 
 def _late(now: Rows, before: Rows, ring: FixedPoint) -> _Change:

@@ -276,16 +276,9 @@ def federations(
     collector = draw(st.sampled_from(collectors)) if collectors else None
     if cloaks is None:
         cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
-    drawn = stacks(
-        table,
-        width=width,
-        streams=run_streams,
-        cloaks=cloaks,
-        telling=telling,
-        collector=collector,
-    )
-    stack = draw(drawn)
-    federation = Federation(
+    parts = {"width": width, "streams": run_streams, "collector": collector}
+    stack = draw(stacks(table, cloaks=cloaks, telling=telling, **parts))
+    drawn = Federation(
         ratings=table,
         streams=run_streams,
         stack=stack,
@@ -294,7 +287,7 @@ def federations(
         scope=scope_of(stack),
         made=None if collector is None else (stack.collector, collector, width),
     )
-    federation = _served(federation, telling=telling)
+    federation = _served(drawn, telling=telling)
     note(federation.imports)
     return federation
 
@@ -322,7 +315,8 @@ def _served(federation: Federation, *, telling: bool) -> Federation:
     for who, (least, most) in changes.items():
         if not least <= rated[who] <= most:
             table = _with_ratings(table, int(who), min(max(rated[who], least), most))
-    return replace(federation, ratings=table)
+    remade: Federation = federation_of(**federation.call()[1] | {"ratings": table})
+    return remade
 
 
 def _with_ratings(table: RatingTable, client: int, number: int) -> Ratings:

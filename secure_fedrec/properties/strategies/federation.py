@@ -1,6 +1,6 @@
 """A small federation, made of plain values and told by them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MethodType
 from typing import Any
@@ -87,34 +87,31 @@ def ratings_of(
 
 def stack_of(
     *,
-    clients: int,
-    items: int,
+    ratings: RatingTable,
     width: int,
     streams: Streams,
     codec: FixedPoint,
     cloak: VirtualRatingsConfig | RandomizedResponseConfig | None = None,
-    popularity: Sequence[int] | None = None,
     collector: DenoisersConfig | MakesCollector = ONE_DENOISER,
 ) -> Stack:
     """A stack of a cloak, a ring and a collector.
 
     Args:
-        clients: of the federation.
-        items: rows of the shared table.
+        ratings: who rated what; a cloak may draw by how many rated an item.
         width: values per row.
         streams: the run's random streams.
         codec: the ring.
         cloak: its settings; None for none.
-        popularity: ratings of every item, for a cloak that draws by them.
         collector: settings of denoisers, or what makes another collector from its sizes.
     """
+    clients, items = ratings.n_clients, ratings.n_items
     sizes: TableSizes
     sizes = {"n_clients": clients, "n_items": items, "width": width, "codec": codec}
     covers: VirtualRatings | RandomizedResponse | None = None
     if isinstance(cloak, RandomizedResponseConfig):
         covers = RandomizedResponse(cloak, n_items=items, streams=streams)
     elif cloak is not None:
-        often = None if popularity is None else np.array(popularity, dtype=np.int64)
+        often = ratings.item_popularity()
         covers = VirtualRatings(cloak, n_items=items, streams=streams, popularity=often)
     if isinstance(collector, DenoisersConfig):
         forms: Collector = Denoisers(collector, streams=streams, **sizes)
@@ -164,14 +161,12 @@ class Federation(Repeatable):
             _, by, width = self.made
         elif type(collector) is Denoisers:
             by = collector.config
-        popularity = getattr(cloak, "popularity", None)
         arguments = {
             "ratings": Ratings.of(self.ratings),
             "seed": self.streams.seed,
             "codec": stack.codec,
             "width": width,
             "cloak": getattr(cloak, "config", cloak),
-            "popularity": None if popularity is None else popularity.tolist(),
             "collector": by,
             "rounds": self.rounds,
             "cohort": self.cohort,
@@ -182,11 +177,10 @@ class Federation(Repeatable):
 
 def scope_of(stack: Stack) -> Scope:
     """What the protocol of a stack leaves out: of denoisers and reports; others, nothing."""
-    groups = isinstance(stack.collector, Denoisers)
-    return Scope(
-        taking_part=whole_groups(stack.collector.binding) if groups else None,
-        drops_reports=isinstance(stack.cloak, RandomizedResponse),
-    )
+    taking_part = None
+    if isinstance(stack.collector, Denoisers):
+        taking_part = whole_groups(stack.collector.binding)
+    return Scope(taking_part=taking_part, drops_reports=isinstance(stack.cloak, RandomizedResponse))
 
 
 def federation_of(
@@ -197,7 +191,6 @@ def federation_of(
     width: int,
     rounds: int,
     cloak: VirtualRatingsConfig | RandomizedResponseConfig | None = None,
-    popularity: Sequence[int] | None = None,
     collector: DenoisersConfig | MakesCollector = ONE_DENOISER,
     cohort: CohortConfig = EVERYBODY,
 ) -> Federation:
@@ -210,22 +203,21 @@ def federation_of(
         width: values per row.
         rounds: how many there are.
         cloak: its settings.
-        popularity: for a cloak.
         collector: its settings, or what makes it.
         cohort: who is invited to each round.
     """
     streams = Streams.from_seed(seed)
     stack = stack_of(
-        clients=ratings.n_clients,
-        items=ratings.n_items,
+        ratings=ratings,
         width=width,
         streams=streams,
         codec=codec,
         cloak=cloak,
-        popularity=popularity,
         collector=collector,
     )
-    own = not isinstance(collector, DenoisersConfig)
+    made = None
+    if not isinstance(collector, DenoisersConfig):
+        made = (stack.collector, collector, width)
     return Federation(
         ratings=ratings,
         streams=streams,
@@ -233,7 +225,7 @@ def federation_of(
         rounds=rounds,
         cohort=cohort,
         scope=scope_of(stack),
-        made=(stack.collector, collector, width) if own else None,
+        made=made,
     )
 
 

@@ -73,9 +73,7 @@ def virtual_ratings(
         sticky=draw(st.booleans()),
         draw=draw(st.sampled_from(DRAWS)),
     )
-    popularity = None
-    if config.draw == "popularity":
-        popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
+    popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
     return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
 
 
@@ -139,15 +137,12 @@ def stacks(
     named = [name for name in cloaks if name != "none"] if telling else []
     cloak = draw(_cloak(draw(st.sampled_from(named or cloaks)), table.n_items, streams, telling))
     by = collector or DenoisersConfig(count=draw(st.integers(1, table.n_clients // 2)))
-    popularity = getattr(cloak, "popularity", None)
     made_of = {
-        "clients": table.n_clients,
-        "items": table.n_items,
+        "ratings": table,
         "width": width,
         "streams": streams,
         "codec": codec,
         "cloak": getattr(cloak, "config", None),
-        "popularity": None if popularity is None else popularity.tolist(),
         "collector": by,
     }
     return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
