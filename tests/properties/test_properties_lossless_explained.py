@@ -135,14 +135,24 @@ def test_late_and_virtual_rows() -> None:
     )
 
 
-def test_whoever_sat_out_before_is_not_late() -> None:
-    rows = rows_of([[5], [7], [3], [2]])
-    before = rows_of([[6], [6]])
-    found = explained(rows, [3, -1], [0, 0], before=before)
-    assert found is None or "late" not in (found.kind, *(each.kind for each in found.or_else))
-    assert str(explained(rows, [1, -1], [0, 0], before=before)) == (
+def test_whoever_sits_out_now_is_not_late() -> None:
+    before = rows_of([[5], [7], [3], [2]])
+    now = rows_of([[6], [9]])
+    assert str(explained(now, [-1, -2], [0, 0], before=before)) == (
         "client 0's rows are of the round before"
     )
+    assert explained(now, [3, 2], [1, 1], before=before) is None
+
+
+def test_clients_that_nothing_settles_are_no_set() -> None:
+    """Four of item 0, of whom two may be late and nothing shows; two of item 1, who are late."""
+    item = np.array([True, False, True, False, True, False, True, False, False, True, False, True])
+    rows = rows_of([[1], [0], [2], [0], [1], [0], [2], [0], [0], [5], [0], [7]]).pick(item)
+    before = rows_of([[2], [0], [1], [0], [2], [0], [1], [0], [0], [15], [0], [107]]).pick(item)
+    assert explained(rows, [0, 110], [0, 0], before=before) is None
+    of_item_1 = [each.pick(each.rows == 1) for each in (rows, before)]
+    found = explained(of_item_1[0], [0, 110], [0, 0], before=of_item_1[1])
+    assert str(found) == "the rows of clients 4, 5 are of the round before"
 
 
 def test_rows_that_enter_as_others() -> None:
@@ -164,9 +174,15 @@ def test_rows_that_enter_as_others() -> None:
     )
     assert said([[3], [2], [3], [2], [0], [4]]) == "client 0's rows are client 1's"
     assert said([[5], [4], [3], [2], [0], [4]]) == "client 0's row of item 1 is client 2's"
-    # Zeros are nobody's.
     assert said([[0], [7], [3], [2], [0], [4]]) == "client 0's row of item 0 is zeros"
     assert said([[1], [7], [3], [2], [0], [4]]) == "None"
+
+
+def test_a_row_of_zeros_is_nobodys() -> None:
+    due = rows_of([[5], [7], [0], [2]])
+    sent = rows_of([[0], [2], [0], [2]])
+    found = explain_rows(sent, due, before=NOBODY, ring=RING)
+    assert str(found) == "client 0's row of item 0 is zeros"
 
 
 def test_many_are_counted_and_not_listed() -> None:
