@@ -116,6 +116,17 @@ def test_a_difference_that_nearly_fits_is_not_explained() -> None:
         assert explained(rows, sums, counts) is None
 
 
+def test_another_clients_rows_are_compared_word_by_word() -> None:
+    rows = rows_of([[5], [7], [3], [2], [4], [4]])
+    assert str(explained(rows, [-2, -5], [0, 0])) == "client 0's rows are client 1's"
+    # In a ring of eight bits the weighted sums of some of these pairs are alike.
+    ring = FixedPoint(bits=8, fraction_bits=0, clip=1.0)
+    many = rows_of([[4 * value] for value in range(128)])
+    due = Plain(sums=np.zeros((2, 1), np.int64), counts=np.zeros(2, np.int64), bags={}, nonzero=0)
+    found = Aggregate(ring=ring.from_integers(np.array([[1], [-1]])), counts=due.counts, codec=ring)
+    assert explain_sums(found, due, now=many, before=NOBODY, virtual=NOBODY, ring=ring) is None
+
+
 def test_a_sum_that_wraps_is_explained_in_the_ring() -> None:
     rows = rows_of([[2**31 - 10], [1], [6], [2]])
     found = explained(rows, [6, 0], [1, 0])
@@ -181,6 +192,11 @@ def test_rows_that_enter_as_others() -> None:
     assert said([[5], [4], [3], [2], [0], [4]]) == "client 0's row of item 1 is client 2's"
     assert said([[0], [7], [3], [2], [0], [4]]) == "client 0's row of item 0 is zeros"
     assert said([[1], [7], [3], [2], [0], [4]]) == "None"
+    # Two rows are doubled, and no other row of their clients and items.
+    assert said([[10], [7], [3], [4], [0], [4]]) == "client 0's row of item 0 is doubled"
+    assert said([[10], [7], [6], [2], [0], [4]]) == (
+        "the rows of item 0 of clients 0, 1 are doubled"
+    )
 
 
 def test_a_row_of_zeros_is_nobodys() -> None:

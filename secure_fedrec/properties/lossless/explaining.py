@@ -116,11 +116,14 @@ def explain_rows(sent: Rows, due: Rows, *, before: Rows, ring: FixedPoint) -> Ex
     differs = (sent_words != words).any(axis=1)
     first = int(np.argmax(differs))
     own, one = due.clients == due.clients[first], np.arange(len(words)) == first
+    would_be = _would_be(due, before, ring)
     for scope in (differs, differs & own, one):
+        # All rows of these items by these clients, which words name together.
+        named = np.isin(due.clients, due.clients[scope]) & np.isin(due.rows, due.rows[scope])
         found = [
             _meant(kind, due, scope, like)
-            for kind, would_be in _would_be(due, before, ring).items()
-            if (like := (sent_words == would_be).all(axis=1))[scope].all()
+            for kind, expected in would_be.items()
+            if (like := (sent_words == expected).all(axis=1))[named].all()
         ]
         found = found or _exchanged(due, words, sent_words, scope)
         if found:
