@@ -1,11 +1,15 @@
 """A difference of losslessness names clients and kind, exactly those, and nobody else."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Explanation, assert_lossless, compare_runs
@@ -121,9 +125,9 @@ def test_another_clients_rows_are_compared_word_by_word() -> None:
     assert str(explained(rows, [-2, -5], [0, 0])) == "client 0's rows are client 1's"
     # In a ring of eight bits the weighted sums of some of these pairs are alike.
     ring = FixedPoint(bits=8, fraction_bits=0, clip=1.0)
-    many = rows_of([[4 * value] for value in range(128)])
+    many = rows_of([[value] for c in range(40) for value in (4 * c + 8, 28 * c * c % 256 - 128)])
     due = Plain(sums=np.zeros((2, 1), np.int64), counts=np.zeros(2, np.int64), bags={}, nonzero=0)
-    found = Aggregate(ring=ring.from_integers(np.array([[1], [-1]])), counts=due.counts, codec=ring)
+    found = Aggregate(ring=ring.from_integers(np.array([[4], [8]])), counts=due.counts, codec=ring)
     assert explain_sums(found, due, now=many, before=NOBODY, virtual=NOBODY, ring=ring) is None
 
 
@@ -204,6 +208,66 @@ def test_a_row_of_zeros_is_nobodys() -> None:
     sent = rows_of([[0], [2], [0], [2]])
     found = explain_rows(sent, due, before=NOBODY, ring=RING)
     assert str(found) == "client 0's row of item 0 is zeros"
+
+
+def test_what_is_said_is_true_and_of_sets_nothing_else_is() -> None:
+    """Rows so small that many differences are explained, some of them by several clients."""
+    small = st.lists(st.integers(-2, 2), min_size=8, max_size=8)
+    signs = st.lists(st.sampled_from((-1, 0, 0, 1)), min_size=8, max_size=8)
+    seen: Counter[str] = Counter()
+
+    @settings(settings.get_profile("properties"), max_examples=400)
+    @given(now=small, was=small, signs=signs, counted=st.booleans(), late=st.booleans())
+    def check(now: list[int], was: list[int], signs: list[int], counted: bool, late: bool) -> None:
+        rows, before = rows_of([[each] for each in now]), rows_of([[each] for each in was])
+        changed = np.column_stack([rows.values, rows.counts * counted]) * np.array(signs)[:, None]
+        if late:
+            changed = (both(before) - both(rows)) * (np.array(signs) > 0)[:, None]
+        difference = np.zeros((2, 2), dtype=np.int64)
+        np.add.at(difference, rows.rows, changed)
+        if not difference.any():
+            return
+        found = explained(rows, *difference.T.tolist(), before=before)
+        if found is None:
+            return
+        seen["explained"] += 1
+        for each in (found, *found.or_else):
+            items = slice(None) if each.items is None else list(each.items)
+            assert (change_of(each, rows, before)[items] == difference[items]).all()
+            seen["one of several"] += len(found.or_else) > 0
+        if len(found.clients) > 1:
+            seen["sets"] += 1
+            alone = {c: change_of(replace(found, clients=(c,)), rows, before) for c in range(4)}
+            changing = [client for client, change in alone.items() if change.any()]
+            sets = chain(*(combinations(changing, size) for size in range(1, 5)))
+            whole = {each: np.sum([alone[client] for client in each], axis=0) for each in sets}
+            same = [each for each in whole if (whole[each] == difference).all()]
+            assert same == [found.clients]
+
+    check()
+    assert seen["explained"] >= 200
+    assert seen["one of several"] >= 100
+    assert seen["sets"] >= 10
+
+
+def both(rows: Rows) -> IntArray:
+    """Values and counts side by side."""
+    return np.column_stack([rows.values, rows.counts])
+
+
+def change_of(found: Explanation, rows: Rows, before: Rows) -> IntArray:
+    """What an explanation makes of sums and counts, written down anew: int64[2, 2]."""
+    change = np.zeros((2, 2), dtype=np.int64)
+    for client in found.clients:
+        now, was = (both(each)[each.clients == client] for each in (rows, before))
+        if found.kind == "another's":
+            change += both(rows)[rows.clients == found.other] - now
+        elif found.kind == "late":
+            change += was - now
+        else:
+            sign = 1 if found.kind == "twice" else -1
+            change += sign * now * np.array([found.part != "counts", found.part != "values"])
+    return change
 
 
 def test_many_are_counted_and_not_listed() -> None:

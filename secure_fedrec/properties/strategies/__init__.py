@@ -22,6 +22,7 @@ with brought_by("properties"):
     from hypothesis import strategies as st
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -276,8 +277,8 @@ def federations(
     collector = draw(st.sampled_from(collectors)) if collectors else None
     if cloaks is None:
         cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
-    parts = {"width": width, "streams": run_streams, "collector": collector}
-    stack = draw(stacks(table, cloaks=cloaks, telling=telling, **parts))
+    layers: dict[str, Any] = {"cloaks": cloaks, "telling": telling, "collector": collector}
+    stack = draw(stacks(table, width=width, streams=run_streams, **layers))
     drawn = Federation(
         ratings=table,
         streams=run_streams,
