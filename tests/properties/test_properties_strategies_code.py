@@ -227,7 +227,7 @@ def test_own_collectors_are_printed_by_name() -> None:
 
 
 @given(federation=federations(width=2, cloaks=CLOAKS) | federations(width=1, collectors=(Loses,)))
-@settings(settings.get_profile("properties"), max_examples=150)
+@settings(settings.get_profile("properties"), max_examples=100)
 def test_code_makes_the_same_federation(federation: Federation) -> None:
     names: dict[str, Any] = {}
     exec(federation.imports, names)  # noqa: S102
@@ -306,7 +306,7 @@ def split_failing(name: str) -> Callable[[SplitRun], None]:
 
 
 @pytest.mark.parametrize(
-    "name", ["matrix norm", "matrix decay", "batch statistics", "tied tables", "orthogonality"]
+    "name", ["matrix decay", "batch statistics", "tied tables", "orthogonality"]
 )
 def test_a_split_run_prints_as_code_that_fails_again(name: str) -> None:
     fails, found = split_failing(name), []

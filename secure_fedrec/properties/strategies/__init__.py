@@ -251,7 +251,8 @@ def federations(
 
     As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
     with ratings in it, a client with virtual rows, and a second round. One in thirty-two is any
-    federation at all, in which somebody uploads something.
+    federation at all, in which somebody uploads something, or one of fewer items and rounds, which
+    a failing example shrinks to. It prints as the ``federation_of`` that makes it.
 
     Args:
         draw: given by Hypothesis.
