@@ -36,7 +36,7 @@ def test_a_loss_names_client_and_kind(name: str) -> None:
 def test_losses_of_one_client_are_counted() -> None:
     found = {name: compare_runs(**case.arguments()).explanation for name, case in NAMED.items()}
     of_one = {name: each for name, each in found.items() if each and len(each.clients) == 1}
-    assert len(of_one) >= 24
+    assert len(of_one) >= 26
     kinds = Counter(each.kind for each in of_one.values())
     assert kinds.keys() == {
         "missing",
