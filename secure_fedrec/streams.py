@@ -191,6 +191,16 @@ class Streams:
         return Streams(self._root, dict(secrets))
 
     @property
+    def seed(self) -> int | None:
+        """The seed of ``from_seed``; None where a key is secret."""
+        seed = int.from_bytes(self._root, "little")
+        return seed if seed < 2**128 and not self.keyed else None
+
+    def __repr__(self) -> str:
+        """``from_seed``, or no key at all."""
+        return "Streams" if self.seed is None else f"Streams.from_seed({self.seed})"
+
+    @property
     def keyed(self) -> bool:
         """Whether clients draw under secrets of their own."""
         return self._secrets is not None

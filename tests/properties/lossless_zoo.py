@@ -107,10 +107,12 @@ class Case:
     Args:
         expected: the verdict.
         says: part of the first difference.
+        whose: what explains it, in words; None where it is not of some clients.
     """
 
     expected: str
     says: str = ""
+    whose: str | None = None
     stack: Callable[[], Stack]
     algorithm: Callable[[], Callable[[], Any]] = lambda: lambda: PMF(CONFIG)
     ratings: RatingTable = SOME
@@ -217,7 +219,9 @@ DROPS = {"scope": Scope(drops_reports=True)}
 CASES: dict[str, Case] = {
     # A row that is sent is the client's own, as the plain run has it.
     "a cloak that doubles rows": Case(
-        expected=STACK, stack=lambda: denoised(cloak=Doubles, rho=0.0)
+        expected=STACK,
+        whose="client 0's row of item 1 is doubled",
+        stack=lambda: denoised(cloak=Doubles, rho=0.0),
     ),
     "a cloak that leaves a rated row out": Case(
         expected=STACK,
@@ -228,7 +232,10 @@ CASES: dict[str, Case] = {
         expected=STACK, stack=lambda: denoised(cloak=CallsVirtual)
     ),
     "a bag channel that loses a vector": Case(
-        expected=STACK, stack=lambda: bagged(LosesOne), algorithm=fresh(Gives)
+        expected=STACK,
+        whose="client 7's vector is missing",
+        stack=lambda: bagged(LosesOne),
+        algorithm=fresh(Gives),
     ),
     "a cloak that moves values between clients, sums unchanged": Case(
         expected=STACK,
@@ -259,7 +266,7 @@ CASES: dict[str, Case] = {
         beside=FIVE,
     ),
     "a session that asks a client twice": Case(
-        expected=STACK, says="9 uploads of 8 clients", stack=lambda: direct(AsksTwice)
+        expected=STACK, says="8 clients, client 0 comes twice", stack=lambda: direct(AsksTwice)
     ),
     "a collector that claims noise it does not add": Case(
         expected=STACK,
@@ -277,7 +284,9 @@ CASES: dict[str, Case] = {
         beside=DROPS,
     ),
     "a collector that keeps the batch that came last": Case(
-        expected=STACK, says="round 1, sum of item", stack=lambda: direct(LastBatch)
+        expected=STACK,
+        whose="the rows of clients 0, 1, 2, 3, 4 are missing",
+        stack=lambda: direct(LastBatch),
     ),
     "denoisers that drop every second client": Case(
         expected=STACK, stack=lambda: denoised(EverySecondDenoised), beside=GROUPS
@@ -306,7 +315,11 @@ CASES: dict[str, Case] = {
     "a ring that rounds to 0.1, under denoisers": Case(
         expected=STACK, stack=lambda: denoised(codec=Tenths())
     ),
-    "a ring that sends zeros": Case(expected=STACK, stack=lambda: direct(codec=Zeros())),
+    "a ring that sends zeros": Case(
+        expected=STACK,
+        whose="the rows of clients 0, 1, 2, 3, 4, 5, 6, 7 are zeros",
+        stack=lambda: direct(codec=Zeros()),
+    ),
     "a ring that decodes to single precision": Case(
         expected=STACK, says="round 1, public table", stack=lambda: direct(codec=DecodesSingle())
     ),
@@ -378,6 +391,8 @@ CASES: dict[str, Case] = {
     "plain sums": Case(expected=LOSSLESS, stack=direct),
     "vectors in a bag": Case(expected=LOSSLESS, stack=bagged, algorithm=fresh(Gives)),
     "virtual ratings that nobody takes out": Case(
-        expected=STACK, stack=lambda: replace(direct(), cloak=denoised().cloak)
+        expected=STACK,
+        whose="the virtual rows of clients 0, 1, 2, 3, 4, 5, 6, 7 are left in",
+        stack=lambda: replace(direct(), cloak=denoised().cloak),
     ),
 }

@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "losslessness.md").read_text(encoding="utf-8")
 
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     ended = subprocess.run(  # noqa: S603
         [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
         capture_output=True,

@@ -11,11 +11,12 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Scope, assert_lossless, compare_runs
 from tests.properties.lossless_zoo import CASES, CLIENTS, ITEMS, WIDTH
 from tests.properties.lossless_zoo_layers import Overwrites
+from tests.properties.lossless_zoo_losses import LOSSES
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | LOSSES)
 def test_case_is_on_its_right_side(name: str) -> None:
-    case = CASES[name]
+    case = (CASES | LOSSES)[name]
     outcome = compare_runs(**case.arguments())
     assert outcome.verdict == case.expected, str(outcome)
     assert case.says in (outcome.first_difference or "")

@@ -30,7 +30,9 @@ from secure_fedrec.properties.lossless.differences import (
     different_integers,
     different_parts,
 )
-from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, own_ring
+from secure_fedrec.properties.lossless.explaining import explain_bags, explain_rows, explain_sums
+from secure_fedrec.properties.lossless.explanation import Explanation
+from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, Vectors, own_ring
 from secure_fedrec.properties.lossless.row_differences import (
     all_exempt,
     foreign_row,
@@ -112,8 +114,8 @@ def compare_runs(
             if not beside.somebody_else:
                 reason = fault_of_algorithm(start, beside.settled, covered=stack.cloak is not None)
             if reason is not None:
-                where = f"{where}; {reason}"
-            return beside.outcome(where, "the stack" if reason is None else "the algorithm")
+                return beside.outcome(f"{where}; {reason}", "the algorithm")
+            return beside.outcome(where, "the stack", beside.explanation)
     return beside.outcome(None, None)
 
 
@@ -247,11 +249,14 @@ class _Beside:
         self._covered = protected.stack.cloak is not None
         self.settled: list[Settled] = []
         self.somebody_else = False
+        self.explanation: Explanation | None = None
         self._numbers: Counter[str] = Counter()
+        self._summed, self._ring = plain.rows, own_ring(protected.stack.codec)
 
     def round(self) -> str | None:
         """Run both and say where they differ."""
         plain, protected = self._plain, self._protected
+        before, vectors = self._summed, plain.vectors
         invited = protected.invited()
         due = self._scope.due(invited)
         one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
@@ -261,6 +266,7 @@ class _Beside:
         real, fakes = (given.rows(width, virtual=virtual) for virtual in (False, True))
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows
+        self._summed = rows.pick(reported)
         empty = {name: bag[:0] for name, bag in protected.aggregate.bags.items()}
         sums = plain.finish(reported, empty)
         self.settled.append(
@@ -285,49 +291,71 @@ class _Beside:
         if where is None and self._covered:
             where = all_exempt(given.clients, given.exempt)
         self.somebody_else = where is not None
-        where = where or self._rows_differ(real, fakes, rows, reported)
-        where = where or self._ends_differ(sums)
+        where = where or self._rows_differ(real, fakes, rows, reported, before)
+        where = where or self._sums_differ(sums, before, fakes)
+        where = where or self._bags_differ(sums, vectors)
+        where = where or self._ends_differ()
         return None if where is None else f"round {len(self.settled)}, {where}"
 
-    def outcome(self, where: str | None, blames: str | None) -> Comparison:
+    def outcome(
+        self, where: str | None, blames: str | None, explanation: Explanation | None = None
+    ) -> Comparison:
         """What is known so far."""
         holds = where is None and self._numbers["compared"] > 0
         return Comparison(
             rounds=len(self.settled),
             holds=holds,
-            first_difference=where,
+            first_difference=where if explanation is None else f"{where}; {explanation}",
             blames=blames,
             largest_difference=0.0 if where is None else self._gap(),
+            explanation=explanation,
             **self._numbers,
         )
 
-    def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
+    def _rows_differ(
+        self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray, before: Rows
+    ) -> str | None:
         """Client by client, what is sent for real must be its plain upload."""
         n_rows, given = self._plain.n_rows, self._protected.watched.given
         silent = plain.pick(~reported)
-        return (
+        differs = (
             foreign_row(real, plain, n_rows)
             or virtual_rows_wrong(fakes, silent, given.exempt, n_rows)
             or silent_row(silent, given.exempt, self._scope)
-            or values_differ(real, plain.pick(reported))
-            or unlike_record(
-                self._traits,
-                covered=given.clients[: None if self._covered else 0],
-                exempt=given.exempt,
-                virtual=len(fakes),
-                silent=len(silent),
-            )
+        )
+        if differs is None and (differs := values_differ(real, self._summed)) is not None:
+            ring = self._ring
+            self.explanation = explain_rows(real, self._summed, before=before, ring=ring)
+        return differs or unlike_record(
+            self._traits,
+            covered=given.clients[: None if self._covered else 0],
+            exempt=given.exempt,
+            virtual=len(fakes),
+            silent=len(silent),
         )
 
-    def _ends_differ(self, plain: Plain) -> str | None:
+    def _sums_differ(self, plain: Plain, before: Rows, fakes: Rows) -> str | None:
         """Sums first: they say by how many ring units, the tables only that something differs."""
-        aggregate, ring = self._protected.aggregate, own_ring(self._protected.stack.codec)
+        aggregate, ring = self._protected.aggregate, self._ring
         sums = ring.to_integers(aggregate.ring)
         differs = different_integers("sum of item", sums, plain.sums, "ring units")
         differs = differs or different_integers("count of item", aggregate.counts, plain.counts)
-        differs = differs or different_parts("bag {}, vector", aggregate.bags, plain.bags)
+        if differs is not None:
+            self.explanation = explain_sums(
+                aggregate, plain, now=self._summed, before=before, virtual=fakes, ring=ring
+            )
+        return differs
+
+    def _bags_differ(self, plain: Plain, before: Vectors) -> str | None:
+        bags, now = self._protected.aggregate.bags, self._plain.vectors
+        differs = different_parts("bag {}, vector", bags, plain.bags)
+        if differs is not None:
+            self.explanation = explain_bags(bags, plain.bags, now=now, before=before)
+        return differs
+
+    def _ends_differ(self) -> str | None:
         left, right = self._protected.public, self._plain.public
-        differs = differs or different_bits("public table, row", left.table, right.table)
+        differs = different_bits("public table, row", left.table, right.table)
         differs = differs or different_parts("public {}, row", left.extras, right.extras)
         # Private tables, segments of any length end to end.
         private = [run.vault.snapshot() for run in (self._protected, self._plain)]

@@ -7,6 +7,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.lossless.explanation import Explanation
 
 
 def lossless_words(*, reports_dropped: bool, sat_out: bool) -> str:
@@ -67,6 +68,8 @@ class Comparison:
         virtual_rows: rows sent beside them that their clients called virtual.
         compared: rows that are summed and vectors that are collected, less those that are zero in
             the ring; at 0 nothing was tested.
+        explanation: whose rows the difference is, and what became of them; None where no client's
+            are it exactly.
     """
 
     rounds: int
@@ -81,6 +84,7 @@ class Comparison:
     unreported: int
     virtual_rows: int
     compared: int
+    explanation: Explanation | None = None
 
     @property
     def vacuous(self) -> bool:

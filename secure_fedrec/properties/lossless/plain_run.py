@@ -6,7 +6,7 @@ stack come the settings of the ring and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 import numpy as np
@@ -74,6 +74,35 @@ class Rows:
         parts = [empty, *(part for part in parts if len(part))]
         found = cls(**{c: np.concatenate([getattr(part, c) for part in parts]) for c in _COLUMNS})
         return found.pick(np.lexsort((found.rows, found.clients)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Encoded vectors for bags, with who gave them.
+
+    Args:
+        ring: they are encoded by.
+        parts: by name, of every batch its clients, where the vectors of each begin and end, and the
+            vectors, int64[N, d], in ring units around 0.
+    """
+
+    ring: FixedPoint
+    parts: dict[str, list[tuple[IntArray, IntArray, IntArray]]] = field(default_factory=dict)
+
+    def bag(self, name: str) -> FloatArray:
+        """Decoded vectors, ascending by their first value, then their second, and so on."""
+        vectors = np.concatenate([part for *_, part in self.parts[name]])
+        order = np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
+        return self.ring.decode(self.ring.from_integers(vectors[order]))
+
+    def of(self, name: str, empty: FloatArray) -> tuple[IntArray, FloatArray]:
+        """int64[N] clients, and their decoded vectors, in the order in which they came."""
+        found = [(np.empty(0, dtype=np.int64), empty)]
+        for clients, bounds, vectors in self.parts.get(name, ()):
+            decoded = self.ring.decode(self.ring.from_integers(vectors))
+            found.append((np.repeat(clients, np.diff(bounds)), decoded))
+        owners, decoded = (np.concatenate(each) for each in zip(*found, strict=True))
+        return owners, decoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -194,9 +223,9 @@ class PlainRun:
             empty: by name of the bag, an array of no vectors: what a bag is if nobody gives to it.
         """
         words, counts = self.ring.from_integers(self._sums.view(np.int64)), self._counts
-        given = (part for parts in self._vectors.values() for part in parts)
+        given = (part for parts in self.vectors.parts.values() for *_, part in parts)
         nonzero = self._nonzero + sum(int(np.count_nonzero(each.any(axis=1))) for each in given)
-        bags = dict(empty) | {name: self._bag(parts) for name, parts in self._vectors.items()}
+        bags = dict(empty) | {name: self.vectors.bag(name) for name in self.vectors.parts}
         found = Plain(
             sums=self.ring.to_integers(words).copy(),
             counts=counts.copy(),
@@ -223,14 +252,14 @@ class PlainRun:
     def _begin_sums(self) -> None:
         self._sums = np.zeros((self.n_rows, self.layout.width), dtype=np.uint64)
         self._counts, self._nonzero = np.zeros(self.n_rows, dtype=np.int64), 0
-        self._vectors: dict[str, list[IntArray]] = {}
+        self.vectors = Vectors(self.ring)
 
     def digest(self) -> bytes:
         """Of all that a round left: uploads, public state, private tables."""
         found = sha256()
         rows = {name: getattr(self.rows, name) for name in _COLUMNS}
         state: dict[str, IntArray | FloatArray] = {**rows, "table": self.public.table}
-        bags = {f"bag {name}": self._bag(parts) for name, parts in self._vectors.items()}
+        bags = {f"bag {name}": self.vectors.bag(name) for name in self.vectors.parts}
         parts: tuple[Mapping[str, IntArray | FloatArray], ...]
         parts = (state, bags, self.public.extras, self.vault.snapshot())
         for part in parts:
@@ -244,11 +273,5 @@ class PlainRun:
         for name, bag in upload.bags.items():
             if bag.values is not None:
                 integers = self.ring.to_integers(self.ring.encode(bag.values))
-                self._vectors.setdefault(name, []).append(integers)
+                self.vectors.parts.setdefault(name, []).append((clients, bag.indptr, integers))
         return Rows.of(clients, fold(upload, None, self.layout).block, self.ring)
-
-    def _bag(self, parts: Sequence[IntArray]) -> FloatArray:
-        """Decoded vectors, ascending by their first value, then their second, and so on."""
-        vectors = np.concatenate(parts)
-        order = np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
-        return self.ring.decode(self.ring.from_integers(vectors[order]))

@@ -9,6 +9,7 @@ was told to leave, and how many rows it made up) and the digest of every round's
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -179,13 +180,14 @@ class BesideRecorded:
     def _outcome(self, where: str | None) -> Comparison:
         """What is known so far, with the first difference."""
         names = ("invited", "taken", "exempt", "rows", "unreported", "virtual_rows", "compared")
+        numbers: dict[str, Any] = {name: self._numbers[name] for name in names}
         return Comparison(
             rounds=self._rounds,
             holds=where is None and self._numbers["compared"] > 0,
             first_difference=where,
             blames=None if where is None else "the recorded run",
             largest_difference=0.0 if where is None else float("nan"),
-            **{name: self._numbers[name] for name in names},
+            **numbers,
         )
 
     def _batch(self, sent: _Sent) -> tuple[dict[str, int], str | None]:

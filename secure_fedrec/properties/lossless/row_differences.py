@@ -28,7 +28,9 @@ def other_clients(taking: IntArray, due: IntArray) -> str | None:
     if len(strangers):
         return f"client {int(strangers[0])} takes part, and must not"
     if len(taking) != len(due):
-        return f"{len(taking)} uploads of {len(due)} clients"
+        clients, times = np.unique(taking, return_counts=True)
+        twice = int(clients[np.argmax(times)])
+        return f"{len(taking)} uploads of {len(due)} clients, client {twice} comes twice"
     return None
 
 

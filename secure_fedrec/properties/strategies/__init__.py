@@ -10,8 +10,9 @@ Import this module by name; it needs Hypothesis. The shortest test of an own alg
     def test_my_recommender_is_lossless(federation: Federation) -> None:
         assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
-What a strategy drew is printed with the falsifying example, in words that can be typed into a
-regular test. Defaults keep a federation small enough for some milliseconds per example.
+What a strategy drew is printed with the falsifying example as code, to be put into a regular test
+below the imports that are printed with it. Defaults keep a federation small enough for some
+milliseconds per example.
 """
 
 from secure_fedrec.errors import brought_by
@@ -20,17 +21,27 @@ with brought_by("properties"):
     from hypothesis import note
     from hypothesis import strategies as st
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms.pmf import PMFConfig
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines.local_engine import CohortConfig
-from secure_fedrec.properties.lossless.comparison import Scope
+from secure_fedrec.properties.strategies.federation import (
+    WHOLE_STARS,
+    Federation,
+    MakesCollector,
+    Ratings,
+    fault_of,
+    federation_of,
+    ratings_of,
+    scope_of,
+    stack_of,
+    whole_groups,
+)
 from secure_fedrec.properties.strategies.layers import (
     CLOAKS,
     codecs,
@@ -38,11 +49,9 @@ from secure_fedrec.properties.strategies.layers import (
     stacks,
     virtual_ratings,
 )
-from secure_fedrec.properties.strike import Strike
-from secure_fedrec.protection import Denoisers, RandomizedResponse, Stack
-from secure_fedrec.protection.denoisers.config import Binding
+from secure_fedrec.protection import Denoisers
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
+from secure_fedrec.wire import Fault, Step
 
 __all__ = [
     "CLOAKS",
@@ -50,23 +59,27 @@ __all__ = [
     "Federation",
     "codecs",
     "cohorts",
+    "fault_of",
     "faults",
+    "federation_of",
     "federations",
     "latent_vectors",
     "pmf_configs",
     "randomized_responses",
     "rating_tables",
+    "ratings_of",
+    "stack_of",
     "stacks",
     "streams",
     "virtual_ratings",
     "whole_groups",
 ]
 
-SCALES = (RatingScale(1.0, 5.0, 1.0), RatingScale(0.5, 5.0, 0.5))
+SCALES = (WHOLE_STARS, RatingScale(0.5, 5.0, 0.5))
 """Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
 
 _CORNERS = 32
-"""One example in so many is any federation at all."""
+"""One example in so many is any federation at all, or a small one, which others shrink to."""
 
 
 def streams() -> st.SearchStrategy[Streams]:
@@ -77,7 +90,8 @@ def streams() -> st.SearchStrategy[Streams]:
         @given(streams=streams())
         def test_my_draw_is_a_function_of_the_seed(streams: Streams) -> None: ...
     """
-    return st.builds(Streams.from_seed, st.integers(0, 2**128 - 1))
+    # Mapped, a call without its class would be printed.
+    return st.integers(0, 2**128 - 1).flatmap(lambda seed: st.just(Streams.from_seed(seed)))
 
 
 @st.composite
@@ -88,7 +102,7 @@ def rating_tables(
     max_clients: int = 8,
     min_items: int = 1,
     max_items: int = 12,
-) -> RatingTable:
+) -> Ratings:
     """Any small rating set.
 
     Clients may have rated nothing, one item, all items but one, or all; items may have no rating,
@@ -110,23 +124,15 @@ def rating_tables(
     n_items = draw(st.integers(min_items, max_items))
     scale = draw(st.sampled_from(SCALES))
     sets = st.lists(_rated_sets(n_items), min_size=n_clients, max_size=n_clients)
-    rated = np.array(draw(sets), dtype=bool).reshape(n_clients, n_items)
-    clients, items = np.nonzero(rated)
+    rated = draw(sets)
     levels = st.sampled_from(scale.levels.tolist())
-    stars = draw(st.lists(levels, min_size=len(clients), max_size=len(clients)))
-    table = RatingTable(
-        name="drawn",
-        n_clients=n_clients,
-        n_items=n_items,
-        clients=clients.astype(np.int32),
-        items=items.astype(np.int32),
-        ratings=np.array(stars, dtype=np.float64),
-        scale=scale,
-        client_labels=np.arange(n_clients),
-        item_labels=np.arange(n_items),
-    )
-    _note(table)
-    return table
+    number = sum(map(sum, rated))
+    stars = iter(draw(st.lists(levels, min_size=number, max_size=number)))
+    found = {
+        client: {item: next(stars) for item, there in enumerate(each) if there}
+        for client, each in enumerate(rated)
+    }
+    return ratings_of(found, items=n_items, scale=scale)
 
 
 def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
@@ -224,62 +230,9 @@ def faults(
             except ProtocolError:
                 assert fault.chooser.hits
     """
-    makers: dict[str, Callable[..., Fault]] = {
-        "drop": Drop,
-        "repeat": Repeat,
-        "delay": Delay,
-        "alter": Alter,
-    }
-
-    def make(kind: str, step: Step, round_: int, place: int) -> Fault:
-        strike = Strike(round=round_, place=place, with_rows=kind == "alter")
-        return makers[kind](step=step, chooser=strike)
-
+    names = st.sampled_from([step.name for step in steps])
     rounds, places = st.integers(1, max_round), st.integers(0, 7)
-    return st.builds(make, st.sampled_from(kinds), st.sampled_from(steps), rounds, places)
-
-
-def whole_groups(binding: Binding) -> Callable[[IntArray], IntArray]:
-    """Who of an invited cohort takes part under denoisers, for a ``Scope``.
-
-    A client needs its denoiser, and a denoiser one client at least.
-    """
-
-    def taking_part(invited: IntArray) -> IntArray:
-        here = set(invited.tolist())
-        denoiser_of = {client: int(binding.denoisers[binding.group[client]]) for client in here}
-        served = {c for c, denoiser in denoiser_of.items() if c != denoiser and denoiser in here}
-        working = served | {denoiser_of[client] for client in served}
-        return np.array(sorted(working), dtype=np.int64)
-
-    return taking_part
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Federation:
-    """All arguments of ``assert_lossless`` but the algorithm."""
-
-    ratings: RatingTable
-    streams: Streams
-    stack: Stack
-    rounds: int
-    cohort: CohortConfig
-    scope: Scope = field(default_factory=Scope)
-
-    def arguments(self, **changes: Any) -> dict[str, Any]:
-        """Keyword arguments for ``assert_lossless`` and ``compare_runs``."""
-        return {part.name: getattr(self, part.name) for part in fields(self)} | changes
-
-    def wire_arguments(self, **changes: Any) -> dict[str, Any]:
-        """Keyword arguments for ``wire_trace``."""
-        arguments = self.arguments(**changes)
-        del arguments["scope"]
-        return arguments
-
-    def taking_part(self, round_: int) -> IntArray:
-        """Clients that must take part in a round: int64[P], ascending."""
-        invited = self.cohort.draw(round_, self.ratings.n_clients, self.streams)
-        return self.scope.due(invited)
+    return st.builds(fault_of, st.sampled_from(kinds), names, round_=rounds, place=places)
 
 
 @st.composite
@@ -287,7 +240,8 @@ def federations(
     draw: st.DrawFn,
     *,
     width: int,
-    cloaks: tuple[str, ...] = CLOAKS[:2],
+    cloaks: tuple[str, ...] | None = None,
+    collectors: tuple[MakesCollector, ...] = (),
     max_clients: int = 8,
     max_items: int = 12,
     max_rounds: int = 6,
@@ -297,12 +251,16 @@ def federations(
 
     As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
     with ratings in it, a client with virtual rows, and a second round. One in thirty-two is any
-    federation at all, in which somebody uploads something.
+    federation at all, in which somebody uploads something, or one of fewer items and rounds, which
+    a failing example shrinks to. It prints as the ``federation_of`` that makes it.
 
     Args:
         draw: given by Hypothesis.
         width: values per row that the algorithm uploads.
-        cloaks: see ``stacks``; "none" is for the one in thirty-two, if there are others.
+        cloaks: see ``stacks``; "none" is for the one in thirty-two, if there are others. None for
+            both that denoisers take virtual rows of, or none under other collectors.
+        collectors: what makes the collectors to be drawn, from ``n_clients``, ``n_items``,
+            ``width`` and ``codec``; without any, denoisers are drawn.
         max_clients: most clients, at least 2.
         max_items: most items; below 4 virtual rows may be few.
         max_rounds: most rounds.
@@ -310,64 +268,67 @@ def federations(
 
     Example: see the module docstring.
     """
+    small = False
     if telling is None:
-        telling = draw(st.sampled_from(range(_CORNERS))) > 0
-    fewest = min(5, max_items) if telling else 1
+        corner = draw(st.sampled_from(range(2 * _CORNERS)))
+        telling, small = corner > 0, corner == 1
+    fewest, least = (min(5, max_items), min(2, max_rounds)) if telling and not small else (1, 1)
     table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
     run_streams = draw(streams())
-    stack = draw(stacks(table, width=width, streams=run_streams, cloaks=cloaks, telling=telling))
-    assert isinstance(stack.collector, Denoisers)  # noqa: S101 - what ``stacks`` draws
-    federation = Federation(
+    collector = draw(st.sampled_from(collectors)) if collectors else None
+    if cloaks is None:
+        cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
+    layers: dict[str, Any] = {"cloaks": cloaks, "telling": telling, "collector": collector}
+    stack = draw(stacks(table, width=width, streams=run_streams, **layers))
+    drawn = Federation(
         ratings=table,
         streams=run_streams,
         stack=stack,
-        rounds=draw(st.integers(min(2, max_rounds) if telling else 1, max_rounds)),
+        rounds=draw(st.integers(least, max_rounds)),
         cohort=draw(cohorts(table.n_clients)),
-        scope=Scope(
-            taking_part=whole_groups(stack.collector.binding),
-            drops_reports=isinstance(stack.cloak, RandomizedResponse),
-        ),
+        scope=scope_of(stack),
+        made=None if collector is None else (stack.collector, collector, width),
     )
-    return _served(federation, stack.collector.binding, telling=telling)
+    federation = _served(drawn, telling=telling)
+    note(federation.imports)
+    return federation
 
 
-def _served(federation: Federation, binding: Binding, *, telling: bool) -> Federation:
-    """The federation with a group at work, whose denoiser and first client have ratings."""
+def _served(federation: Federation, *, telling: bool) -> Federation:
+    """The federation with clients at work, of denoisers with a group, two of whom have ratings."""
     rounds = range(1, federation.rounds + 1)
     if not any(len(federation.taking_part(round_)) for round_ in rounds):
         federation = replace(federation, cohort=CohortConfig())
     present = next(found for found in map(federation.taking_part, rounds) if len(found))
-    denoiser = present[binding.is_denoiser[present]][0]
-    group = binding.group[present] == binding.group[denoiser]
-    client = present[group & (present != denoiser)][0]
+    first, *second = present[:2]
+    if isinstance(federation.stack.collector, Denoisers):
+        binding = federation.stack.collector.binding
+        first = present[binding.is_denoiser[present]][0]
+        group = binding.group[present] == binding.group[first]
+        second = present[group & (present != first)][:1].tolist()
     table, n_items = federation.ratings, federation.ratings.n_items
     rated = table.counts()
     if telling:
         most = max(1, n_items // 2)
-        changes = {denoiser: (1, n_items), client: (min(2, most), most)}
+        changes = {first: (1, n_items)} | {client: (min(2, most), most) for client in second}
     else:  # of an item nobody rated and a report nobody makes there is nothing to compare
         somebody = federation.scope.drops_reports or not rated[present].any()
-        changes = {denoiser: (1, n_items)} if somebody else {}
+        changes = {first: (1, n_items)} if somebody else {}
     for who, (least, most) in changes.items():
         if not least <= rated[who] <= most:
             table = _with_ratings(table, int(who), min(max(rated[who], least), most))
-    if table is not federation.ratings:
-        _note(table)
-    return replace(federation, ratings=table)
+    remade: Federation = federation_of(**federation.call()[1] | {"ratings": table})
+    return remade
 
 
-def _with_ratings(table: RatingTable, client: int, number: int) -> RatingTable:
+def _with_ratings(table: RatingTable, client: int, number: int) -> Ratings:
     """The table with another number of ratings of a client, its first items' first."""
-    own = table.clients == client
-    had = dict(zip(table.items[own].tolist(), table.ratings[own].tolist(), strict=True))
-    others = [item for item in range(table.n_items) if item not in had]
-    items = [*had, *others][:number]
-    stars = [had.get(item, table.scale.high) for item in items]
-    owners = np.concatenate([table.clients[~own], np.full(number, client, dtype=np.int32)])
-    rated = np.concatenate([table.items[~own], np.array(items, dtype=np.int32)])
-    ratings = np.concatenate([table.ratings[~own], np.array(stars, dtype=np.float64)])
-    order = np.lexsort((rated, owners))
-    return replace(table, clients=owners[order], items=rated[order], ratings=ratings[order])
+    _, made = Ratings.of(table).call()
+    found = dict(made["ratings"])
+    had = found[client]
+    items = [*had, *(item for item in range(table.n_items) if item not in had)][:number]
+    found[client] = {item: had.get(item, table.scale.high) for item in items}
+    return ratings_of(found, items=table.n_items, scale=table.scale)
 
 
 def _rated_sets(n_items: int) -> st.SearchStrategy[list[bool]]:
@@ -378,11 +339,3 @@ def _rated_sets(n_items: int) -> st.SearchStrategy[list[bool]]:
     one = st.integers(0, n_items - 1).map(lambda item: 1 << item)
     corners = st.sampled_from((0, every)) | one | one.map(lambda item: every ^ item)
     return (corners | st.integers(0, every)).map(bits)
-
-
-def _note(table: RatingTable) -> None:
-    found: dict[int, dict[int, float]] = {client: {} for client in range(table.n_clients)}
-    rows = zip(table.clients.tolist(), table.items.tolist(), table.ratings.tolist(), strict=True)
-    for client, item, rating in rows:
-        found[client][item] = rating
-    note({"items": table.n_items, "ratings": found})

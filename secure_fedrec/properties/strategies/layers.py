@@ -4,15 +4,14 @@ Import that module by name; both need Hypothesis.
 """
 
 import numpy as np
-from hypothesis import note
 from hypothesis import strategies as st
 
 from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties.strategies.federation import MakesCollector, stack_of
 from secure_fedrec.protection import (
     Cloak,
-    Denoisers,
     DenoisersConfig,
     RandomizedResponse,
     RandomizedResponseConfig,
@@ -62,7 +61,9 @@ def virtual_ratings(
 
     Example: see ``stacks``, which draws from it.
     """
-    some = [rho for rho in (0.0, 0.3, 0.5, 1.0, 2.5, 3.0, float(n_items)) if rho >= least]
+    # The first is what examples shrink to: a virtual row for every rating. Those that ``least``
+    # leaves out come last, so that without it the others are drawn by the same choices.
+    some = [rho for rho in (1.0, 0.5, 2.5, 3.0, float(n_items), 0.3, 0.0) if rho >= least]
     rhos = st.sampled_from(some) | st.floats(least, 4)
     config = VirtualRatingsConfig(
         rho=draw(rhos),
@@ -107,8 +108,11 @@ def stacks(
     streams: Streams,
     cloaks: tuple[str, ...] = CLOAKS[:2],
     telling: bool = False,
+    collector: MakesCollector | None = None,
 ) -> Stack:
     """Stacks that claim to be lossless: a cloak, a ring, and 1 to n / 2 denoisers.
+
+    They print as the ``stack_of`` that makes them.
 
     Args:
         draw: given by Hypothesis.
@@ -117,6 +121,7 @@ def stacks(
         streams: the run's random streams.
         cloaks: drawn from these names of ``CLOAKS``.
         telling: draw only cloaks that add virtual rows as a rule, where ``cloaks`` names any.
+        collector: makes another collector than denoisers, from its sizes.
 
     Raises:
         ConfigError: an unknown cloak.
@@ -131,18 +136,16 @@ def stacks(
     codec = draw(codecs(table.n_clients))
     named = [name for name in cloaks if name != "none"] if telling else []
     cloak = draw(_cloak(draw(st.sampled_from(named or cloaks)), table.n_items, streams, telling))
-    eta = draw(st.integers(1, table.n_clients // 2))
-    collector = Denoisers(
-        DenoisersConfig(count=eta),
-        n_clients=table.n_clients,
-        n_items=table.n_items,
-        width=width,
-        codec=codec,
-        streams=streams,
-    )
-    stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=table.n_clients)
-    note({"codec": codec, **stack.describe()})
-    return stack
+    by = collector or DenoisersConfig(count=draw(st.integers(1, table.n_clients // 2)))
+    made_of = {
+        "ratings": table,
+        "width": width,
+        "streams": streams,
+        "codec": codec,
+        "cloak": getattr(cloak, "config", None),
+        "collector": by,
+    }
+    return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
 
 
 def _cloak(

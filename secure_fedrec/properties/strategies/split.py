@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import note
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.local_settings import OPTIMIZERS, LocalTrainingConfig
@@ -30,15 +31,16 @@ from secure_fedrec.properties.split.aggregation import (
 )
 from secure_fedrec.properties.split.random import Column, generator_of
 from secure_fedrec.properties.split.training import Examples
+from secure_fedrec.properties.strategies.code import Repeatable
 from secure_fedrec.streams import Streams
 
 _CORNERS = 16
 """In one run of so many, one user trains at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRun:
-    """A federated run, short of its model.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SplitRun(Repeatable):
+    """A federated run, short of its model; prints as the call that makes it.
 
     Args:
         sizes: numbers of examples of every user, 0 included.
@@ -53,6 +55,11 @@ class SplitRun:
     training: LocalTrainingConfig
     aggregate: Aggregator
     seed: int
+
+    def call(self) -> tuple[type["SplitRun"], dict[str, Any]]:
+        """See ``Repeatable``."""
+        names = ("sizes", "cohorts", "training", "aggregate", "seed")
+        return SplitRun, {name: getattr(self, name) for name in names}
 
     def data(self, **columns: Column) -> list[Examples]:
         """Random examples of every user, of the drawn sizes."""
@@ -121,13 +128,15 @@ def split_runs(
     together = draw(st.integers(0, len(cohorts) - 1))
     if not alone:
         cohorts[together] = sorted({*cohorts[together], *order[:fewest]})
-    return SplitRun(
+    run = SplitRun(
         sizes=tuple(sizes),
         cohorts=tuple(tuple(each) for each in cohorts),
         training=draw(local_trainings()),
         aggregate=draw(averaging_rules() if rules is None else rules),
         seed=draw(st.integers(0, 2**32 - 1)),
     )
+    note(run.imports)
+    return run
 
 
 @st.composite
@@ -149,14 +158,16 @@ def local_trainings(draw: st.DrawFn) -> LocalTrainingConfig:
 def averaging_rules() -> st.SearchStrategy[Aggregator]:
     """Both rules of FURL, weighted by examples, by their square root, or not at all."""
     weighted = st.builds(
-        Averaging, weight=st.sampled_from((_root, _equal)), keep_private=st.booleans()
+        Averaging, weight=st.sampled_from((by_root, equally)), keep_private=st.booleans()
     )
     return st.one_of(st.sampled_from((federated_averaging, keep_local)), weighted)
 
 
-def _root(summary: Summary) -> float:
+def by_root(summary: Summary) -> float:
+    """The square root of a user's examples, as a weight."""
     return math.sqrt(summary["examples"])
 
 
-def _equal(_summary: Summary) -> float:
+def equally(_summary: Summary) -> float:
+    """The same weight for everybody."""
     return 1.0
