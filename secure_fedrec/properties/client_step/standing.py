@@ -1,0 +1,146 @@
+"""Where private values stand in what clients send.
+
+A client trains several times, each time with other private values and the same chance. At some
+place of all that it sends, the numbers are c times the private ones, with one c in all trainings:
+that is found, whatever the name, shape or type of what is sent, and does not happen by chance. c
+may be -1, or whatever a learning rate is. Besides the values themselves, before training and
+after, it may be their change, and each of these over the norm of its row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+DRAWS: Final = 12
+"""Trainings of every client: a single number is told from others by so many digits."""
+
+_PIECE: Final = 8  # numbers of a row that are looked for together
+_PIECES: Final = 64  # of every array
+_BLOCK: Final = 1 << 12  # places at a time
+_ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
+
+
+class Standing(NamedTuple):
+    """A private value in what was sent.
+
+    Args:
+        path: where.
+        place: the number of the first value there, in the order of memory.
+        form: which of the values it is.
+        factor: what they are multiplied by; None where it is another one in every training.
+    """
+
+    path: str
+    place: int
+    form: str
+    factor: float | None
+
+    def __str__(self) -> str:
+        times = "" if self.factor is None or abs(self.factor - 1) < 1e-3 else f"{self.factor:.4g} x "
+        return f"{times}{self.form} stands in {self.path!r}, from number {self.place} on"
+
+
+def find_standing(
+    sent: Sequence[Mapping[str, Tensor]], before: Sequence[Tensor], after: Sequence[Tensor]
+) -> Standing | None:
+    """Where a private array stands in what was sent, if it does.
+
+    Args:
+        sent: arrays by path, of every training: the same names and shapes in all.
+        before: the private array before every training.
+        after: the same, afterwards.
+
+    Returns:
+        The place where it is nearest, with the same factor in all trainings if there is one.
+    """
+    segments = list(_segments(sent))
+    row = torch.cat([values for _, values in segments], dim=1)
+    begun, ended = torch.stack(list(before)).double(), torch.stack(list(after)).double()
+    forms = {
+        "its value before training": begun,
+        "its value after training": ended,
+        "its change": ended - begun,
+    }
+    best: tuple[float, int, str, float | None] | None = None
+    for form, values in forms.items():
+        for over, pieces in _pieces(values):
+            for distance, place, factor in _nearest(row, pieces):
+                if best is None or (factor is None, distance) < (best[3] is None, best[0]):
+                    best = distance, place, f"{form}{over}", factor
+    if best is None:
+        return None
+    _, place, form, factor = best
+    for path, values in segments:
+        if place < values.shape[1]:
+            return Standing(path, place, form, factor)
+        place -= values.shape[1]
+    raise AssertionError("a place beyond the end")
+
+
+def _segments(sent: Sequence[Mapping[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """What was sent as float64[trainings, numbers], in every order that a row may stand in."""
+    for path in sent[0]:
+        values = torch.stack([_real(each[path]) for each in sent])
+        yield path, values.reshape(len(sent), -1).double()
+    for path in sent[0]:
+        values = torch.stack([_real(each[path]) for each in sent])
+        if values.dim() > 2:
+            yield f"{path}, transposed", values.mT.reshape(len(sent), -1).double()
+        if values.dtype in {torch.uint8, torch.int8, torch.int32} and values[0].numel() % 4 == 0:
+            bits = values.reshape(len(sent), -1).view(torch.float32).double()
+            yield f"{path}, read as float32", bits.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _real(values: Tensor) -> Tensor:
+    return torch.view_as_real(values) if values.is_complex() else values
+
+
+def _pieces(values: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Some pieces of the rows of an array, float64[trainings, pieces, numbers], and of which form.
+
+    Args:
+        values: float64[trainings, ...].
+    """
+    rows = values.reshape(len(values), -1, values.shape[-1] if values.dim() > 1 else 1)
+    if rows.shape[2] == 1:  # a column is one row
+        rows = rows.mT
+    width = min(_PIECE, rows.shape[2])
+    starts = [*range(0, rows.shape[2] - width, width), rows.shape[2] - width]
+    norms = torch.linalg.vector_norm(rows, dim=2, keepdim=True)
+    for over, shown in (("", rows), (" over the norm of its row", rows / norms)):
+        pieces = torch.stack([shown[:, :, s : s + width] for s in starts], dim=2).flatten(1, 2)
+        # What does not vary, or is not there, tells nothing.
+        told = pieces.isfinite().all(2).all(0) & (pieces.std(0) > 1e-3 * pieces.abs().mean(0)).any(1)
+        usable = told.nonzero()[:, 0]
+        chosen = usable[torch.linspace(0, len(usable) - 1, min(len(usable), _PIECES)).long()]
+        if len(chosen) and (width > 1 or not over):
+            yield over, pieces[:, chosen]
+
+
+def _nearest(row: Tensor, pieces: Tensor) -> Iterator[tuple[float, int, float | None]]:
+    """Where pieces stand: (distance, place, factor), at most one with a factor and one without."""
+    width = pieces.shape[2]
+    if row.shape[1] < width:
+        return
+    windows = row.unfold(1, width, 1)
+    own = pieces.square().sum(2)
+    best: dict[bool, tuple[float, int, float | None]] = {}
+    for start in range(0, windows.shape[1], _BLOCK):
+        block = windows[:, start : start + _BLOCK]
+        size = block.square().sum(2)
+        product = torch.einsum("kmw,kuw->kmu", block, pieces)
+        one = 1 - product.sum(0) ** 2 / (size.sum(0)[:, None] * own.sum(0))
+        found = [(True, one)]
+        if width > 1:  # any number is a multiple of any other one
+            each = product**2 / (size[:, :, None] * own[:, None, :])
+            found.append((False, 1 - each.amin(0)))
+        for same, distances in found:
+            distances = distances.nan_to_num(1.0, 1.0, 1.0)
+            distance, flat = distances.flatten().min(0)
+            if distance < _ALIKE and (same not in best or distance < best[same][0]):
+                place, piece = divmod(int(flat), pieces.shape[1])
+                factor = float(product[:, place, piece].sum() / own[:, piece].sum())
+                best[same] = float(distance), start + place, factor if same else None
+    yield from best.values()
