@@ -7,8 +7,8 @@
 - ``split``: can private parameters of a torch model stay on their devices, and does a run that
   keeps them there equal one that ships everything? Its names are found here, but torch is imported
   only when one is asked for.
-- ``client_step``: does anybody's function that trains a client send nothing private, and stay out of
-  other clients' way? Its names are found here likewise.
+- ``client_step``: does anybody's function that trains a client send nothing private, and stay out
+  of other clients' way? Its names are found here likewise.
 - ``strategies``: Hypothesis strategies for small federations with all their corners. They are
   imported by name, ``from secure_fedrec.properties.strategies import federations``, because they
   alone need Hypothesis (``pip install secure-fedrec[properties]``).
@@ -62,8 +62,8 @@ __all__ = [
     "assert_lossless",
     "assert_split_equals_unsplit",
     "assert_split_personalization",
-    "check_split_personalization",
     "check_client_step",
+    "check_split_personalization",
     "compare_runs",
     "compare_split",
     "lightning_step",

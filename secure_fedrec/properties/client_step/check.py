@@ -70,8 +70,12 @@ def check_client_step(
         problem = "need a trial, a seed of at least 0, and a positive, finite scale"
         raise ConfigError("trials, seed, scale", (trials, seed, scale), problem)
     memory = Memory(train, clients, downloads, read)
-    states, given = _states(clients, private, uploads, downloads)
-    steps = Steps(train, read, everybody, states, given, memory)
+    states, given = _states(clients, private, uploads, downloads, everybody)
+    try:
+        steps = Steps(train, read, everybody, states, given, memory)
+    except LookupError as missing:
+        problem = "lack the state of a client: let each of them train once before"
+        raise ConfigError("clients", missing.args, problem) from missing
     names = sorted({name for values in steps.origin.values() for name in values})
     for user, values in steps.origin.items():
         if not values:
@@ -80,7 +84,9 @@ def check_client_step(
     report = ClientReport(users=everybody, trials=trials, seed=seed, private=tuple(names))
     try:
         with with_gradients():
-            _search(steps, Leaving(steps=steps, private=private, uploads=uploads, report=report), scale)
+            _search(
+                steps, Leaving(steps=steps, private=private, uploads=uploads, report=report), scale
+            )
     finally:
         steps.put_back()
     return report
@@ -102,7 +108,7 @@ def assert_client_step(report: ClientReport) -> None:
 def _search(steps: Steps, leaving: Leaving, scale: float) -> None:
     report = leaving.report
     first = Trial(seed=report.seed, scale=scale, users=(), kinds=())
-    for owner, name, other in steps.load(own_values(steps, first, "own")):
+    for owner, name, other in steps.shared(own_values(steps, first, "own")):
         reaches = "both are the same memory"
         report.violate(WRITES, name, (owner, other), reaches, report.seed)
     if report.refuted:
@@ -118,10 +124,16 @@ def _search(steps: Steps, leaving: Leaving, scale: float) -> None:
 
 
 def _states(
-    clients: Any, private: Sequence[str], uploads: Sequence[str], downloads: object
+    clients: Any,
+    private: Sequence[str],
+    uploads: Sequence[str],
+    downloads: object,
+    users: tuple[User, ...],
 ) -> tuple[Clients, State]:
     if isinstance(clients, nn.Module):
         model = OneModel(clients, private)
+        if not set(users) <= set(range(model.n_users)):
+            raise ConfigError("users", users, f"are numbered from 0 to {model.n_users - 1}")
         return model, State(
             lambda: {name: each for name, each in model.tensors.items() if matches(name, uploads)}
         )

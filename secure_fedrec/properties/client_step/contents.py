@@ -1,14 +1,15 @@
 """What an object holds: arrays by name, whatever stands around them.
 
-Modules, mappings, lists, tuples, dataclasses, whatever has a ``state_dict``, and Flower's messages,
-records and parameters, which are known by their shape, so that flwr need not be there.
+Mappings, lists, tuples, dataclasses and Flower's messages, records and parameters, which are known
+by their shape, so that flwr need not be there. Of a live state modules, optimisers and the
+attributes of one object, too; what is sent as such may hold anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -59,42 +60,44 @@ class Sent:
         """All leaves of what was sent."""
         sent = cls()
         for each in found_in(given):
-            sent.keys[each.path] = each.keys
+            path = each.path
+            while path in sent.keys:  # of keys that differ in their types
+                path += "'"
+            sent.keys[path] = each.keys
             if each.value is None or isinstance(each.value, str):
-                sent.texts[each.path] = repr(each.value)
+                sent.texts[path] = repr(each.value)
             elif (numbers := tensor_of(each.value)) is not None:
-                sent.numbers[each.path] = numbers.clone()
+                sent.numbers[path] = numbers.clone()
             else:
-                sent.unknown[each.path] = type(each.value).__name__
+                sent.unknown[path] = type(each.value).__name__
         return sent
 
 
 def found_in(
-    given: object, *, attributes: bool = False, keys: tuple[str, ...] = (), above: tuple[int, ...] = ()
+    given: object, *, live: bool = False, keys: tuple[str, ...] = (), above: tuple[int, ...] = ()
 ) -> Iterator[Found]:
     """The leaves of an object, in its order.
 
     Args:
         given: the object.
-        attributes: whether attributes of objects of any class are looked into.
+        live: whether it is a live state, which may be a module, or an object with attributes.
         keys: that have led here.
         above: the objects that have led here, which are not entered again.
     """
-    inside = None if id(given) in above else _inside(given, attributes=attributes)
+    inside = None if id(given) in above else _inside(given)
+    if inside is None and live:
+        inside = _inside_live(given, root=not above)
     if inside is None:
         yield Found(keys, given)
         return
     holder, children = inside
     for key, child in children:
-        found = found_in(
-            child, attributes=attributes, keys=(*keys, str(key)), above=(*above, id(given))
-        )
-        for each in found:
-            here = len(each.keys) == len(keys) + 1
-            yield each._replace(holder=holder, key=key) if here else each
+        path = (*keys, str(key))
+        for each in found_in(child, live=live, keys=path, above=(*above, id(given))):
+            yield each._replace(holder=holder, key=key) if each.keys == path else each
 
 
-def tensor_of(value: object) -> Tensor | None:
+def tensor_of(value: Any) -> Tensor | None:
     """A leaf as a dense tensor, a view where it can be one; None of what holds no numbers."""
     if isinstance(value, Tensor):
         value = value.detach()
@@ -106,44 +109,49 @@ def tensor_of(value: object) -> Tensor | None:
         value = value.numpy()
     if isinstance(value, (bool, int, float, complex, np.generic)) or _is_numbers(value):
         value = np.asarray(value)
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return None
-    try:
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
-    except (TypeError, ValueError):  # texts, objects, bytes in foreign order, negative strides
-        plain = np.ascontiguousarray(value)
-        return torch.from_numpy(plain.astype(plain.dtype.newbyteorder("="))) if (
-            plain.dtype.kind in "biufc"
-        ) else None
+    if not value.flags.writeable or not value.dtype.isnative or min(value.strides, default=0) < 0:
+        value = value.astype(value.dtype.newbyteorder("="))
+    return torch.from_numpy(value)
 
 
-def _inside(given: Any, *, attributes: bool) -> tuple[Any, Iterable[tuple[Any, object]]] | None:
+_Inside: TypeAlias = tuple[Any, Iterable[tuple[Any, object]]]
+
+
+def _inside(given: Any) -> _Inside | None:
     """What holds the parts of an object, and those by key; None of a leaf."""
-    if isinstance(given, Enum):
-        return None, [("value", given.value)]
     if isinstance(given, _LEAVES) or hasattr(given, "stype") or _is_numbers(given):
         return None
+    if isinstance(given, (list, tuple)):
+        return _in_list(given)
+    if isinstance(given, Mapping):
+        return given if isinstance(given, MutableMapping) else None, list(given.items())
+    if is_dataclass(given) and not hasattr(given, "tensor_type") and not isinstance(given, type):
+        names = [each.name for each in fields(given)]
+        return getattr(given, "__dict__", None), [(name, getattr(given, name)) for name in names]
+    if isinstance(given, Enum):
+        return None, [("value", given.value)]
+    return _in_flower(given)
+
+
+def _in_flower(given: Any) -> _Inside | None:
+    """The parts of a message, or of parameters."""
+    if hasattr(given, "metadata") and hasattr(given, "has_error"):
+        return None, [("error", object())] if given.has_error() else [("content", given.content)]
+    if getattr(given, "tensor_type", None) == "numpy.ndarray":
+        return None, enumerate(np.load(BytesIO(each), allow_pickle=False) for each in given.tensors)
+    return None
+
+
+def _inside_live(given: Any, *, root: bool) -> _Inside | None:
     if isinstance(given, nn.Module):
         named = (given.named_parameters, given.named_buffers)
         return None, [each for names in named for each in names(remove_duplicate=False)]
-    if isinstance(given, Mapping):
-        return given if isinstance(given, MutableMapping) else None, list(given.items())
-    if isinstance(given, (list, tuple)):
-        return _in_list(given)
     if callable(getattr(given, "state_dict", None)):
         return None, list(given.state_dict().items())
-    if hasattr(given, "metadata") and hasattr(given, "content"):  # Flower's Message
-        failed = callable(getattr(given, "has_error", None)) and given.has_error()
-        return None, [("error", object())] if failed else [("content", given.content)]
-    if getattr(given, "tensor_type", None) == "numpy.ndarray":  # Flower's Parameters
-        arrays = [np.load(BytesIO(each), allow_pickle=False) for each in given.tensors]
-        return None, list(enumerate(arrays))
-    if is_dataclass(given) and not isinstance(given, type):
-        names = [each.name for each in fields(given)]
-        return getattr(given, "__dict__", None), [(name, getattr(given, name)) for name in names]
-    return (vars(given), list(vars(given).items())) if attributes and hasattr(
-        given, "__dict__"
-    ) else None
+    plain = root and hasattr(given, "__dict__") and not isinstance(given, _LEAVES)
+    return (vars(given), list(vars(given).items())) if plain else None
 
 
 def _is_numbers(given: object) -> bool:
@@ -153,7 +161,7 @@ def _is_numbers(given: object) -> bool:
     return all(isinstance(each, (int, float)) for each in given)
 
 
-def _in_list(given: Any) -> tuple[Any, Iterable[tuple[Any, object]]]:
+def _in_list(given: Any) -> _Inside:
     """The parts of a list or tuple: pairs of a name and something by name, others by place."""
     if hasattr(given, "_fields"):
         return None, list(given._asdict().items())

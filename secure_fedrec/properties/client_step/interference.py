@@ -77,7 +77,10 @@ class Interference:
         order = [users[place] for place in places]
         one, other = self.trial.kinds
         for first, then, turned in ((one, other, order), (other, one, order[::-1])):
-            turns = [*(_Turn(user, first) for user in turned), *(_Turn(user, then) for user in turned)]
+            turns = [
+                *(_Turn(user, first) for user in turned),
+                *(_Turn(user, then) for user in turned),
+            ]
             self._play(turns, alone)
 
     def _alone(self, user: User) -> list[dict[str, Tensor]]:
@@ -93,8 +96,8 @@ class Interference:
             return True
         self.broken.add(user)
         problem = (
-            f"of client {user} differs between two equal runs ({found}): it keeps state that is out "
-            "of reach, or draws outside the generators of torch, NumPy and random"
+            f"of client {user} differs between two equal runs ({found}): it keeps state out of "
+            "reach, or draws outside the generators of torch, NumPy and random"
         )
         self.report.leave_open("train", problem, self.trial.seed)
         return False
@@ -116,16 +119,22 @@ class Interference:
         if not self._repeats(reader, alone):
             return
         own = [each for each in before if each.user == reader]
-        others = self._others(turn)
-        parts = [(name, owner) for owner in others if owner != reader for name in others[owner]]
+        parts = [
+            (name, owner)
+            for owner, values in self._own.items()
+            for name in values
+            if owner != reader
+        ]
 
         def with_values(number: int) -> str | None:
-            mixed: dict[User, dict[str, Tensor]] = {u: dict(v) for u, v in self._own.items()}
-            for name, owner in parts[:number]:
-                mixed[owner][name] = others[owner][name]
+            """Its trainings by itself, with so many values of others as in the sequence."""
             self.steps.begin()
-            runs = [self.steps.run(reader, mixed, self._seeds[reader]) for _ in (*own, turn)]
-            return _difference(runs[-1].bits(), due)
+            for each in (*own, turn):
+                mixed: dict[User, dict[str, Tensor]] = {u: dict(v) for u, v in self._own.items()}
+                for name, owner in parts[:number]:
+                    mixed[owner][name] = self._others(each)[owner][name]
+                last = self.steps.run(reader, mixed, self._seeds[reader])
+            return _difference(last.bits(), due)
 
         found = with_values(len(parts))
         if found is not None:
@@ -148,7 +157,9 @@ class Interference:
         step = first_change(len(strangers), lambda number: after(number) is not None)
         owner = before[strangers[step]].user
         found = after(step + 1)
-        name = self._remembered(owner, lambda values: self._last(before, strangers[step], turn, values))
+        name = self._remembered(
+            owner, lambda values: self._last(before, strangers[step], turn, values)
+        )
         self._violate(name, owner, reader, f"{found} moves when that client has trained before")
 
     def _last(

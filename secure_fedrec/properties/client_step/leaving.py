@@ -1,16 +1,18 @@
 """What leaves a client: the names of it, and private values in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from secure_fedrec.properties.client_step.contents import Sent
 from secure_fedrec.properties.client_step.report import NAME, VALUE, WRITES, ClientReport
 from secure_fedrec.properties.client_step.running import Everybody, Outcome, Steps
 from secure_fedrec.properties.client_step.standing import DRAWS, find_standing
 from secure_fedrec.properties.client_step.states import User
-from secure_fedrec.properties.split.model import matches
+from secure_fedrec.properties.split.model import Values, matches
 from secure_fedrec.properties.split.random import is_exact, noise_like
 from secure_fedrec.properties.split.trials import Trial, same_bits
 
@@ -35,21 +37,37 @@ class Leaving:
         """Train every client several times, with other private values each time."""
         seeds = trial.torch_seeds("client.training", range(len(self.steps.users)))
         draws = [own_values(self.steps, trial, f"draw.{number}") for number in range(DRAWS)]
+        downloads = [self._downloaded(trial, number) for number in range(DRAWS)]
         for place, user in enumerate(self.steps.users):
             outcomes: list[Outcome] = []
-            for values in draws:
+            again: list[Outcome] = []  # in a second training, what the first one left may be sent
+            for values, downloaded in zip(draws, downloads, strict=True):
                 self.steps.begin()
-                outcomes.append(self.steps.run(user, values, seeds[place]))
-                require_trained(outcomes[-1])
-                judge_writes(self.report, user, outcomes[-1], trial.seed)
-            for outcome in outcomes:
-                self._judge_names(user, outcome.sent, trial.seed)
-            if self._comparable(user, outcomes, trial.seed):
-                self._judge_values(user, draws, outcomes, trial.seed)
-            self._judge_use(user, draws, outcomes, seeds[place])
+                for found in (outcomes, again):
+                    found.append(self.steps.run(user, values, seeds[place], downloaded))
+                    require_trained(found[-1])
+                    judge_writes(self.report, user, found[-1], trial.seed)
+                    self._judge_names(user, found[-1].sent, trial.seed)
+            for found in (outcomes, again):
+                if self._comparable(user, found, trial.seed):
+                    self._judge_values(user, draws, found, trial.seed)
+            alone = partial(self._alone, user, seeds[place], downloads[0])
+            self._judge_use(user, draws, outcomes, alone)
+
+    def _alone(self, user: User, seed: int, downloaded: Values, values: Everybody) -> Outcome:
+        self.steps.begin()
+        return self.steps.run(user, values, seed, downloaded)
+
+    def _downloaded(self, trial: Trial, number: int) -> Values:
+        """What the server gives, a little moved each time, so that what follows from it varies."""
+        generator = trial.generator(f"client.downloads.{number}")
+        return {
+            name: value * (1 + noise_like(value, 0.1, generator)) if _is_array(value) else value
+            for name, value in self.steps.downloaded.items()
+        }
 
     def _judge_names(self, user: User, sent: Sent, seed: int) -> None:
-        for path, keys in sent.keys.items():
+        for path, keys in sent.keys.items() if (*sent.keys,) != ("",) else ():  # one array, unnamed
             inner = [".".join(keys[start:]) for start in range(len(keys))]
             parts = path.split(".")
             if any(matches(".".join(parts[start:]), self.private) for start in range(len(parts))):
@@ -92,9 +110,20 @@ class Leaving:
         sent = [outcome.sent.numbers for outcome in outcomes]
         for name in draws[0][user]:
             before = [values[user][name] for values in draws]
+            after = [outcome.private.get(name) for outcome in outcomes]
             if is_exact(before[0]) or not before[0].numel():
                 continue
-            found = find_standing(sent, before, [outcome.private[name] for outcome in outcomes])
+            ended = [
+                value for value in after if value is not None and value.shape == before[0].shape
+            ]
+            if len(ended) < len(after) or all(torch.equal(value, ended[0]) for value in ended):
+                problem = (
+                    f"is the same after client {user}'s training whatever it was before, or gone: "
+                    "a copy could not be told from chance; say what the server gives (downloads=)"
+                )
+                self.report.leave_open(name, problem, seed)
+                continue
+            found = find_standing(sent, before, ended)
             if found is not None and found.factor is not None:
                 self.report.violate(VALUE, name, (user, None), str(found), seed)
             elif found is not None:
@@ -104,26 +133,34 @@ class Leaving:
                 )
 
     def _judge_use(
-        self, user: User, draws: Sequence[Everybody], outcomes: Sequence[Outcome], seed: int
+        self,
+        user: User,
+        draws: Sequence[Everybody],
+        outcomes: Sequence[Outcome],
+        train: Callable[[Everybody], Outcome],
     ) -> None:
         """A private value that no training writes or reads was never tested."""
         one, other = draws[0], draws[1]
         for name, value in one[user].items():
-            if is_exact(value):
-                continue
+            ends = [outcome.private.get(name) for outcome in outcomes]
             moved = any(
-                not torch.equal(outcome.private[name], values[user][name])
-                for values, outcome in zip(draws, outcomes, strict=True)
+                end is None or not torch.equal(end, values[user][name])
+                for values, end in zip(draws, ends, strict=True)
             )
-            if moved:
+            if moved or is_exact(value):
                 continue
-            self.steps.begin()
             changed = {**one, user: {**one[user], name: other[user][name]}}
-            found = [self.steps.run(user, changed, seed).bits(), outcomes[0].bits()]
+            found = [train(changed).bits(), outcomes[0].bits()]
             for bits in found:
                 bits.pop(f"its own {name!r}", None)
             if same_bits(*found):
-                self.report.leave_open(name, f"is neither moved nor read by client {user}'s training")
+                problem = f"is neither moved nor read by client {user}'s training"
+                self.report.leave_open(name, problem)
+
+
+def _is_array(value: Tensor) -> bool:
+    """Whether it is no integer, and no single number, which may be a setting."""
+    return value.dim() > 0 and not is_exact(value)
 
 
 def own_values(steps: Steps, trial: Trial, purpose: str) -> Everybody:

@@ -1,4 +1,4 @@
-"""A client's step made of a Lightning module; known by its methods, so lightning need not be there."""
+"""A client's step made of a Lightning module, which is known by its methods."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -82,30 +82,38 @@ class Steps:
         self.users = users
         self.clients = clients
         self.origin = {user: clients.private(user) for user in users}
-        self._downloaded = downloads.values()
+        self.downloaded = downloads.values()
 
     def begin(self) -> None:
         """Put back all that earlier trainings have left."""
         self._memory.restore()
 
-    def load(self, values: Everybody) -> list[tuple[User, str, User]]:
-        """Write private values of all; (owner, name, other) of what shares another's memory."""
+    def load(self, values: Everybody) -> None:
+        """Write private values of all."""
         for user in self.users:
             self.clients.load(user, values[user])
+
+    def shared(self, values: Everybody) -> list[tuple[User, str, User]]:
+        """(owner, name, other) of what is the same memory, once values of all are loaded."""
+        self.load(values)
         return [
             (user, name, other)
             for user, name in self._changed(values, ())
             for other in self.users
-            if other != user and equal_bits(values[other].get(name, torch.empty(0)), self._now(user, name))
+            if other != user
+            and name in values[other]
+            and equal_bits(values[other][name], self.clients.private(user)[name])
         ]
 
-    def run(self, user: User, values: Everybody, seed: int) -> Outcome:
-        """One training, from these private values of all and what was first downloaded.
+    def run(
+        self, user: User, values: Everybody, seed: int, downloaded: Values | None = None
+    ) -> Outcome:
+        """One training, from these private values of all and what was first downloaded, or others.
 
         What is not the server's, and no private value, stays as the training before has left it.
         """
         self.load(values)
-        self._downloads.load(self._downloaded)
+        self._downloads.load(self.downloaded if downloaded is None else downloaded)
         self._memory.rewind()
         outcome = Outcome()
         try:
@@ -122,7 +130,7 @@ class Steps:
         """Leave everything as it was found."""
         self._memory.restore()
         self.load(self.origin)
-        self._downloads.load(self._downloaded)
+        self._downloads.load(self.downloaded)
 
     def _changed(self, values: Everybody, but: tuple[User, ...]) -> list[tuple[User, str]]:
         return [
@@ -132,9 +140,6 @@ class Steps:
             for name, value in self.clients.private(user).items()
             if name in values[user] and not equal_bits(value, values[user][name])
         ]
-
-    def _now(self, user: User, name: str) -> Tensor:
-        return self.clients.private(user)[name]
 
 
 @contextmanager

@@ -17,8 +17,9 @@ DRAWS: Final = 12
 """Trainings of every client: a single number is told from others by so many digits."""
 
 _PIECE: Final = 8  # numbers of a row that are looked for together
-_PIECES: Final = 64  # of every array
-_BLOCK: Final = 1 << 12  # places at a time
+_PIECES: Final = 2048  # of every array
+_BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
+_SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
 
 
@@ -38,7 +39,9 @@ class Standing(NamedTuple):
     factor: float | None
 
     def __str__(self) -> str:
-        times = "" if self.factor is None or abs(self.factor - 1) < 1e-3 else f"{self.factor:.4g} x "
+        times = (
+            "" if self.factor is None or abs(self.factor - 1) < 1e-3 else f"{self.factor:.4g} x "
+        )
         return f"{times}{self.form} stands in {self.path!r}, from number {self.place} on"
 
 
@@ -110,37 +113,37 @@ def _pieces(values: Tensor) -> Iterator[tuple[str, Tensor]]:
     starts = [*range(0, rows.shape[2] - width, width), rows.shape[2] - width]
     norms = torch.linalg.vector_norm(rows, dim=2, keepdim=True)
     for over, shown in (("", rows), (" over the norm of its row", rows / norms)):
-        pieces = torch.stack([shown[:, :, s : s + width] for s in starts], dim=2).flatten(1, 2)
+        # Of every row its first piece first.
+        pieces = torch.cat([shown[:, :, start : start + width] for start in starts], dim=1)
         # What does not vary, or is not there, tells nothing.
-        told = pieces.isfinite().all(2).all(0) & (pieces.std(0) > 1e-3 * pieces.abs().mean(0)).any(1)
-        usable = told.nonzero()[:, 0]
-        chosen = usable[torch.linspace(0, len(usable) - 1, min(len(usable), _PIECES)).long()]
+        varies = (pieces.std(0) > 1e-3 * pieces.abs().mean(0)).any(1)
+        chosen = (varies & pieces.isfinite().all(2).all(0)).nonzero()[:_PIECES, 0]
         if len(chosen) and (width > 1 or not over):
             yield over, pieces[:, chosen]
 
 
 def _nearest(row: Tensor, pieces: Tensor) -> Iterator[tuple[float, int, float | None]]:
-    """Where pieces stand: (distance, place, factor), at most one with a factor and one without."""
+    """Where pieces stand: (distance, place, factor), where it is another in every training None."""
     width = pieces.shape[2]
     if row.shape[1] < width:
         return
     windows = row.unfold(1, width, 1)
-    own = pieces.square().sum(2)
-    best: dict[bool, tuple[float, int, float | None]] = {}
-    for start in range(0, windows.shape[1], _BLOCK):
-        block = windows[:, start : start + _BLOCK]
-        size = block.square().sum(2)
-        product = torch.einsum("kmw,kuw->kmu", block, pieces)
-        one = 1 - product.sum(0) ** 2 / (size.sum(0)[:, None] * own.sum(0))
-        found = [(True, one)]
-        if width > 1:  # any number is a multiple of any other one
-            each = product**2 / (size[:, :, None] * own[:, None, :])
-            found.append((False, 1 - each.amin(0)))
-        for same, distances in found:
-            distances = distances.nan_to_num(1.0, 1.0, 1.0)
-            distance, flat = distances.flatten().min(0)
-            if distance < _ALIKE and (same not in best or distance < best[same][0]):
-                place, piece = divmod(int(flat), pieces.shape[1])
-                factor = float(product[:, place, piece].sum() / own[:, piece].sum())
-                best[same] = float(distance), start + place, factor if same else None
-    yield from best.values()
+    several = width >= _SEVERAL  # which have a direction, so that one training tells where to look
+    looked = slice(1 if several else None)
+    directions = _directions(pieces[looked])
+    step = _BLOCK // len(directions)
+    for start in range(0, windows.shape[1], step):
+        block = _directions(windows[looked, start : start + step])
+        for place, piece in ((block @ directions.T).abs() > 1 - 10 * _ALIKE).nonzero().tolist():
+            found, own = windows[:, start + place], pieces[:, piece]
+            product, sizes = (found * own).sum(1), (found.square().sum(1), own.square().sum(1))
+            distance = 1 - product.sum() ** 2 / (sizes[0].sum() * sizes[1].sum())
+            if distance < _ALIKE:
+                yield float(distance), start + place, float(product.sum() / sizes[1].sum())
+            elif several and (apart := 1 - (product**2 / (sizes[0] * sizes[1])).min()) < _ALIKE:
+                yield float(apart), start + place, None
+
+
+def _directions(vectors: Tensor) -> Tensor:
+    """Vectors of several trainings as one of norm 1: float32[places, trainings * numbers]."""
+    return torch.nn.functional.normalize(vectors.transpose(0, 1).flatten(1), dim=1).float()

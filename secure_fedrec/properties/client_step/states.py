@@ -40,7 +40,7 @@ class State:
 
     def values(self) -> dict[str, Tensor]:
         """Copies of all arrays, by name."""
-        found = {each.path: tensor_of(each.value) for each in found_in(self._find(), attributes=True)}
+        found = {each.path: tensor_of(each.value) for each in found_in(self._find(), live=True)}
         return {name: value.clone() for name, value in found.items() if value is not None}
 
     def load(self, values: Values) -> None:
@@ -49,7 +49,7 @@ class State:
         Raises:
             ConfigError: an array can neither be written nor replaced.
         """
-        for each in found_in(self._find(), attributes=True) if values else ():
+        for each in found_in(self._find(), live=True) if values else ():
             if each.path in values:
                 _write(each, values[each.path])
 

@@ -33,7 +33,8 @@ from secure_fedrec.properties.split.trials import equal_bits
 
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
 _FOREIGN: Final = frozenset(
-    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic"}
+    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic", "pandas", "matplotlib"}
+    | {"lightning", "pytorch_lightning", "torchmetrics", "tensorboard", "tqdm"}
     | {"pytest", "_pytest", "hypothesis"}
 )
 _WALKED: Final = (
@@ -249,7 +250,7 @@ class Memory:
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet assigned
-                self._restore.append(partial(_take_away, cell, "cell_contents"))
+                self._restore.append(partial(_empty, cell))
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
@@ -321,6 +322,11 @@ def _keep_class(found: object, kind: type) -> None:
         object.__setattr__(found, "__class__", kind)
 
 
+def _empty(cell: types.CellType) -> None:
+    with contextlib.suppress(ValueError):  # it is empty
+        del cell.cell_contents
+
+
 def _take_away(owner: object, name: str) -> None:
     if hasattr(owner, name):
         delattr(owner, name)
@@ -377,7 +383,9 @@ def _is_walked(kind: type) -> bool:
     return issubclass(kind, _WALKED) or _is_walked_module(kind.__module__)
 
 
-def _is_walked_module(name: str) -> bool:
+def _is_walked_module(name: object) -> bool:
+    if not isinstance(name, str):  # classes made in C may have anything there
+        return False
     root = name.partition(".")[0]
     return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)
 

@@ -1,0 +1,442 @@
+"""Client steps that keep at home what is private, and are nobody else's business."""
+
+import copy
+import io
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.properties.client_zoo import (
+    DIM,
+    ITEM_TABLE,
+    ITEMS,
+    USERS,
+    Arguments,
+    Engine,
+    Entry,
+    Factors,
+    Personal,
+    Scores,
+    batches,
+    data,
+    descend,
+    engine,
+    factors,
+    first_items,
+    items_of,
+    seeded,
+    sending,
+    table,
+)
+
+
+class PFedRec(Engine):
+    """Two optimisers in turn on every batch of a shuffling loader."""
+
+    def fit(self, client: Any, user: int) -> None:
+        score = torch.optim.SGD(client.affine_output.parameters(), lr=0.1, weight_decay=0.01)
+        items = torch.optim.SGD(client.embedding_item.parameters(), lr=1.0, weight_decay=0.01)
+        for places, ratings in DataLoader(TensorDataset(*data(user)), batch_size=4, shuffle=True):
+            descend(client, score, places, ratings)
+            descend(client, items, places, ratings)
+
+
+class GPFedRec(Engine):
+    """Three optimisers at once, and items that are held to the server's."""
+
+    def __init__(self) -> None:
+        super().__init__(Personal)
+
+    def fit(self, client: Any, user: int) -> None:
+        parts = (
+            [client.body, client.norm, client.head],
+            [client.embedding_user],
+            [client.embedding_item],
+        )
+        optimizers = [
+            torch.optim.SGD([{"params": each.parameters()} for each in part], lr=rate)
+            for part, rate in zip(parts, (0.1, 0.2, 0.3), strict=True)
+        ]
+        for items, ratings in batches(user):
+            for each in optimizers:
+                each.zero_grad()
+            loss = nn.functional.mse_loss(client(items), ratings)
+            loss += (
+                (client.embedding_item.weight - self.server_model_param[ITEM_TABLE]).square().mean()
+            )
+            torch.autograd.backward(loss)
+            for each in optimizers:
+                each.step()
+
+
+class TwoViews(nn.Module):
+    """FedRAP's model: items of all, and one's own view of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item_commonality = nn.Embedding(ITEMS, DIM)
+        self.item_personality = nn.Embedding(ITEMS, DIM)
+        self.affine_output = nn.Linear(DIM, 1)
+
+    def forward(self, items: Tensor) -> Tensor:
+        views = self.item_commonality(items) + self.item_personality(items)
+        out: Tensor = self.affine_output(views).view(-1)
+        return out
+
+
+class FedRAP(Engine):
+    """Groups of one optimiser, a schedule by the step, weight decay."""
+
+    def __init__(self) -> None:
+        super().__init__(TwoViews, ("item_commonality.weight",))
+
+    def fit(self, client: Any, user: int) -> None:
+        groups = [
+            {"params": client.affine_output.parameters(), "lr": 0.1},
+            {"params": client.item_personality.parameters(), "lr": 0.2},
+            {"params": client.item_commonality.parameters(), "lr": 0.2},
+        ]
+        optimizer = torch.optim.SGD(groups, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        for items, ratings in batches(user):
+            descend(client, optimizer, items, ratings)
+            schedule.step()
+
+
+class FedRep(Engine):
+    """The head first, then the body."""
+
+    def __init__(self) -> None:
+        super().__init__(Personal, (ITEM_TABLE, "body.weight", "body.bias"))
+
+    def fit(self, client: Any, user: int) -> None:
+        own = [
+            *client.head.parameters(),
+            *client.embedding_user.parameters(),
+            *client.norm.parameters(),
+        ]
+        for part in (own, [*client.body.parameters(), *client.embedding_item.parameters()]):
+            optimizer = torch.optim.Adam(part, lr=0.05)
+            for items, ratings in batches(user):
+                descend(client, optimizer, items, ratings)
+
+
+class FedBN(Engine):
+    """All is averaged but the normalisation, its running statistics included."""
+
+    def __init__(self) -> None:
+        names = (
+            ITEM_TABLE,
+            *(f"{part}.{kind}" for part in ("body", "head") for kind in ("weight", "bias")),
+        )
+        super().__init__(Personal, (*names, "embedding_user.weight"))
+
+
+class LoRA(nn.Module):
+    """A frozen layer and its adapter, which is all that is sent, and an own head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding_item = nn.Embedding(ITEMS, DIM).requires_grad_(False)
+        self.base = nn.Linear(DIM, DIM).requires_grad_(False)
+        self.lora_a = nn.Linear(DIM, 2, bias=False)
+        self.lora_b = nn.Linear(2, DIM, bias=False)
+        nn.init.zeros_(self.lora_b.weight)
+        self.affine_output = nn.Linear(DIM, 1)
+
+    def forward(self, items: Tensor) -> Tensor:
+        x = self.embedding_item(items)
+        out: Tensor = self.affine_output(self.base(x) + self.lora_b(self.lora_a(x))).view(-1)
+        return out
+
+
+class Adapters(Engine):
+    def __init__(self) -> None:
+        super().__init__(LoRA, ("lora_a.weight", "lora_b.weight"))
+
+
+class Reused(Engine):
+    """One module for all clients, loaded whole for each."""
+
+    def loaded(self, user: int) -> Any:
+        self.model.load_state_dict({**self.client_model_params[user], **self.server_model_param})
+        return self.model
+
+
+class OwnMoments(Engine):
+    """Every client keeps its moments of Adam from round to round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments: dict[int, Any] = {}
+
+    def fit(self, client: Any, user: int) -> None:
+        optimizer = torch.optim.Adam(client.parameters(), lr=0.05)
+        if user in self.moments:
+            optimizer.load_state_dict(copy.deepcopy(self.moments[user]))
+        for items, ratings in batches(user):
+            descend(client, optimizer, items, ratings)
+        self.moments[user] = copy.deepcopy(optimizer.state_dict())
+
+
+class Sampled(Engine):
+    """Draws of ``random``, of NumPy's and torch's generators, and of one of the engine's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draw = np.random.default_rng(3)
+
+    def fit(self, client: Any, user: int) -> None:
+        optimizer = torch.optim.SGD(client.parameters(), lr=0.1)
+        items, ratings = data(user)
+        order = torch.from_numpy(np.random.permutation(len(items)))  # noqa: NPY002
+        negatives = torch.tensor([random.randrange(ITEMS) for _ in items])
+        negatives[0] = int(self.draw.integers(ITEMS))
+        descend(client, optimizer, items[order], nn.functional.dropout(ratings[order], 0.2))
+        descend(client, optimizer, negatives, torch.zeros(len(items)))
+
+
+class Ranked(Engine):
+    """BPR with sampled negatives."""
+
+    def fit(self, client: Any, user: int) -> None:
+        optimizer = torch.optim.AdamW(client.parameters(), lr=0.05, weight_decay=0.1)
+        for items, _ in batches(user):
+            optimizer.zero_grad()
+            gap = client(items) - client(torch.randint(ITEMS, items.shape))
+            loss = -nn.functional.logsigmoid(gap).mean()
+            torch.autograd.backward(loss + client.affine_output.bias.square().sum())
+            optimizer.step()
+
+
+class Client:
+    """A client that is an object, with its model and optimiser."""
+
+    def __init__(self, seed: int) -> None:
+        self.model: Any = seeded(Scores, seed)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+
+def objects() -> Arguments:
+    clients = [Client(user) for user in range(USERS)]
+    items = first_items()
+
+    def train(user: int) -> object:
+        client = clients[user]
+        client.model.embedding_item.weight.data.copy_(items)
+        for places, ratings in batches(user):
+            descend(client.model, client.optimizer, places, ratings)
+        return [("embedding_item.weight", client.model.embedding_item.weight.detach())]
+
+    return {
+        "train": train,
+        "clients": lambda user: clients[user],
+        "private": ("model.affine_output.*",),
+        "uploads": ("embedding_item.weight",),
+    }
+
+
+def in_numpy() -> Arguments:
+    """Ridge regressions in NumPy; a bias that is a Python float; sums are sent."""
+    own: dict[int, dict[str, Any]] = {
+        user: {"vector": np.ones(DIM), "bias": 0.5} for user in range(USERS)
+    }
+    items = np.random.default_rng(1).normal(size=(ITEMS, DIM))
+
+    def train(user: int) -> object:
+        places, ratings = (each.numpy() for each in data(user))
+        seen, state = items[places], own[user]
+        fitted = np.linalg.solve(seen.T @ seen + np.eye(DIM), seen.T @ (ratings - state["bias"]))
+        state["vector"] = 0.5 * state["vector"] + 0.5 * fitted
+        state["bias"] = 0.9 * state["bias"] + 0.1 * float(np.mean(ratings - seen @ state["vector"]))
+        gradient = np.zeros_like(items)
+        np.add.at(
+            gradient,
+            places,
+            np.outer(seen @ state["vector"] + state["bias"] - ratings, state["vector"]),
+        )
+        return {"gradient": gradient.astype(np.float32), "examples": len(places)}
+
+    return {
+        "train": train,
+        "clients": lambda user: own[user],
+        "private": ("vector", "bias"),
+        "uploads": ("gradient", "examples"),
+    }
+
+
+def by_hand(model: Any, user: int) -> object:
+    """Plain gradients on the own row of the table of all users."""
+    for places, ratings in batches(user):
+        row = model.users.weight[user].detach().requires_grad_()
+        loss = nn.functional.mse_loss(model.items(places) @ row, ratings)
+        gradients = torch.autograd.grad(loss, [row, model.items.weight])
+        with torch.no_grad():
+            model.users.weight[user] -= 0.1 * gradients[0]
+            model.items.weight -= 0.1 * gradients[1]
+    return items_of(model)
+
+
+def by_sgd(model: Any, user: int) -> object:
+    """Plain SGD leaves rows without a gradient as they are."""
+    optimizer = torch.optim.SGD([model.users.weight, model.items.weight], lr=0.1)
+    for places, ratings in batches(user):
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.mse_loss(model.score(user, places), ratings))
+        optimizer.step()
+    return items_of(model)
+
+
+def normalised(model: Any, user: int) -> object:
+    """A normalisation of all, averaged with its statistics."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for places, ratings in batches(user):
+        optimizer.zero_grad()
+        scores = model.norm(model.items(places)) @ model.users(torch.tensor(user))
+        torch.autograd.backward(nn.functional.mse_loss(scores, ratings))
+        optimizer.step()
+    norm = {f"norm.{name}": each.clone() for name, each in model.norm.state_dict().items()}
+    return {**items_of(model), **norm}
+
+
+class OwnModules(nn.Module):
+    """A module per user in one model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items = nn.Embedding(ITEMS, DIM)
+        self.heads = nn.ModuleList(nn.Linear(DIM, 1) for _ in range(USERS))
+
+
+def heads() -> Arguments:
+    model: Any = seeded(OwnModules)
+
+    def train(user: int) -> object:
+        mine = [*model.heads[user].parameters(), model.items.weight]
+        optimizer = torch.optim.AdamW(mine, lr=0.05, weight_decay=0.1)
+        for places, ratings in batches(user):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(
+                model.heads[user](model.items(places)).view(-1), ratings
+            ).backward()
+            optimizer.step()
+        return items_of(model)
+
+    return {
+        "train": train,
+        "clients": model,
+        "private": ("heads.{user}.*",),
+        "uploads": ("items.weight",),
+    }
+
+
+@dataclass
+class Answer:
+    """What a client sends, with its figures."""
+
+    state: dict[str, Tensor]
+    examples: int
+    loss: float
+
+
+def answer(made: Factors, user: int, items: Tensor) -> object:
+    return Answer(state={"items": items}, examples=8, loss=float(items.square().mean()))
+
+
+def to_bytes(_made: Factors, _user: int, items: Tensor) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, items=items.numpy())
+    return file.getvalue()
+
+
+def from_bytes(sent: bytes) -> dict[str, Any]:
+    return dict(np.load(io.BytesIO(sent)))
+
+
+class Logistic(Factors):
+    """Errors between -1 and 1, nearly alike where scores are small."""
+
+    def error(self, residual: Tensor) -> Tensor:
+        return torch.sigmoid(residual) - 0.3
+
+
+def noised(made: Factors, _user: int, items: Tensor) -> object:
+    change = items - made.items
+    return {"items": change / change.norm().clamp_min(1.0) + 0.1 * torch.randn(items.shape)}
+
+
+class LogisticChange(Logistic):
+    def sent(self, user: int, items: Tensor) -> object:
+        return {"items": items - self.items}
+
+
+class Solved(Factors):
+    """The vector is solved for, whatever it was."""
+
+    def fit(self, user: int) -> Tensor:
+        places, ratings = data(user)
+        seen, own = self.items[places], self.own[user]["vector"]
+        own.copy_(torch.linalg.solve(seen.T @ seen + torch.eye(DIM), seen.T @ ratings))
+        items = self.items.clone()
+        items[places] -= 0.1 * (seen @ own - ratings)[:, None] * own
+        return items
+
+
+def solved(kind: Callable[[], Factors], **changes: Any) -> Callable[[], Arguments]:
+    def build() -> Arguments:
+        made = kind()
+        given = {**factors(lambda: made)(), "private": ("vector",)}
+        return {**given, "downloads": lambda: {"items": made.items}, **changes}
+
+    return build
+
+
+HONEST: dict[str, Entry] = {
+    "FedAvg of a factorization": Entry(factors()),
+    "FedAvg of changes": Entry(sending(lambda made, _user, items: {"items": items - made.items})),
+    "changes under a logistic loss": Entry(factors(LogisticChange)),
+    "clipped changes with noise": Entry(sending(noised)),
+    "solved from what the server gives": Entry(solved(Solved)),
+    "one SGD of all": Entry(engine()),
+    "PFedRec": Entry(engine(PFedRec)),
+    "GPFedRec": Entry(engine(GPFedRec, private=("embedding_user.*", "body.*", "norm.*", "head.*"))),
+    "FedRAP": Entry(
+        engine(
+            FedRAP,
+            private=("item_personality.*", "affine_output.*"),
+            uploads=("item_commonality.weight",),
+        )
+    ),
+    "FedRep": Entry(
+        engine(
+            FedRep, private=("embedding_user.*", "norm.*", "head.*"), uploads=(ITEM_TABLE, "body.*")
+        )
+    ),
+    "FedPer": Entry(
+        engine(
+            lambda: Engine(Personal, (ITEM_TABLE, "body.weight", "body.bias")),
+            private=("head.*", "embedding_user.*", "norm.*"),
+            uploads=("embedding_item.*", "body.*"),
+        )
+    ),
+    "FedBN": Entry(engine(FedBN, private=("norm.*",), uploads=("embedding_*", "body.*", "head.*"))),
+    "LoRA": Entry(engine(Adapters, uploads=("lora_*",))),
+    "a reused module": Entry(engine(Reused)),
+    "moments of its own": Entry(engine(OwnMoments)),
+    "draws from everywhere": Entry(engine(Sampled)),
+    "BPR": Entry(engine(Ranked)),
+    "clients that are objects": Entry(objects),
+    "NumPy": Entry(in_numpy),
+    "own row by hand": Entry(table(by_hand)),
+    "own row by SGD": Entry(table(by_sgd)),
+    "normalisation that is averaged": Entry(table(normalised)),
+    "weight decay on own parameters": Entry(heads),
+    "a dataclass with figures": Entry(sending(answer, uploads=("items", "examples", "loss"))),
+    "bytes that are read": Entry(sending(to_bytes, read=from_bytes)),
+}

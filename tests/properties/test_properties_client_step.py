@@ -1,0 +1,499 @@
+"""What a client-step check says, refuses, reads and leaves behind."""
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.properties import assert_client_step, lightning_step
+from secure_fedrec.properties.client_step.contents import Sent
+from secure_fedrec.properties.client_step.interference import ALL_KINDS
+from secure_fedrec.properties.client_step.standing import find_standing
+from tests.properties.client_zoo import (
+    DIM,
+    ITEM_TABLE,
+    USERS,
+    Arguments,
+    Engine,
+    Factors,
+    Scores,
+    batches,
+    check,
+    data,
+    engine,
+    factors,
+    first_items,
+    seeded,
+    sending,
+    verdict,
+)
+from tests.properties.client_zoo_broken import BIAS, Aliased, FirstSeen, Neighbour, uploads_all_but
+
+
+def test_a_violation_names_what_left_and_where_it_stands() -> None:
+    given = engine(uploads_all_but("affine_output.weight"))()
+    report = check(given, trials=1)
+    first = next(each for each in report.violations if each.kind == "value")
+    assert (first.parameter, first.owner, first.reader) == (BIAS, 0, None)
+    assert (
+        first.reaches == "its value after training stands in 'affine_output.bias', from number 0 on"
+    )
+    assert str(report).startswith("client step: refuted (1 random trials, 3 clients; private: ")
+    with pytest.raises(SplitPersonalizationError, match="client 0's 'affine_output"):
+        assert_client_step(**given, users=range(USERS), trials=1)
+
+
+def test_a_factor_is_told() -> None:
+    hidden = sending(lambda made, user, items: {"items": [items, -3 * made.own[user]["vector"]]})
+    report = check(hidden(), trials=1, uploads=("items.*",))
+    assert "-3 x its value after training stands in 'items.1', from number 0 on" in str(report)
+
+
+def test_who_reads_and_who_writes_is_named() -> None:
+    read = check(factors(FirstSeen)(), trials=1).violations[0]
+    assert read.kind == "reads"
+    assert read.owner != read.reader
+    assert "moves when that client has trained before" in read.reaches
+    written = {
+        (each.owner, each.reader) for each in check(factors(Neighbour)(), trials=1).violations
+    }
+    assert written == {(1, 0), (2, 1), (0, 2)}
+
+
+def test_one_memory_is_told_before_anybody_trains() -> None:
+    report = check({**engine(Aliased)(), "train": lambda _user: 1 / 0})
+    assert {each.reaches for each in report.violations} == {"both are the same memory"}
+    assert {(each.owner, each.reader) for each in report.violations} == {(0, 2), (1, 2)}
+
+
+class Gradient(Factors):
+    """Sends the gradient of the items: rows that are multiples of one's own vector."""
+
+    def fit(self, user: int) -> Tensor:
+        own, gradient = self.own[user], torch.zeros_like(self.items)
+        for place, rating in zip(*data(user), strict=True):
+            gradient[place] += (self.items[place] @ own["vector"] + own["bias"] - rating) * own[
+                "vector"
+            ]
+        super().fit(user)
+        return gradient
+
+
+def test_the_direction_of_a_vector_is_advice() -> None:
+    report = check(factors(Gradient)(), trials=1)
+    assert verdict(report) == "holds"
+    assert "the direction of client 0's 'vector' can be read off" in str(report)
+
+
+def test_everything_is_put_back() -> None:
+    made = Engine()
+    made.client_model_params[1]["affine_output.weight"].fill_(7.0)
+    before = copy.deepcopy(made.client_model_params)
+    items = made.server_model_param[ITEM_TABLE].clone()
+    random.seed(1)
+    states = random.getstate(), torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index] # noqa: NPY002
+    given = engine()()
+    report = check(
+        {**given, "train": made.train, "clients": lambda u: made.client_model_params[u]}, 1
+    )
+    assert verdict(report) == "holds"
+    for user, state in before.items():
+        for name, value in state.items():
+            assert torch.equal(value, made.client_model_params[user][name])
+    assert torch.equal(items, made.server_model_param[ITEM_TABLE])
+    assert random.getstate() == states[0]
+    assert torch.equal(torch.get_rng_state(), states[1])
+    assert np.random.get_state()[1].tolist() == states[2]  # type: ignore[index] # noqa: NPY002
+
+
+def test_a_trial_is_a_function_of_its_seed() -> None:
+    one, other, third = (check(factors(FirstSeen)(), 1, seed=seed) for seed in (4, 4, 5))
+    assert str(one) == str(other) != str(third)
+
+
+def test_nine_trials_meet_every_kind_of_value() -> None:
+    seen = [ALL_KINDS[(2 * seed + place) % len(ALL_KINDS)] for seed in range(9) for place in (0, 1)]
+    assert set(seen) == set(ALL_KINDS)
+    assert {"equal", "near", "multiple", "zero"} <= set(ALL_KINDS)
+
+
+def test_clients_may_have_any_names() -> None:
+    made = Factors()
+    made.own = {name: made.own[user] for user, name in enumerate("abc")}  # type: ignore[misc]
+    fit = {name: user for user, name in enumerate("abc")}
+
+    def train(name: str) -> object:
+        mine = made.own[name]["vector"]  # type: ignore[index]
+        items, ratings = data(fit[name])
+        mine -= 0.1 * ((first_items()[items] @ mine) - ratings) @ first_items()[items]
+        return {"items": first_items() + 0.1 * mine.sin()}
+
+    given: Arguments = {"train": train, "clients": lambda name: made.own[name], "private": "vector"}
+    assert verdict(check({**given, "uploads": "items"}, 2, users="abc")) == "holds"
+
+
+def test_the_servers_state_is_put_back_before_every_training() -> None:
+    class Averaging(Engine):
+        def train(self, user: int) -> object:
+            sent: Any = super().train(user)
+            self.server_model_param = copy.deepcopy(sent)
+            return sent
+
+    assert verdict(check(engine(Averaging)(), 1)) == "holds"
+    assert verdict(check(engine(Averaging, downloads=None)(), 1)) == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"private": ("nothing",)}, "private"),
+        ({"private": ()}, "private, uploads"),
+        ({"uploads": (3,)}, "private, uploads"),
+        ({"users": [0]}, "users"),
+        ({"users": [0, 0, 1]}, "users"),
+        ({"users": range(4)}, "clients"),
+        ({"trials": 0}, "trials, seed, scale"),
+        ({"scale": float("inf")}, "trials, seed, scale"),
+        ({"train": None}, "train"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(changes: Arguments, key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(factors()(), **changes)
+    assert refused.value.key == key
+
+
+def test_users_of_one_model_are_numbered() -> None:
+    from tests.properties.client_zoo import table
+    from tests.properties.client_zoo_honest import by_hand
+
+    with pytest.raises(ConfigError, match="are numbered from 0 to 2"):
+        check(table(by_hand)(), users=range(4))
+
+
+def test_what_a_step_raises_by_itself_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        check({**factors()(), "train": lambda _user: 1 / 0})
+
+
+def test_a_step_that_fails_by_others_is_refuted() -> None:
+    class Failing(Factors):
+        def fit(self, user: int) -> Tensor:
+            if any(float(self.own[other]["vector"].norm()) > 50 for other in self.own):
+                raise ValueError("too large")
+            return super().fit(user)
+
+    assert {each.kind for each in check(factors(Failing)(), 1).violations} == {"reads"}
+
+
+def test_leaves_of_anything_are_found() -> None:
+    sent = Sent.of(
+        [
+            ("a", torch.ones(2)),
+            ("b", {1: np.arange(3.0)[::-1], "1": [1, 2.5]}),
+            ("c", (True, None, "x", b"y", np.array("z"))),
+            ("d", torch.eye(2).to_sparse()),
+        ]
+    )
+    assert list(sent.numbers) == ["a", "b.1", "b.1'", "c.0", "d"]
+    assert torch.equal(sent.numbers["b.1"], torch.tensor([2.0, 1.0, 0.0]).double())
+    assert sent.texts == {"c.1": "None", "c.2": "'x'"}
+    assert sent.unknown == {"c.3": "bytes", "c.4": "ndarray"}
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 8, 33])
+def test_a_row_is_found_and_noise_is_not(width: int) -> None:
+    draw = torch.Generator().manual_seed(width)
+    private = [torch.randn(5, width, generator=draw) for _ in range(12)]
+    noise = [torch.randn(3000, generator=draw) for _ in range(12)]
+    assert find_standing([{"a": each} for each in noise], private, private) is None
+    sent = [
+        {"a": torch.cat([each, -0.5 * row[3].half().float()])}
+        for each, row in zip(noise, private, strict=True)
+    ]
+    if width > 1:  # a column counts as one row
+        found = find_standing(sent, private, private)
+        assert found is not None
+        assert found.factor == pytest.approx(-0.5, rel=1e-3)
+        assert 3000 <= found.place < 3000 + width
+
+
+def test_one_row_of_a_large_table_is_found() -> None:
+    draw = torch.Generator().manual_seed(1)
+    private = [torch.randn(2000, 32, generator=draw) for _ in range(12)]
+    sent = [{"a": torch.cat([torch.ones(5), each[1234], torch.ones(5)])} for each in private]
+    found = find_standing(sent, private, private)
+    assert found is not None
+    assert (found.path, found.place) == ("a", 5)
+
+
+def test_zeros_and_constants_are_no_evidence() -> None:
+    same = [torch.tensor([1.0, 2.0, 3.0])] * 12
+    assert find_standing([{"a": each} for each in same], same, same) is None
+
+
+# --- Lightning, by a module that only has its methods ---
+
+
+class Ducked(nn.Module):
+    """What ``lightning_step`` needs of a Lightning module."""
+
+    automatic_optimization = True
+
+    def __init__(self, configured: Any = None) -> None:
+        super().__init__()
+        self.scores = seeded(Scores)
+        self.configured = configured or (
+            lambda module: torch.optim.SGD(module.parameters(), lr=0.1)
+        )
+        self.rates: list[float] = []
+
+    def configure_optimizers(self) -> Any:
+        return self.configured(self)
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        items, ratings = batch
+        return {"loss": nn.functional.mse_loss(self.scores(items), ratings)}
+
+
+def lightning(configured: Any = None) -> Arguments:
+    modules = [Ducked(configured) for _ in range(USERS)]
+    items = first_items()
+
+    def given(user: int) -> nn.Module:
+        with torch.no_grad():
+            modules[user].scores.embedding_item.weight.copy_(items)  # type: ignore[union-attr,operator]
+        return modules[user]
+
+    def send(module: nn.Module, _user: int) -> object:
+        return {ITEM_TABLE: module.state_dict()[f"scores.{ITEM_TABLE}"]}
+
+    return {
+        "train": lightning_step(given, batches, send=send, epochs=2),
+        "clients": lambda user: modules[user],
+        "private": ("scores.affine_output.*",),
+        "uploads": (ITEM_TABLE,),
+    }
+
+
+def sgd(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(module.parameters(), lr=0.1)
+
+
+def scheduled(**how: Any) -> Any:
+    def configured(module: nn.Module) -> Any:
+        optimizer = sgd(module)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, **how}}
+
+    return configured
+
+
+def test_a_lightning_module_is_a_step() -> None:
+    assert verdict(check(lightning(), 1)) == "holds"
+    leaking = lightning()
+    sends_all = lightning_step(
+        leaking["clients"], batches, send=lambda module, _user: module.state_dict()
+    )
+    found = check({**leaking, "train": sends_all}, 1)
+    assert ("value", f"scores.{BIAS}") in {(each.kind, each.parameter) for each in found.violations}
+
+
+@pytest.mark.parametrize(
+    ("how", "rates"),
+    [
+        ({"interval": "step"}, [0.1, 0.05, 0.025, 0.0125]),
+        ({}, [0.1, 0.1, 0.05, 0.05]),
+        ({"interval": "step", "frequency": 2}, [0.1, 0.1, 0.05, 0.05]),
+        ({"frequency": 2}, [0.1, 0.1, 0.1, 0.1]),
+    ],
+)
+def test_schedules_advance_as_lightnings_do(how: Arguments, rates: list[float]) -> None:
+    seen: list[float] = []
+
+    class Noting(Ducked):
+        def on_train_batch_start(self, _batch: Any, _number: int) -> None:
+            seen.append(self.optimizer.param_groups[0]["lr"])
+
+        def configure_optimizers(self) -> Any:
+            given = super().configure_optimizers()
+            self.optimizer = given["optimizer"]
+            return given
+
+    lightning_step(Noting(scheduled(**how)), batches, send=lambda *_: None, epochs=2)(0)
+    assert seen == pytest.approx(rates)
+
+
+def several(module: nn.Module) -> Any:
+    return [sgd(module), sgd(module)]
+
+
+def watching(module: nn.Module) -> Any:
+    optimizer = sgd(module)
+    return [optimizer], [torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)]
+
+
+def test_what_lightning_would_not_step_by_itself_is_refused() -> None:
+    by_hand = Ducked()
+    by_hand.automatic_optimization = False
+    for module in (Ducked(several), Ducked(watching), Ducked(lambda _: [None]), by_hand):
+        with pytest.raises(ConfigError):
+            lightning_step(module, batches, send=lambda *_: None)(0)
+
+
+def configured_ways() -> Iterator[Any]:
+    yield sgd
+    yield lambda module: [sgd(module)]
+    yield lambda module: ([sgd(module)], [])
+    yield lambda module: {"optimizer": sgd(module)}
+    yield lambda module: [{"optimizer": sgd(module)}]
+    yield lambda module: ([o := sgd(module)], [torch.optim.lr_scheduler.ConstantLR(o, factor=1.0)])
+
+
+def test_optimisers_come_in_all_forms_that_lightning_takes() -> None:
+    ends = set()
+    for way in configured_ways():
+        module = Ducked(way)
+        lightning_step(module, batches, send=lambda *_: None)(0)
+        ends.add(tuple(module.scores.state_dict()["affine_output.weight"].flatten().tolist()))
+    assert len(ends) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_real_lightning_module_trains_as_under_its_trainer() -> None:
+    pytest.importorskip("lightning")
+    import lightning as real  # type: ignore[import-not-found,unused-ignore]
+
+    class Real(real.LightningModule):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.scores = seeded(Scores)
+
+        configure_optimizers = scheduled(interval="step")
+
+        def training_step(self, batch: Any, number: int) -> Tensor:
+            items, ratings = batch
+            loss = nn.functional.mse_loss(self.scores(items), ratings)
+            self.log("loss", loss)
+            return loss
+
+    ours, theirs = Real(), Real()
+    lightning_step(ours, batches, send=lambda *_: None, epochs=2)(1)
+    trainer = real.Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(theirs, DataLoader(batches(1), batch_size=None))  # type: ignore[arg-type]
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(value, ours.state_dict()[name]), name
+
+
+# --- Flower ---
+
+
+def asked(content: Any, user: int) -> Any:
+    """A message to train."""
+    from flwr.app import Message, Metadata
+
+    metadata = Metadata(
+        run_id=0,
+        message_id="",
+        src_node_id=0,
+        dst_node_id=user,
+        reply_to_message_id="",
+        group_id="",
+        created_at=0.0,
+        ttl=1e12,
+        message_type="train",
+    )
+    return Message(content, metadata=metadata)
+
+
+def test_a_flower_app_is_a_step_and_its_context_a_state() -> None:
+    pytest.importorskip("flwr")
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+    leaks = False
+
+    @app.train()  # type: ignore[untyped-decorator, unused-ignore]
+    def train(message: Any, context: Any) -> Any:
+        items = message.content["model"]["items"].numpy().copy()
+        own = context.state["own"]["vector"].numpy().copy()
+        places, ratings = (each.numpy() for each in data(int(context.node_id)))
+        for place, rating in zip(places, ratings, strict=True):
+            error, item = items[place] @ own - rating, items[place].copy()
+            items[place] -= 0.05 * error * own
+            own -= 0.05 * error * item
+        context.state["own"] = ArrayRecord({"vector": array(own)})
+        sent = np.concatenate([items, own[None]]) if leaks else items
+        record = {"model": ArrayRecord({"items": array(sent)})}
+        content = RecordDict({**record, "metrics": MetricRecord({"examples": len(places)})})
+        return Message(content, reply_to=message)
+
+    def array(values: Any) -> Any:
+        from flwr.app import Array
+
+        return Array(values)
+
+    contexts = {
+        user: Context(
+            run_id=1,
+            node_id=user,
+            node_config={},
+            state=RecordDict({"own": ArrayRecord({"vector": array(np.ones(DIM, np.float32))})}),
+            run_config={},
+        )
+        for user in range(USERS)
+    }
+
+    def message(user: int) -> Any:
+        model = ArrayRecord({"items": array(first_items().numpy())})
+        content = RecordDict({"model": model, "config": ConfigRecord({"lr": 0.1})})
+        return asked(content, user)
+
+    given: Arguments = {
+        "train": lambda user: app(message(user), contexts[user]),
+        "clients": lambda user: contexts[user].state,
+        "private": ("own.*",),
+        "uploads": ("items", "examples"),
+    }
+    assert verdict(check(given, 1)) == "holds"
+    leaks = True
+    assert {(v.kind, v.parameter) for v in check(given, 1).violations} == {("value", "own.vector")}
+
+
+def test_flowers_parameters_are_read() -> None:
+    pytest.importorskip("flwr")
+    from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
+
+    parameters = ndarrays_to_parameters([np.ones(2), np.zeros(3)])
+    sent = Sent.of(FitRes(Status(Code.OK, "fine"), parameters, 8, {"loss": 0.5}))
+    assert list(sent.numbers) == [
+        "status.code.value",
+        "parameters.0",
+        "parameters.1",
+        "num_examples",
+        "metrics.loss",
+    ]
+    assert not sent.unknown
+
+
+def test_a_flower_client_that_failed_has_sent_nothing_known() -> None:
+    pytest.importorskip("flwr")
+    from flwr.app import Error, Message, RecordDict
+
+    failed = Message(Error(code=1), reply_to=asked(RecordDict(), 1))
+    assert Sent.of(failed).unknown == {"error": "object"}
