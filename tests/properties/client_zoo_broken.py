@@ -239,6 +239,42 @@ class SharedLosses(Engine):
                 break
 
 
+class MeanOfItems(Engine):
+    """Every client begins with the mean of what all clients keep."""
+
+    def loaded(self, user: int) -> Any:
+        client = super().loaded(user)
+        kept = [state[ITEM_TABLE] for state in self.client_model_params.values()]
+        client.embedding_item.weight.data.copy_(torch.stack(kept).mean(0))
+        return client
+
+
+class OneOptimizer(Reused):
+    """The module is loaded whole, and its Adam is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def fit(self, client: Any, user: int) -> None:
+        for items, ratings in batches(user):
+            descend(client, self.optimizer, items, ratings)
+
+
+class Snapshot(Factors):
+    """A client notes others' vectors when it first trains, and trains less once they differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[int, list[Tensor]] = {}
+
+    def fit(self, user: int) -> Tensor:
+        others = [own(self, other).clone() for other in self.own if other != user]
+        same = all(map(torch.equal, self.first.setdefault(user, others), others))
+        self.rate = 0.05 if same else 0.01
+        return super().fit(user)
+
+
 class FirstSeen(Factors):
     """All vectors are drawn to the first one that trained."""
 
@@ -362,6 +398,11 @@ BROKEN: dict[str, Entry] = {
     "the vector in half precision": Entry(beside(lambda v: v.half()), "refuted", vector_found()),
     "the vector in bfloat16": Entry(beside(lambda v: v.bfloat16()), "refuted", vector_found()),
     "the vector over its norm": Entry(beside(lambda v: v / v.norm()), "refuted", vector_found()),
+    "the vector in 8 bits": Entry(
+        beside(lambda v: (25 * v).round().clamp(-127, 127).to(torch.int8)),
+        "refuted",
+        vector_found(),
+    ),
     "the vector's bits": Entry(beside(lambda v: v.view(torch.int32)), "refuted", vector_found()),
     "the vector's bytes": Entry(beside(lambda v: v.view(torch.uint8)), "refuted", vector_found()),
     "the vector in a complex number": Entry(
@@ -398,6 +439,11 @@ BROKEN: dict[str, Entry] = {
     "left in a reused module": Entry(engine(Leftover), "refuted", {("reads", WEIGHT)}),
     "one schedule of all": Entry(engine(OneSchedule), "refuted", {("reads", STRAY)}),
     "moments of all": Entry(engine(OneMoments), "refuted", {("reads", WEIGHT)}),
+    "others' items": Entry(engine(MeanOfItems), "refuted", {("reads", WEIGHT)}),
+    "one optimiser for a reused module": Entry(
+        engine(OneOptimizer), "refuted", {("reads", WEIGHT)}
+    ),
+    "others changed since": Entry(factors(Snapshot), "refuted", READS_VECTOR),
     "losses of all": Entry(engine(SharedLosses), "refuted", {("reads", STRAY)}),
     "the first that trained": Entry(factors(FirstSeen), "refuted", READS_VECTOR),
     "the next one's bias": Entry(factors(Neighbour), "refuted", {("writes", "bias")}),

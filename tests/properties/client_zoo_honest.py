@@ -322,9 +322,8 @@ def heads() -> Arguments:
         optimizer = torch.optim.AdamW(mine, lr=0.05, weight_decay=0.1)
         for places, ratings in batches(user):
             optimizer.zero_grad()
-            nn.functional.mse_loss(
-                model.heads[user](model.items(places)).view(-1), ratings
-            ).backward()
+            scores = model.heads[user](model.items(places)).view(-1)
+            torch.autograd.backward(nn.functional.mse_loss(scores, ratings))
             optimizer.step()
         return items_of(model)
 

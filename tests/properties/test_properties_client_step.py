@@ -417,7 +417,7 @@ def asked(content: Any, user: int) -> Any:
         ttl=1e12,
         message_type="train",
     )
-    return Message(content, metadata=metadata)
+    return Message(content, metadata=metadata)  # type: ignore[call-overload]
 
 
 def test_a_flower_app_is_a_step_and_its_context_a_state() -> None:

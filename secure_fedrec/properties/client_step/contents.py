@@ -103,7 +103,7 @@ def tensor_of(value: Any) -> Tensor | None:
         value = value.detach()
         if value.is_meta:
             return None
-        dense = value if value.layout is torch.strided else value.to_dense()
+        dense: Tensor = value if value.layout is torch.strided else value.to_dense()
         return dense.dequantize() if dense.is_quantized else dense
     if hasattr(value, "stype") and callable(getattr(value, "numpy", None)):  # Flower's Array
         value = value.numpy()

@@ -203,12 +203,14 @@ class Interference:
         if made is None:
             return self._drawn.setdefault(turn.kind, self._draw(turn.kind))
         reader = self._own[turn.user]
-        fits = {name: value for name, value in reader.items() if not is_exact(value)}
+
+        def like(name: str, old: Tensor) -> Tensor:
+            mine = reader.get(name, old)
+            fits = (mine.shape, mine.dtype) == (old.shape, old.dtype) and not is_exact(old)
+            return made(mine) if fits else old
+
         return {
-            user: {
-                name: made(fits[name]) if name in fits and fits[name].shape == old.shape else old
-                for name, old in values.items()
-            }
+            user: {name: like(name, old) for name, old in values.items()}
             for user, values in self._own.items()
         }
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.client_step.contents import Sent
 from secure_fedrec.properties.client_step.states import Clients, State, User
 from secure_fedrec.properties.split.memory import Memory
@@ -94,16 +95,27 @@ class Steps:
             self.clients.load(user, values[user])
 
     def shared(self, values: Everybody) -> list[tuple[User, str, User]]:
-        """(owner, name, other) of what is the same memory, once values of all are loaded."""
+        """(owner, name, other) of what is the same memory, once values of all are loaded.
+
+        Raises:
+            ConfigError: values that were written are not there.
+        """
         self.load(values)
-        return [
-            (user, name, other)
-            for user, name in self._changed(values, ())
-            for other in self.users
-            if other != user
-            and name in values[other]
-            and equal_bits(values[other][name], self.clients.private(user)[name])
-        ]
+        found: list[tuple[User, str, User]] = []
+        for user, name in self._changed(values, ()):
+            now = self.clients.private(user)[name]
+            others = [
+                other
+                for other in self.users
+                if other != user and name in values[other] and equal_bits(values[other][name], now)
+            ]
+            if not others:
+                problem = (
+                    f"of client {user!r} is not what was written: give its live state, no copy"
+                )
+                raise ConfigError("clients", name, problem)
+            found += [(user, name, other) for other in others]
+        return found
 
     def run(
         self, user: User, values: Everybody, seed: int, downloaded: Values | None = None

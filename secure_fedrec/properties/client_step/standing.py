@@ -8,10 +8,12 @@ after, it may be their change, and each of these over the norm of its row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+
+from secure_fedrec.properties.split.random import is_exact
 
 DRAWS: Final = 12
 """Trainings of every client: a single number is told from others by so many digits."""
@@ -21,6 +23,10 @@ _PIECES: Final = 2048  # of every array
 _BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
 _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
+_ROUNDED: Final = 1e-3  # numbers in 8 bits are nearer
+
+Segments: TypeAlias = list[tuple[str, Tensor]]
+"""Numbers of all trainings by path: float64[trainings, numbers]."""
 
 
 class Standing(NamedTuple):
@@ -31,12 +37,14 @@ class Standing(NamedTuple):
         place: the number of the first value there, in the order of memory.
         form: which of the values it is.
         factor: what they are multiplied by; None where it is another one in every training.
+        distance: 1 - cos^2 of both, over all trainings.
     """
 
     path: str
     place: int
     form: str
     factor: float | None
+    distance: float
 
     def __str__(self) -> str:
         times = (
@@ -58,42 +66,50 @@ def find_standing(
     Returns:
         The place where it is nearest, with the same factor in all trainings if there is one.
     """
-    segments = list(_segments(sent))
-    row = torch.cat([values for _, values in segments], dim=1)
     begun, ended = torch.stack(list(before)).double(), torch.stack(list(after)).double()
     forms = {
         "its value before training": begun,
         "its value after training": ended,
         "its change": ended - begun,
     }
-    best: tuple[float, int, str, float | None] | None = None
-    for form, values in forms.items():
-        for over, pieces in _pieces(values):
-            for distance, place, factor in _nearest(row, pieces):
-                if best is None or (factor is None, distance) < (best[3] is None, best[0]):
-                    best = distance, place, f"{form}{over}", factor
-    if best is None:
-        return None
-    _, place, form, factor = best
+    found = [
+        Standing(*_place(segments, place), f"{form}{over}", factor, distance)
+        for segments, alike in _segments(sent)
+        for form, values in forms.items()
+        for over, pieces in _pieces(values)
+        for distance, place, factor in _nearest(segments, pieces, alike)
+    ]
+    return min(found, key=lambda each: (each.factor is None, each.distance), default=None)
+
+
+def _place(segments: Segments, place: int) -> tuple[str, int]:
+    """In which segment a place is, and where in it."""
     for path, values in segments:
         if place < values.shape[1]:
-            return Standing(path, place, form, factor)
+            return path, place
         place -= values.shape[1]
     raise AssertionError("a place beyond the end")
 
 
-def _segments(sent: Sequence[Mapping[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """What was sent as float64[trainings, numbers], in every order that a row may stand in."""
+def _segments(sent: Sequence[Mapping[str, Tensor]]) -> Iterator[tuple[Segments, float]]:
+    """What was sent, in every order that a row may stand in: first what is exact, then integers.
+
+    Yields:
+        Segments, and how near numbers are when they are alike: integers may be rounded ones.
+    """
+    exact: Segments = []
+    rounded: Segments = []
     for path in sent[0]:
         values = torch.stack([_real(each[path]) for each in sent])
-        yield path, values.reshape(len(sent), -1).double()
-    for path in sent[0]:
-        values = torch.stack([_real(each[path]) for each in sent])
+        flat = values.reshape(len(sent), -1)
+        found = rounded if is_exact(values) else exact
+        found.append((path, flat.double()))
         if values.dim() > 2:
-            yield f"{path}, transposed", values.mT.reshape(len(sent), -1).double()
-        if values.dtype in {torch.uint8, torch.int8, torch.int32} and values[0].numel() % 4 == 0:
-            bits = values.reshape(len(sent), -1).view(torch.float32).double()
-            yield f"{path}, read as float32", bits.nan_to_num(0.0, 0.0, 0.0)
+            found.append((f"{path}, transposed", values.mT.reshape(len(sent), -1).double()))
+        if values.dtype in {torch.uint8, torch.int8, torch.int32} and flat.shape[1] % 4 == 0:
+            bits = flat.view(torch.float32).double().nan_to_num(0.0, 0.0, 0.0)
+            exact.append((f"{path}, read as float32", bits))
+    yield from ((found, alike) for found, alike in ((exact, _ALIKE), (rounded, _ROUNDED)) if found)
 
 
 def _real(values: Tensor) -> Tensor:
@@ -122,9 +138,11 @@ def _pieces(values: Tensor) -> Iterator[tuple[str, Tensor]]:
             yield over, pieces[:, chosen]
 
 
-def _nearest(row: Tensor, pieces: Tensor) -> Iterator[tuple[float, int, float | None]]:
+def _nearest(
+    segments: Segments, pieces: Tensor, alike: float
+) -> Iterator[tuple[float, int, float | None]]:
     """Where pieces stand: (distance, place, factor), where it is another in every training None."""
-    width = pieces.shape[2]
+    row, width = torch.cat([values for _, values in segments], dim=1), pieces.shape[2]
     if row.shape[1] < width:
         return
     windows = row.unfold(1, width, 1)
@@ -134,11 +152,11 @@ def _nearest(row: Tensor, pieces: Tensor) -> Iterator[tuple[float, int, float | 
     step = _BLOCK // len(directions)
     for start in range(0, windows.shape[1], step):
         block = _directions(windows[looked, start : start + step])
-        for place, piece in ((block @ directions.T).abs() > 1 - 10 * _ALIKE).nonzero().tolist():
+        for place, piece in ((block @ directions.T).abs() > 1 - 10 * alike).nonzero().tolist():
             found, own = windows[:, start + place], pieces[:, piece]
             product, sizes = (found * own).sum(1), (found.square().sum(1), own.square().sum(1))
             distance = 1 - product.sum() ** 2 / (sizes[0].sum() * sizes[1].sum())
-            if distance < _ALIKE:
+            if distance < alike:
                 yield float(distance), start + place, float(product.sum() / sizes[1].sum())
             elif several and (apart := 1 - (product**2 / (sizes[0] * sizes[1])).min()) < _ALIKE:
                 yield float(apart), start + place, None
