@@ -275,6 +275,22 @@ class Snapshot(Factors):
         return super().fit(user)
 
 
+class Since(Factors):
+    """A client trains less if others have trained since it has."""
+
+    last: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained: set[int] = set()
+
+    def fit(self, user: int) -> Tensor:
+        self.rate = 0.01 if user in self.trained and user != self.last else 0.05
+        self.trained.add(user)
+        self.last = user
+        return super().fit(user)
+
+
 class FirstSeen(Factors):
     """All vectors are drawn to the first one that trained."""
 
@@ -444,6 +460,7 @@ BROKEN: dict[str, Entry] = {
         engine(OneOptimizer), "refuted", {("reads", WEIGHT)}
     ),
     "others changed since": Entry(factors(Snapshot), "refuted", READS_VECTOR),
+    "who has trained since": Entry(factors(Since), "refuted", {("reads", STRAY)}),
     "losses of all": Entry(engine(SharedLosses), "refuted", {("reads", STRAY)}),
     "the first that trained": Entry(factors(FirstSeen), "refuted", READS_VECTOR),
     "the next one's bias": Entry(factors(Neighbour), "refuted", {("writes", "bias")}),

@@ -202,6 +202,23 @@ class Sampled(Engine):
         descend(client, optimizer, negatives, torch.zeros(len(items)))
 
 
+class OwnLoaders(Engine):
+    """Every client has a loader, with a generator of its own, that lives from round to round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draws = [torch.Generator().manual_seed(user) for user in range(USERS)]
+        self.loaders = [
+            DataLoader(TensorDataset(*data(user)), batch_size=4, shuffle=True, generator=draw)
+            for user, draw in enumerate(draws)
+        ]
+
+    def fit(self, client: Any, user: int) -> None:
+        optimizer = torch.optim.SGD(client.parameters(), lr=0.1)
+        for items, ratings in self.loaders[user]:
+            descend(client, optimizer, items, ratings)
+
+
 class Ranked(Engine):
     """BPR with sampled negatives."""
 
@@ -429,6 +446,7 @@ HONEST: dict[str, Entry] = {
     "a reused module": Entry(engine(Reused)),
     "moments of its own": Entry(engine(OwnMoments)),
     "draws from everywhere": Entry(engine(Sampled)),
+    "loaders of its own": Entry(engine(OwnLoaders)),
     "BPR": Entry(engine(Ranked)),
     "clients that are objects": Entry(objects),
     "NumPy": Entry(in_numpy),

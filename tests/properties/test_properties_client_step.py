@@ -162,6 +162,8 @@ def test_the_servers_state_is_put_back_before_every_training() -> None:
         ({"trials": 0}, "trials, seed, scale"),
         ({"scale": float("inf")}, "trials, seed, scale"),
         ({"train": None}, "train"),
+        ({"clients": lambda _user: {"vector": torch.ones(DIM), "bias": torch.ones(1)}}, "clients"),
+        ({"clients": lambda _user: {"vector": 1.0}.items()}, "private"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(changes: Arguments, key: str) -> None:
@@ -191,6 +193,23 @@ def test_a_step_that_fails_by_others_is_refuted() -> None:
             return super().fit(user)
 
     assert {each.kind for each in check(factors(Failing)(), 1).violations} == {"reads"}
+
+
+def test_a_variable_of_a_closure_may_be_unset() -> None:
+    made = Factors()
+
+    def train(user: int) -> object:
+        nonlocal seen
+        seen = user
+        return made.train(user)
+
+    given = factors()()
+    report = check({**given, "train": train, "clients": lambda user: made.own[user]}, 1)
+    assert verdict(report) == "holds"
+    cells = dict(zip(train.__code__.co_freevars, train.__closure__ or (), strict=True))
+    with pytest.raises(ValueError, match="empty"):  # put back to that
+        _ = cells["seen"].cell_contents
+    seen = 0
 
 
 def test_leaves_of_anything_are_found() -> None:

@@ -55,6 +55,10 @@ class Sent:
     unknown: dict[str, str] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def shapes(self) -> dict[str, tuple[object, object]]:
+        """Shape and type of all numbers."""
+        return {path: (value.shape, value.dtype) for path, value in self.numbers.items()}
+
     @classmethod
     def of(cls, given: object) -> "Sent":
         """All leaves of what was sent."""

@@ -144,37 +144,29 @@ class Interference:
             return
         strangers = [place for place, each in enumerate(before) if each.user != reader]
 
-        def after(number: int, values: Everybody | None = None) -> str | None:
+        def after(number: int) -> str | None:
             kept = {*strangers[:number]}
             history = [t for place, t in enumerate(before) if t.user == reader or place in kept]
-            return _difference(self._sequence([*history, turn], values)[-1].bits(), due)
+            return _difference(self._sequence([*history, turn])[-1].bits(), due)
 
-        if not strangers or after(len(strangers)) is None:
+        found = after(len(strangers)) if strangers else None
+        if found is None:
             problem = f"of client {reader} differs, and no run shows it again"
             self.report.leave_open("train", problem, self.trial.seed)
             self.broken.add(reader)
             return
         step = first_change(len(strangers), lambda number: after(number) is not None)
         owner = before[strangers[step]].user
-        found = after(step + 1)
-        name = self._remembered(
-            owner, lambda values: self._last(before, strangers[step], turn, values)
-        )
+        name = self._remembered(owner, [*before[: strangers[step] + 1], turn])
         self._violate(name, owner, reader, f"{found} moves when that client has trained before")
 
-    def _last(
-        self, before: Sequence[_Turn], place: int, turn: _Turn, values: Everybody | None
-    ) -> Values:
-        """What a reader ends with after all that trained up to a place, with values of theirs."""
-        return self._sequence([*before[: place + 1], turn], values)[-1].bits()
-
-    def _remembered(self, owner: User, ends: Callable[[Everybody | None], Values]) -> str:
-        """Which private value of a client that has trained before moves a reader, if one does."""
-        due = ends(None)
+    def _remembered(self, owner: User, turns: Sequence[_Turn]) -> str:
+        """Which private value of a client that has trained moves the last one, if one does."""
+        due = self._sequence(turns)[-1].bits()
         fresh = own_values(self.steps, self.trial, "remembered")[owner]
         for name in self._own[owner]:
-            changed = {**self._own[owner], name: fresh[name]}
-            if _difference(ends({**self._own, owner: changed}), due) is not None:
+            changed = {**self._own, owner: {**self._own[owner], name: fresh[name]}}
+            if _difference(self._sequence(turns, changed)[-1].bits(), due) is not None:
                 return name
         return TRAINING
 

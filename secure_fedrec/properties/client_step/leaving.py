@@ -1,8 +1,7 @@
 """What leaves a client: the names of it, and private values in it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -51,12 +50,7 @@ class Leaving:
             for found in (outcomes, again):
                 if self._comparable(user, found, trial.seed):
                     self._judge_values(user, draws, found, trial.seed)
-            alone = partial(self._alone, user, seeds[place], downloads[0])
-            self._judge_use(user, draws, outcomes, alone)
-
-    def _alone(self, user: User, seed: int, downloaded: Values, values: Everybody) -> Outcome:
-        self.steps.begin()
-        return self.steps.run(user, values, seed, downloaded)
+            self._judge_use(user, draws, outcomes, seeds[place], downloads[0])
 
     def _downloaded(self, trial: Trial, number: int) -> Values:
         """What the server gives, a little moved each time, so that what follows from it varies."""
@@ -87,11 +81,7 @@ class Leaving:
             self.report.leave_open("what is sent", f"by client {user} has no numbers", seed)
             return False
         for outcome in outcomes:
-            shapes = [
-                {path: (value.shape, value.dtype) for path, value in sent.numbers.items()}
-                for sent in (first, outcome.sent)
-            ]
-            if shapes[0] != shapes[1]:
+            if outcome.sent.shapes() != first.shapes():
                 problem = f"by client {user} has other names or shapes when private values change"
                 self.report.leave_open("what is sent", problem, seed)
                 return False
@@ -110,20 +100,18 @@ class Leaving:
         sent = [outcome.sent.numbers for outcome in outcomes]
         for name in draws[0][user]:
             before = [values[user][name] for values in draws]
-            after = [outcome.private.get(name) for outcome in outcomes]
+            after = [outcome.private.get(name, torch.empty(0)) for outcome in outcomes]
             if is_exact(before[0]) or not before[0].numel():
                 continue
-            ended = [
-                value for value in after if value is not None and value.shape == before[0].shape
-            ]
-            if len(ended) < len(after) or all(torch.equal(value, ended[0]) for value in ended):
+            gone = any(value.shape != before[0].shape for value in after)
+            if gone or all(torch.equal(value, after[0]) for value in after):
                 problem = (
                     f"is the same after client {user}'s training whatever it was before, or gone: "
                     "a copy could not be told from chance; say what the server gives (downloads=)"
                 )
                 self.report.leave_open(name, problem, seed)
                 continue
-            found = find_standing(sent, before, ended)
+            found = find_standing(sent, before, after)
             if found is not None and found.factor is not None:
                 self.report.violate(VALUE, name, (user, None), str(found), seed)
             elif found is not None:
@@ -137,20 +125,21 @@ class Leaving:
         user: User,
         draws: Sequence[Everybody],
         outcomes: Sequence[Outcome],
-        train: Callable[[Everybody], Outcome],
+        seed: int,
+        downloaded: Values,
     ) -> None:
         """A private value that no training writes or reads was never tested."""
         one, other = draws[0], draws[1]
         for name, value in one[user].items():
-            ends = [outcome.private.get(name) for outcome in outcomes]
-            moved = any(
-                end is None or not torch.equal(end, values[user][name])
-                for values, end in zip(draws, ends, strict=True)
+            moved = not all(
+                torch.equal(outcome.private.get(name, torch.empty(0)), values[user][name])
+                for values, outcome in zip(draws, outcomes, strict=True)
             )
             if moved or is_exact(value):
                 continue
             changed = {**one, user: {**one[user], name: other[user][name]}}
-            found = [train(changed).bits(), outcomes[0].bits()]
+            self.steps.begin()
+            found = [self.steps.run(user, changed, seed, downloaded).bits(), outcomes[0].bits()]
             for bits in found:
                 bits.pop(f"its own {name!r}", None)
             if same_bits(*found):
