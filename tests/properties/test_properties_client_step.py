@@ -150,6 +150,53 @@ def test_the_servers_state_is_put_back_before_every_training() -> None:
     assert verdict(check(engine(Averaging, downloads=None)(), 1)) == "refuted"
 
 
+def test_single_numbers_that_the_server_gives_are_not_moved() -> None:
+    made, settings = Factors(), {"rate": 0.05}
+
+    def train(user: int) -> object:
+        assert settings["rate"] == 0.05
+        settings["rate"] *= 0.9  # a schedule by the round
+        return made.train(user)
+
+    given = {**factors()(), "train": train, "clients": lambda user: made.own[user]}
+    assert verdict(check({**given, "downloads": settings}, 1)) == "holds"
+
+
+def test_a_private_value_that_is_only_read_is_tested() -> None:
+    class Frozen(Factors):
+        def fit(self, user: int) -> Tensor:
+            bias = self.own[user]["bias"].clone()
+            items = super().fit(user)
+            self.own[user]["bias"].copy_(bias)
+            return items
+
+    assert verdict(check(factors(Frozen)(), 1)) == "holds"
+
+
+def test_what_a_client_keeps_is_compared() -> None:
+    class Kept(Factors):
+        """What others have ended with moves a client's bias, once all is sent."""
+
+        def sent(self, user: int, items: Tensor) -> object:
+            ends = self.__dict__.setdefault("ends", {})
+            self.own[user]["bias"] += 0.01 * sum(
+                end for other, end in ends.items() if other != user
+            )
+            ends[user] = float(self.own[user]["vector"].sum())
+            return {"items": items}
+
+    report = check(factors(Kept)(), 1)
+    assert {(each.kind, each.parameter) for each in report.violations} == {("reads", "vector")}
+    assert "its own 'bias' moves when that client has trained before" in str(report)
+
+
+def test_a_copy_of_a_state_is_refused() -> None:
+    made = Factors()
+    given = {**factors()(), "train": made.train, "clients": lambda u: copy.deepcopy(made.own[u])}
+    with pytest.raises(ConfigError, match="give its live state, no copy"):
+        check(given)
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
