@@ -200,7 +200,7 @@ class OneSchedule(Engine):
     def __init__(self) -> None:
         super().__init__()
         self.optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
-        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, gamma=0.9)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda n: 1 / (1 + n))
 
     def fit(self, client: Any, user: int) -> None:
         optimizer = torch.optim.SGD(client.parameters(), lr=self.schedule.get_last_lr()[0])

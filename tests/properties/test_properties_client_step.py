@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from secure_fedrec.algorithms.local_training import seeded_torch
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties import assert_client_step, lightning_step
 from secure_fedrec.properties.client_step.contents import Sent
@@ -116,6 +117,25 @@ def test_everything_is_put_back() -> None:
 def test_a_trial_is_a_function_of_its_seed() -> None:
     one, other, third = (check(factors(FirstSeen)(), 1, seed=seed) for seed in (4, 4, 5))
     assert str(one) == str(other) != str(third)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [random.random, np.random.random, lambda: float(torch.rand(()))],  # noqa: NPY002
+    ids=["random", "NumPy", "torch"],
+)
+def test_what_a_step_draws_is_a_function_of_the_seed(draw: Callable[[], float]) -> None:
+    def send(made: Factors, user: int, items: Tensor) -> object:
+        return {"items": torch.cat([items, (2 + draw()) * made.own[user]["vector"][None]])}
+
+    found = []
+    for seed in (1, 2):
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        with seeded_torch(seed):
+            found.append(str(check(sending(send)(), 1)))
+    assert " x its value after training" in found[0]
+    assert found[0] == found[1]
 
 
 def test_nine_trials_meet_every_kind_of_value() -> None:

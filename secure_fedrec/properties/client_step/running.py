@@ -34,7 +34,7 @@ class Outcome:
         private: its private values afterwards.
         kept: all that it keeps.
         written: (client, name) of private values of others that are others now.
-        failure: what it raised.
+        failure: what it raised; then nothing was sent.
     """
 
     sent: Sent = field(default_factory=Sent)
@@ -46,8 +46,6 @@ class Outcome:
     def bits(self) -> dict[str, Tensor]:
         """All of it that another client must not move, in words and tensors."""
         texts = {**self.sent.texts, **self.sent.unknown}
-        if self.failure is not None:
-            texts = {"": repr(self.failure)}
         return {
             **{f"what it sends as {path!r}": value for path, value in self.sent.numbers.items()},
             **{f"what it sends as {path!r}": _letters(text) for path, text in texts.items()},

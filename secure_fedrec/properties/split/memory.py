@@ -250,7 +250,7 @@ class Memory:
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet assigned
-                self._restore.append(partial(_empty, cell))
+                self._restore.append(partial(delattr, cell, "cell_contents"))
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
@@ -320,11 +320,6 @@ def _set_back(owner: type, name: str, value: object) -> None:
 def _keep_class(found: object, kind: type) -> None:
     if type(found) is not kind:
         object.__setattr__(found, "__class__", kind)
-
-
-def _empty(cell: types.CellType) -> None:
-    with contextlib.suppress(ValueError):  # it is empty
-        del cell.cell_contents
 
 
 def _take_away(owner: object, name: str) -> None:
