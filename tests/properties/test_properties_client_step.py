@@ -121,7 +121,7 @@ def test_a_trial_is_a_function_of_its_seed() -> None:
 
 @pytest.mark.parametrize(
     "draw",
-    [random.random, np.random.random, lambda: float(torch.rand(()))],  # noqa: NPY002
+    [random.random, np.random.random, lambda: float(torch.rand(()))],
     ids=["random", "NumPy", "torch"],
 )
 def test_what_a_step_draws_is_a_function_of_the_seed(draw: Callable[[], float]) -> None:
