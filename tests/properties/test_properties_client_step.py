@@ -264,6 +264,7 @@ def test_a_step_that_fails_by_others_is_refuted() -> None:
 
 def test_a_variable_of_a_closure_may_be_unset() -> None:
     made = Factors()
+    seen: int
 
     def train(user: int) -> object:
         nonlocal seen
@@ -286,9 +287,11 @@ def test_leaves_of_anything_are_found() -> None:
             ("b", {1: np.arange(3.0)[::-1], "1": [1, 2.5]}),
             ("c", (True, None, "x", b"y", np.array("z"))),
             ("d", torch.eye(2).to_sparse()),
+            ("e", torch.ones(2).to(torch.float8_e4m3fn)),
         ]
     )
-    assert list(sent.numbers) == ["a", "b.1", "b.1'", "c.0", "d"]
+    assert list(sent.numbers) == ["a", "b.1", "b.1'", "c.0", "d", "e"]
+    assert all(bool(value.isfinite().all()) for value in sent.numbers.values())
     assert torch.equal(sent.numbers["b.1"], torch.tensor([2.0, 1.0, 0.0]).double())
     assert sent.texts == {"c.1": "None", "c.2": "'x'"}
     assert sent.unknown == {"c.3": "bytes", "c.4": "ndarray"}

@@ -5,7 +5,7 @@ engine that keeps a state per client. ``check_client_step`` runs such a function
 judges what it sends and what it leaves behind, not what it is said to do.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -27,7 +27,7 @@ from secure_fedrec.properties.split.trials import Trial
 def check_client_step(
     train: Train,
     *,
-    clients: Callable[[Any], object] | nn.Module,
+    clients: Callable[[Any], object] | Mapping[Any, object] | Sequence[object] | nn.Module,
     private: Sequence[str],
     uploads: Sequence[str],
     users: Iterable[User],
@@ -42,8 +42,8 @@ def check_client_step(
     Args:
         train: user -> what that client sends; one local training, without the server's step.
         clients: user -> the live state of that client: a module, a mapping of tensors or arrays
-            (as deep as it is), or an object that holds them. Or one module of all users, who are
-            then numbered from 0. It is written into, and put back at the end.
+            (as deep as it is), or an object that holds them; or these states by user. Or one
+            module of all users, who are then numbered from 0. All is put back at the end.
         private: patterns of names in that state that must not leave, ``*`` for any part of a name;
             of one module of all users as for ``check_split_personalization``.
         uploads: patterns of the names that may be sent.
@@ -62,7 +62,8 @@ def check_client_step(
         ConfigError: a pattern of ``private`` matches nothing, there are less than two users, a
             state cannot be written, or there is nothing to try.
     """
-    require_callable(train=train, clients=clients, read=read)
+    found = clients.__getitem__ if isinstance(clients, (Mapping, list, tuple)) else clients
+    require_callable(train=train, clients=found, read=read)
     private, uploads, everybody = _patterns(private), _patterns(uploads), tuple(users)
     if len(set(everybody)) < 2 or len(set(everybody)) < len(everybody):
         raise ConfigError("users", everybody, "must be at least 2 different clients")
@@ -70,7 +71,7 @@ def check_client_step(
         problem = "need a trial, a seed of at least 0, and a positive, finite scale"
         raise ConfigError("trials, seed, scale", (trials, seed, scale), problem)
     memory = Memory(train, clients, downloads, read)
-    states, given = _states(clients, private, uploads, downloads, everybody)
+    states, given = _states(found, private, uploads, downloads, everybody)
     try:
         steps = Steps(train, read, everybody, states, given, memory)
     except LookupError as missing:

@@ -108,7 +108,9 @@ def tensor_of(value: Any) -> Tensor | None:
         if value.is_meta:
             return None
         dense: Tensor = value if value.layout is torch.strided else value.to_dense()
-        return dense.dequantize() if dense.is_quantized else dense
+        dense = dense.dequantize() if dense.is_quantized else dense
+        # Torch computes little with floating-point numbers of 8 bits.
+        return dense.float() if dense.is_floating_point() and dense.element_size() < 2 else dense
     if hasattr(value, "stype") and callable(getattr(value, "numpy", None)):  # Flower's Array
         value = value.numpy()
     if isinstance(value, (bool, int, float, complex, np.generic)) or _is_numbers(value):
