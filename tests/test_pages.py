@@ -7,6 +7,7 @@ import pytest
 from tests.page_blocks import NOT_CODE, ROOT, Block, Reader, blocks_of, environment, matches
 
 ELSEWHERE = {
+    "docs/client-step.md": "tests/properties/test_properties_client_docs.py",
     "docs/contracts.md": "tests/test_documents.py",
     "docs/how-to/bring-your-own.md": "tests/audits/test_audit_plugins_page.py",
     "docs/how-to/replace-keys.md": "tests/deploy/test_deploy_replaced_keys.py",

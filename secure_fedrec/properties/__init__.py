@@ -7,6 +7,8 @@
 - ``split``: can private parameters of a torch model stay on their devices, and does a run that
   keeps them there equal one that ships everything? Its names are found here, but torch is imported
   only when one is asked for.
+- ``client_step``: does anybody's function that trains a client send nothing private, and stay out
+  of other clients' way? Its names are found here likewise.
 - ``strategies``: Hypothesis strategies for small federations with all their corners. They are
   imported by name, ``from secure_fedrec.properties.strategies import federations``, because they
   alone need Hypothesis (``pip install secure-fedrec[properties]``).
@@ -24,6 +26,13 @@ from secure_fedrec.properties.strike import Strike
 from secure_fedrec.properties.wiretap import Message, WireTap, wire_trace
 
 if TYPE_CHECKING:
+    from secure_fedrec.properties.client_step import (
+        ClientReport,
+        ClientViolation,
+        assert_client_step,
+        check_client_step,
+        lightning_step,
+    )
     from secure_fedrec.properties.split import (
         SplitPersonalizationError,
         SplitReport,
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BesideRecorded",
+    "ClientReport",
+    "ClientViolation",
     "Comparison",
     "Explanation",
     "Message",
@@ -48,22 +59,25 @@ __all__ = [
     "Started",
     "Strike",
     "WireTap",
+    "assert_client_step",
     "assert_collected",
     "assert_lossless",
     "assert_split_equals_unsplit",
     "assert_split_personalization",
+    "check_client_step",
     "check_split_personalization",
     "compare_runs",
     "compare_split",
+    "lightning_step",
     "lossless_words",
     "wire_trace",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Names of split personalization, whose modules need torch."""
+    """Names of what tests torch models and steps, whose modules need torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from secure_fedrec.properties import split  # noqa: PLC0415
+    from secure_fedrec.properties import client_step, split  # noqa: PLC0415
 
-    return getattr(split, name)
+    return getattr(client_step if hasattr(client_step, name) else split, name)

@@ -80,7 +80,7 @@ ON_TORCH = (
     ),
     *(f"secure_fedrec.algorithms.{name}" for name in ("furl", "local_training")),
     *(f"secure_fedrec.studies.{name}" for name in ("central", "furl", "hpfl.networks")),
-    *(f"secure_fedrec.properties.{name}" for name in ("split", "strategies.split")),
+    *(f"secure_fedrec.properties.{name}" for name in ("client_step", "split", "strategies.split")),
 )
 """How the names of modules begin whose work is PyTorch's; nothing else may import it."""
 

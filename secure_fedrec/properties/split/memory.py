@@ -33,8 +33,15 @@ from secure_fedrec.properties.split.trials import equal_bits
 
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
 _FOREIGN: Final = frozenset(
-    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic"}
+    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic", "pandas", "matplotlib"}
+    | {"lightning", "pytorch_lightning", "torchmetrics", "tensorboard", "tqdm"}
     | {"pytest", "_pytest", "hypothesis"}
+)
+_WALKED: Final = (
+    nn.Module,
+    torch.optim.Optimizer,
+    torch.optim.lr_scheduler.LRScheduler,
+    torch.utils.data.DataLoader,
 )
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM"})
@@ -67,6 +74,7 @@ class Memory:
         self._known = {id(each) for each in parameters}
         self._seen: dict[int, object] = {}
         self._restore: list[Callable[[], object]] = []
+        self._rewind: list[Callable[[], object]] = []
         self._leaves: list[tuple[Tensor, Tensor | None]] = []
         waiting: list[object] = list(roots)
         while waiting:
@@ -78,6 +86,11 @@ class Memory:
     def restore(self) -> None:
         """Put everything back."""
         for each in self._restore:
+            each()
+
+    def rewind(self) -> None:
+        """Put generators back, and nothing else."""
+        for each in self._rewind:
             each()
 
     def trained(self) -> list[Tensor]:
@@ -95,6 +108,7 @@ class Memory:
             yield from self._note_array(found)
         elif (restore := _restored(found)) is not None:
             self._restore.append(restore)
+            self._rewind.append(restore)
         elif isinstance(found, functools._lru_cache_wrapper):
             self._restore.append(found.cache_clear)
             yield found.__wrapped__
@@ -236,7 +250,7 @@ class Memory:
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet assigned
-                self._restore.append(partial(_take_away, cell, "cell_contents"))
+                self._restore.append(partial(delattr, cell, "cell_contents"))
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
@@ -276,6 +290,8 @@ def _restored(found: object) -> Callable[[], object] | None:
         return partial(found.set_state, found.get_state())
     if isinstance(found, np.random.Generator):
         return partial(setattr, found.bit_generator, "state", found.bit_generator.state)
+    if isinstance(found, np.random.RandomState):
+        return partial(found.set_state, found.get_state())
     if isinstance(found, random.Random):
         return partial(found.setstate, found.getstate())
     return None
@@ -359,12 +375,12 @@ def _imported(name: str) -> types.ModuleType | None:
 
 
 def _is_walked(kind: type) -> bool:
-    return issubclass(kind, (nn.Module, torch.optim.Optimizer)) or _is_walked_module(
-        kind.__module__
-    )
+    return issubclass(kind, _WALKED) or _is_walked_module(kind.__module__)
 
 
-def _is_walked_module(name: str) -> bool:
+def _is_walked_module(name: object) -> bool:
+    if not isinstance(name, str):  # classes made in C may have anything there
+        return False
     root = name.partition(".")[0]
     return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)
 

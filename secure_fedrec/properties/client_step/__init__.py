@@ -1,0 +1,22 @@
+"""Does a client's real step keep at home what is private? Anybody's function, run as it is.
+
+``check`` is the property; ``lightning`` makes such a function of a Lightning module. The parts in
+the order of their use: ``contents`` and ``states`` read and write what is anywhere, ``running``
+runs trainings, ``standing`` and ``leaving`` look at what is sent, ``interference`` at what one
+client's training does to another's.
+"""
+
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+from secure_fedrec.properties.client_step.check import assert_client_step, check_client_step
+from secure_fedrec.properties.client_step.contents import Sent
+from secure_fedrec.properties.client_step.lightning import lightning_step
+from secure_fedrec.properties.client_step.report import ClientReport, ClientViolation
+
+__all__ = [
+    "ClientReport",
+    "ClientViolation",
+    "Sent",
+    "assert_client_step",
+    "check_client_step",
+    "lightning_step",
+]

@@ -1,0 +1,149 @@
+"""Does a client's real step keep at home what is private?
+
+Client steps are functions: with several optimisers, schedules, weight decay, copies of a model, an
+engine that keeps a state per client. ``check_client_step`` runs such a function as it is, and
+judges what it sends and what it leaves behind, not what it is said to do.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from tqdm import tqdm
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.asserting import asserting
+from secure_fedrec.properties.client_step.interference import ALL_KINDS, Interference
+from secure_fedrec.properties.client_step.leaving import Leaving, own_values
+from secure_fedrec.properties.client_step.report import WRITES, ClientReport
+from secure_fedrec.properties.client_step.running import Steps, Train
+from secure_fedrec.properties.client_step.states import Clients, OneModel, OwnStates, State, User
+from secure_fedrec.properties.split.evaluation import require_callable, with_gradients
+from secure_fedrec.properties.split.memory import Memory
+from secure_fedrec.properties.split.model import matches
+from secure_fedrec.properties.split.trials import Trial
+
+
+def check_client_step(
+    train: Train,
+    *,
+    clients: Callable[[Any], object] | Mapping[Any, object] | Sequence[object] | nn.Module,
+    private: Sequence[str],
+    uploads: Sequence[str],
+    users: Iterable[User],
+    downloads: object = None,
+    read: Callable[[Any], object] = lambda sent: sent,
+    trials: int = 9,
+    seed: int = 0,
+    scale: float = 0.5,
+) -> ClientReport:
+    """Run a client's real step with random private values, and judge what it sends and leaves.
+
+    Args:
+        train: user -> what that client sends; one local training, without the server's step.
+        clients: user -> the live state of that client: a module, a mapping of tensors or arrays
+            (as deep as it is), or an object that holds them; or these states by user. Or one
+            module of all users, who are then numbered from 0. All is put back at the end.
+        private: patterns of names in that state that must not leave, ``*`` for any part of a name;
+            of one module of all users as for ``check_split_personalization``.
+        uploads: patterns of the names that may be sent.
+        users: at least two clients. A few are enough.
+        downloads: what the server gives to all clients (an object with arrays, or a function that
+            finds it): put back before every training. Of one module of all users ``uploads`` are.
+        read: makes of what ``train`` returns arrays by name, where it is bytes, or has no names.
+        trials: how many; trial k is a function of ``seed + k`` alone.
+        seed: of the first trial.
+        scale: standard deviation of random private values.
+
+    Returns:
+        What was found; ``report.require()`` raises unless all holds.
+
+    Raises:
+        ConfigError: a pattern of ``private`` matches nothing, there are less than two users, a
+            state cannot be written, or there is nothing to try.
+    """
+    found = clients.__getitem__ if isinstance(clients, (Mapping, list, tuple)) else clients
+    require_callable(train=train, clients=found, read=read)
+    private, uploads, everybody = _patterns(private), _patterns(uploads), tuple(users)
+    if len(set(everybody)) < 2 or len(set(everybody)) < len(everybody):
+        raise ConfigError("users", everybody, "must be at least 2 different clients")
+    if trials < 1 or seed < 0 or not 0 < scale < float("inf"):
+        problem = "need a trial, a seed of at least 0, and a positive, finite scale"
+        raise ConfigError("trials, seed, scale", (trials, seed, scale), problem)
+    memory = Memory(train, clients, downloads, read)
+    states, given = _states(found, private, uploads, downloads, everybody)
+    try:
+        steps = Steps(train, read, everybody, states, given, memory)
+    except LookupError as missing:
+        problem = "lack the state of a client: let each of them train once before"
+        raise ConfigError("clients", missing.args, problem) from missing
+    names = sorted({name for values in steps.origin.values() for name in values})
+    for user, values in steps.origin.items():
+        if not values:
+            problem = f"match no array in the state of client {user!r}"
+            raise ConfigError("private", private, problem, sorted(states.kept(user)))
+    report = ClientReport(users=everybody, trials=trials, seed=seed, private=tuple(names))
+    try:
+        with with_gradients():
+            _search(
+                steps, Leaving(steps=steps, private=private, uploads=uploads, report=report), scale
+            )
+    finally:
+        steps.put_back()
+    return report
+
+
+@asserting(check_client_step)
+def assert_client_step(report: ClientReport) -> None:
+    """Fail unless a client's step holds; a test in one line.
+
+    Takes the arguments of ``check_client_step``.
+
+    Raises:
+        SplitPersonalizationError: names what leaves or crosses, and what could not be tested.
+        ConfigError: see ``check_client_step``.
+    """
+    report.require()
+
+
+def _search(steps: Steps, leaving: Leaving, scale: float) -> None:
+    report = leaving.report
+    first = Trial(seed=report.seed, scale=scale, users=(), kinds=())
+    for owner, name, other in steps.shared(own_values(steps, first, "own")):
+        reaches = "both are the same memory"
+        report.violate(WRITES, name, (owner, other), reaches, report.seed)
+    if report.refuted:
+        return
+    leaving.look(first)
+    broken: set[User] = set()
+    for seed in tqdm(
+        range(report.seed, report.seed + report.trials), "trials", leave=False, disable=None
+    ):
+        kinds = tuple(ALL_KINDS[(2 * seed + place) % len(ALL_KINDS)] for place in range(2))
+        trial = Trial(seed=seed, scale=scale, users=(), kinds=kinds)
+        Interference(steps=steps, trial=trial, report=report, broken=broken).search()
+
+
+def _states(
+    clients: Any,
+    private: Sequence[str],
+    uploads: Sequence[str],
+    downloads: object,
+    users: tuple[User, ...],
+) -> tuple[Clients, State]:
+    if isinstance(clients, nn.Module):
+        model = OneModel(clients, private)
+        if not set(users) <= set(range(model.n_users)):
+            raise ConfigError("users", users, f"are numbered from 0 to {model.n_users - 1}")
+        return model, State(
+            lambda: {name: each for name, each in model.tensors.items() if matches(name, uploads)}
+        )
+    find = downloads if callable(downloads) and not isinstance(downloads, nn.Module) else None
+    return OwnStates(clients, private), State(find or (lambda: downloads))
+
+
+def _patterns(given: Sequence[str]) -> tuple[str, ...]:
+    patterns = (given,) if isinstance(given, str) else tuple(given)
+    if not patterns or not all(isinstance(each, str) for each in patterns):
+        raise ConfigError("private, uploads", patterns, "must be patterns of names")
+    return patterns

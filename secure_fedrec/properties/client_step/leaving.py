@@ -1,0 +1,177 @@
+"""What leaves a client: the names of it, and private values in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.client_step.contents import Sent
+from secure_fedrec.properties.client_step.report import NAME, VALUE, WRITES, ClientReport
+from secure_fedrec.properties.client_step.running import Everybody, Outcome, Steps
+from secure_fedrec.properties.client_step.standing import DRAWS, find_standing
+from secure_fedrec.properties.client_step.states import User
+from secure_fedrec.properties.split.model import Values, matches
+from secure_fedrec.properties.split.random import is_exact, noise_like
+from secure_fedrec.properties.split.trials import Trial, same_bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Looks at what clients send.
+
+    Args:
+        steps: runs trainings.
+        private: patterns of what must not leave.
+        uploads: patterns of what may.
+        report: where findings go.
+    """
+
+    steps: Steps
+    private: Sequence[str]
+    uploads: Sequence[str]
+    report: ClientReport
+
+    def look(self, trial: Trial) -> None:
+        """Train every client several times, with other private values each time."""
+        seeds = trial.torch_seeds("client.training", range(len(self.steps.users)))
+        draws = [own_values(self.steps, trial, f"draw.{number}") for number in range(DRAWS)]
+        downloads = [self._downloaded(trial, number) for number in range(DRAWS)]
+        for place, user in enumerate(self.steps.users):
+            outcomes: list[Outcome] = []
+            again: list[Outcome] = []  # in a second training, what the first one left may be sent
+            for values, downloaded in zip(draws, downloads, strict=True):
+                self.steps.begin()
+                for found in (outcomes, again):
+                    found.append(self.steps.run(user, values, seeds[place], downloaded))
+                    require_trained(found[-1])
+                    judge_writes(self.report, user, found[-1], trial.seed)
+                    self._judge_names(user, found[-1].sent, trial.seed)
+            for found in (outcomes, again):
+                if self._comparable(user, found, trial.seed):
+                    self._judge_values(user, draws, found, trial.seed)
+            self._judge_use(user, draws, outcomes, seeds[place], downloads[0])
+
+    def _downloaded(self, trial: Trial, number: int) -> Values:
+        """What the server gives, a little moved each time, so that what follows from it varies."""
+        generator = trial.generator(f"client.downloads.{number}")
+        return {
+            name: value * (1 + noise_like(value, 0.1, generator)) if _is_array(value) else value
+            for name, value in self.steps.downloaded.items()
+        }
+
+    def _judge_names(self, user: User, sent: Sent, seed: int) -> None:
+        for path, keys in sent.keys.items() if (*sent.keys,) != ("",) else ():  # one array, unnamed
+            inner = [".".join(keys[start:]) for start in range(len(keys))]
+            parts = path.split(".")
+            if any(matches(".".join(parts[start:]), self.private) for start in range(len(parts))):
+                reaches = "it is sent, and named by 'private'"
+                self.report.violate(NAME, path, (user, None), reaches, seed)
+            elif not any(matches(name, self.uploads) for name in inner):
+                reaches = "it is sent, and named by no pattern of 'uploads'"
+                self.report.violate(NAME, path, (user, None), reaches, seed)
+        for path, kind in sent.unknown.items():
+            problem = f"is sent as {kind}, of which nothing is known: decode it (read=)"
+            self.report.leave_open(path or "what is sent", problem)
+
+    def _comparable(self, user: User, outcomes: Sequence[Outcome], seed: int) -> bool:
+        """Whether everything sent has numbers that can be compared from training to training."""
+        first = outcomes[0].sent
+        if not any(value.numel() for value in first.numbers.values()):
+            self.report.leave_open("what is sent", f"by client {user} has no numbers", seed)
+            return False
+        for outcome in outcomes:
+            if outcome.sent.shapes() != first.shapes():
+                problem = f"by client {user} has other names or shapes when private values change"
+                self.report.leave_open("what is sent", problem, seed)
+                return False
+            if outcome.sent.texts != first.texts:
+                problem = f"by client {user} has a text that changes with private values"
+                self.report.leave_open("what is sent", problem, seed)
+            numbers = [*outcome.sent.numbers.items(), *outcome.private.items()]
+            for name in [name for name, value in numbers if not bool(value.isfinite().all())]:
+                self.report.leave_open(name, f"of client {user} is not finite after training", seed)
+                return False
+        return True
+
+    def _judge_values(
+        self, user: User, draws: Sequence[Everybody], outcomes: Sequence[Outcome], seed: int
+    ) -> None:
+        sent = [outcome.sent.numbers for outcome in outcomes]
+        for name in draws[0][user]:
+            before = [values[user][name] for values in draws]
+            after = [outcome.private.get(name, torch.empty(0)) for outcome in outcomes]
+            if is_exact(before[0]) or not before[0].numel():
+                continue
+            gone = any(value.shape != before[0].shape for value in after)
+            if gone or all(torch.equal(value, after[0]) for value in after):
+                problem = (
+                    f"is the same after client {user}'s training whatever it was before, or gone: "
+                    "a copy could not be told from chance; say what the server gives (downloads=)"
+                )
+                self.report.leave_open(name, problem, seed)
+                continue
+            found = find_standing(sent, before, after)
+            if found is not None and found.factor is not None:
+                self.report.violate(VALUE, name, (user, None), str(found), seed)
+            elif found is not None:
+                self.report.advise(
+                    f"the direction of client {user}'s {name!r} can be read off: {found}, times a "
+                    "number that varies; gradients of a product do that, so protect what is sent"
+                )
+
+    def _judge_use(
+        self,
+        user: User,
+        draws: Sequence[Everybody],
+        outcomes: Sequence[Outcome],
+        seed: int,
+        downloaded: Values,
+    ) -> None:
+        """A private value that no training writes or reads was never tested."""
+        one, other = draws[0], draws[1]
+        for name, value in one[user].items():
+            moved = not all(
+                torch.equal(outcome.private.get(name, torch.empty(0)), values[user][name])
+                for values, outcome in zip(draws, outcomes, strict=True)
+            )
+            if moved or is_exact(value):
+                continue
+            changed = {**one, user: {**one[user], name: other[user][name]}}
+            self.steps.begin()
+            found = [self.steps.run(user, changed, seed, downloaded).bits(), outcomes[0].bits()]
+            for bits in found:
+                bits.pop(f"its own {name!r}", None)
+            if same_bits(*found):
+                problem = f"is neither moved nor read by client {user}'s training"
+                self.report.leave_open(name, problem)
+
+
+def _is_array(value: Tensor) -> bool:
+    """Whether it is no integer, and no single number, which may be a setting."""
+    return value.dim() > 0 and not is_exact(value)
+
+
+def own_values(steps: Steps, trial: Trial, purpose: str) -> Everybody:
+    """Random private values of everybody; integers as they are."""
+    generator = trial.generator(f"client.{purpose}")
+    return {
+        user: {
+            name: value if is_exact(value) else noise_like(value, trial.scale, generator) + 0.0
+            for name, value in values.items()
+        }
+        for user, values in steps.origin.items()
+    }
+
+
+def judge_writes(report: ClientReport, user: User, outcome: Outcome, seed: int) -> None:
+    """Note what a training has written that is another client's."""
+    for owner, name in outcome.written:
+        reaches = "that client's training moves it, or leaves both in the same memory"
+        report.violate(WRITES, name, (owner, user), reaches, seed)
+
+
+def require_trained(outcome: Outcome) -> None:
+    """Raise what a training has raised that nobody disturbed."""
+    if outcome.failure is not None:
+        raise outcome.failure

@@ -1,0 +1,122 @@
+"""What a check of client steps found."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.client_step.states import User
+from secure_fedrec.properties.split.report import Gap
+
+NAME: Final = "name"
+VALUE: Final = "value"
+READS: Final = "reads"
+WRITES: Final = "writes"
+
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientViolation:
+    """Something private leaves its client, or reaches another one.
+
+    Args:
+        kind: "name" (sent, and not named by ``uploads``, or named by ``private``), "value" (a
+            private value stands in what is sent), "reads" (another client's private value, or
+            training, moves what this one sends or keeps), "writes" (a training moves another
+            client's private value, or both are the same memory).
+        parameter: whose value it is; of a name, where it stands in what was sent; "local training"
+            where no single parameter moves another client.
+        owner: the client whose value it is.
+        reader: the client whose training reads or writes it; None where it goes to the server.
+        reaches: where it is found, and how, as a clause.
+        seed: ``check_client_step(..., seed=seed, trials=1)`` shows it again.
+    """
+
+    kind: str
+    parameter: str
+    owner: User
+    reader: User | None
+    reaches: str
+    seed: int
+
+    def __str__(self) -> str:
+        to = "the server" if self.reader is None else f"client {self.reader}"
+        whose = f"client {self.owner}'s {self.parameter!r}"
+        return f"{self.kind}: {whose} reaches {to}: {self.reaches} (seed {self.seed})"
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientReport:
+    """Outcome of ``check_client_step``.
+
+    Attributes:
+        users: the clients.
+        trials: random trials made.
+        seed: of the first one.
+        private: names of private arrays.
+        violations: what was found, one of a kind for every parameter and two clients.
+        gaps: what was not tested.
+        advice: what breaks no rule, and should be known.
+    """
+
+    users: tuple[User, ...]
+    trials: int
+    seed: int = 0
+    private: tuple[str, ...] = ()
+    violations: list[ClientViolation] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """No violation was found and nothing was left untested."""
+        return not self.violations and not self.gaps
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a counterexample was found; with gaps only, the question is open."""
+        return bool(self.violations)
+
+    def __str__(self) -> str:
+        verdict = "refuted" if self.refuted else "holds" if self.holds else "open"
+        head = (
+            f"client step: {verdict} ({self.trials} random trials, {len(self.users)} clients; "
+            f"private: {', '.join(self.private)})"
+        )
+        advice = [f"advice: {each}" for each in self.advice]
+        lines = [head]
+        for each in (self.violations, self.gaps, advice):
+            lines += [f"- {line}" for line in each[:_SHOWN]]
+            lines += [f"- and {len(each) - _SHOWN} more of this kind"] * (len(each) > _SHOWN)
+        return "\n".join(lines)
+
+    def require(self) -> None:
+        """Raise unless it holds.
+
+        Raises:
+            SplitPersonalizationError: with the whole report as its message.
+        """
+        if not self.holds:
+            raise SplitPersonalizationError(str(self))
+
+    def violate(
+        self, kind: str, parameter: str, users: tuple[User, User | None], reaches: str, seed: int
+    ) -> None:
+        """Note a ``ClientViolation``, once for these; ``users`` are its owner and its reader."""
+        owner, reader = users
+        found = ClientViolation(
+            kind=kind, parameter=parameter, owner=owner, reader=reader, reaches=reaches, seed=seed
+        )
+        known = [(each.kind, each.parameter, each.owner, each.reader) for each in self.violations]
+        if (kind, parameter, owner, reader) not in known:
+            self.violations.append(found)
+
+    def leave_open(self, subject: str, problem: str, seed: int | None = None) -> None:
+        """Note a ``Gap``, once."""
+        if all((each.subject, each.problem) != (subject, problem) for each in self.gaps):
+            self.gaps.append(Gap(subject=subject, problem=problem, seed=seed))
+
+    def advise(self, advice: str) -> None:
+        """Note advice, once."""
+        if advice not in self.advice:
+            self.advice.append(advice)
