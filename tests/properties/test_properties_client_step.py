@@ -16,6 +16,8 @@ from secure_fedrec.properties import assert_client_step
 from secure_fedrec.properties.client_step.contents import Sent
 from secure_fedrec.properties.client_step.interference import ALL_KINDS
 from secure_fedrec.properties.client_step.standing import find_standing
+from secure_fedrec.properties.split.relations import RELATIONS
+from secure_fedrec.properties.split.scales import KINDS
 from tests.properties.client_zoo import (
     DIM,
     ITEM_TABLE,
@@ -138,7 +140,7 @@ def test_what_a_step_draws_is_a_function_of_the_seed(draw: Callable[[], float]) 
 def test_nine_trials_meet_every_kind_of_value() -> None:
     seen = [ALL_KINDS[(2 * seed + place) % len(ALL_KINDS)] for seed in range(9) for place in (0, 1)]
     assert set(seen) == set(ALL_KINDS)
-    assert {"equal", "near", "multiple", "zero"} <= set(ALL_KINDS)
+    assert {*KINDS, *RELATIONS} == set(ALL_KINDS)
 
 
 def test_clients_may_have_any_names() -> None:

@@ -5,7 +5,7 @@ of the others: what each of them sends and keeps must have the same bits as by i
 not, a search by halves names whose value it was, or whose training.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -23,17 +23,11 @@ from secure_fedrec.properties.client_step.states import User
 from secure_fedrec.properties.split.interference import TRAINING
 from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.random import is_exact
+from secure_fedrec.properties.split.relations import RELATIONS, Related, related
 from secure_fedrec.properties.split.scales import KINDS, drawn
 from secure_fedrec.properties.split.trials import Trial, equal_bits, first_change
 
-_OF_READER: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
-    "equal": lambda own: own,
-    "near": lambda own: own * (1 + 1e-6),
-    "multiple": lambda own: -2.0 * own,
-}
-"""Others' values that are made of the reader's own."""
-
-ALL_KINDS: Final = (*KINDS, *_OF_READER)
+ALL_KINDS: Final = (*KINDS, *RELATIONS)
 
 
 class _Turn(NamedTuple):
@@ -191,20 +185,21 @@ class Interference:
         """Everybody's values, of the kind of a turn; without one, what they train on themselves."""
         if not turn.kind:
             return self._own
-        made = _OF_READER.get(turn.kind)
-        if made is None:
+        if turn.kind not in RELATIONS:
             return self._drawn.setdefault(turn.kind, self._draw(turn.kind))
-        reader = self._own[turn.user]
+        reader, generator = self._own[turn.user], self.trial.generator("client.related")
+        (shared,) = self.trial.torch_seeds("client.alike", [0]).values()
 
-        def like(name: str, old: Tensor) -> Tensor:
+        def like(make: Related, name: str, old: Tensor) -> Tensor:
             mine = reader.get(name, old)
             fits = (mine.shape, mine.dtype) == (old.shape, old.dtype) and not is_exact(old)
-            return made(mine) if fits else old
+            return make(mine, old) if fits else old
 
-        return {
-            user: {name: like(name, old) for name, old in values.items()}
-            for user, values in self._own.items()
-        }
+        found = {}
+        for user, values in self._own.items():
+            make = related(turn.kind, self.trial.scale, generator, shared)
+            found[user] = {name: like(make, name, old) for name, old in values.items()}
+        return found
 
     def _draw(self, kind: str) -> Everybody:
         generator = self.trial.generator(f"client.{kind}")

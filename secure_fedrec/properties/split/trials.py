@@ -27,7 +27,7 @@ class Trial:
     scale: float
     users: tuple[int, ...]
     kinds: tuple[str, ...]
-    relations: tuple[str, ...]
+    relations: tuple[str, ...] = ()
 
     def generator(self, name: str, user: int = 0) -> torch.Generator:
         """A generator of its own for one purpose and user."""

@@ -1,0 +1,184 @@
+"""A violation says in which line, in how small a run, and behind which parameter."""
+
+import linecache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.algorithms.local_training import Batch
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties import SplitReport
+from secure_fedrec.properties.split import Violation
+from tests.properties.split_checks import check as check_model
+from tests.properties.split_zoo import Factorisation, Shape, case, own
+from tests.properties.split_zoo_broken import BROKEN
+from tests.properties.split_zoo_state import STATE
+from tests.properties.test_properties_split_zoo import check
+
+
+def first(report: SplitReport) -> Violation:
+    return report.violations[0]
+
+
+class WholeTable(Factorisation):
+    """Scores of all users are computed, and one is taken; elsewhere all rows are averaged."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        table = torch.cat([self.users.weight, self.items.weight])
+        every = table @ self.items(batch["item"]).T
+        mine = every[user]
+        mean = table.detach()[: len(self.users.weight)].mean()
+        return mine + mean * own(self, user).sum()
+
+
+def test_a_line_that_computes_all_rows_and_takes_one_is_not_blamed() -> None:
+    line = first(check(case(WholeTable)(Shape()))).line
+    assert line is not None
+    assert line.text.startswith("mean = table.detach()")
+
+
+class Branches(Factorisation):
+    """Another user's training turns a branch."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.seen: set[int] = set()
+
+    def penalty(self, user: int) -> Tensor:
+        self.seen.add(user)
+        if len(self.seen) > 1:
+            return own(self, user).sum()
+        return torch.zeros(())
+
+
+def test_a_branch_is_named_as_one() -> None:
+    line = first(check(case(Branches)(Shape()))).line
+    assert line is not None
+    assert (line.text, line.operation) == ("if len(self.seen) > 1:", "branch")
+
+
+class Fifth(Factorisation):
+    """The mean of all rows is added in batches of five and more."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        mean = self.users.weight.detach().mean()
+        return super().forward(user, batch) + mean * (len(batch["item"]) > 4)
+
+
+def test_the_smallest_run_is_found() -> None:
+    simple = first(check(BROKEN["matrix norm"].build(Shape()))).smallest
+    assert simple is not None
+    assert (simple.trained_before, simple.steps, simple.examples) == ((), 1, 1)
+    wide = first(check(case(Fifth)(Shape()))).smallest
+    assert wide is not None
+    assert (wide.steps, wide.examples) == (1, 5)
+    late = first(check(STATE["leak in the second step"][0](Shape()), trials=1)).smallest
+    assert late is not None
+    assert (late.steps, late.examples) == (2, 1)
+    report = check(STATE["dict bank"][0](Shape()), trials=1)
+    for violation in report.violations:
+        assert violation.smallest is not None
+        assert violation.smallest.trained_before == (violation.owner,)
+    assert f"one step with one example, after user {first(report).owner}" in str(report)
+
+
+class Queue(Factorisation):
+    """Every user's vector is put in a queue that all losses read (MoCo)."""
+
+    queue: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.register_buffer("queue", torch.zeros(4, shape.dim))
+
+    def penalty(self, user: int) -> Tensor:
+        mine = own(self, user)
+        out: Tensor = (self.queue.clone() @ mine).sum()
+        self.queue.copy_(torch.cat([mine.detach()[None], self.queue[:-1]]))
+        return out
+
+
+class Counts(Factorisation):
+    """How often anybody has trained, whatever with."""
+
+    calls: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def penalty(self, user: int) -> Tensor:
+        self.calls += 1
+        return torch.zeros(())
+
+
+def test_a_buffer_is_blamed_on_what_is_written_into_it() -> None:
+    named = [each for each in check(case(Queue)(Shape())).violations if "'queue'" in each.reaches]
+    assert {each.parameter for each in named} == {"users.weight"}
+    assert named[0].line is not None
+    assert named[0].line.text.startswith("self.queue.copy_(")
+    assert first(check(case(Counts)(Shape()))).parameter == "calls"
+
+
+class Hyper(Factorisation):
+    """Everybody's weights are made by layers of fourth powers: too large at large scales."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.make = nn.Linear(shape.dim, shape.dim)
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        made = own(self, user)
+        for _ in range(3):
+            made = self.make(made) ** 4
+        out: Tensor = self.items(batch["item"]) @ made + self.bias[batch["item"]]
+        return out
+
+
+class LeakyHyper(Hyper):
+    def penalty(self, user: int) -> Tensor:
+        return own(self, user) @ self.users.weight.detach().mean(0)
+
+
+def test_values_that_explode_are_tried_smaller_and_told_so() -> None:
+    report = check(case(Hyper)(Shape()), trials=3)
+    assert report.holds, report
+    told = [each for each in report.advice if "not finite" in each]
+    assert any("at a scale of 2: tried at 0.125 in its place (seed 2)" in each for each in told)
+    leaks = check_model(LeakyHyper(Shape()), seed=2, trials=1)
+    assert leaks.refuted
+
+
+class Never(Factorisation):
+    def penalty(self, user: int) -> Tensor:
+        return own(self, user).sum() * float("nan")
+
+
+def test_a_loss_that_is_never_finite_is_a_gap() -> None:
+    report = check(case(Never)(Shape()), trials=1)
+    assert not report.refuted
+    assert any("not finite" in gap.problem for gap in report.gaps)
+    assert not report.advice
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantized_layers_are_named() -> None:
+    quantized = nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(2, 2))
+    with pytest.raises(ConfigError, match=r"'0': is quantized \(Linear\)"):
+        check_model(quantized)
+
+
+def test_lines_that_cannot_be_read_are_numbered_all_the_same(tmp_path: Path) -> None:
+    """Code from a string, as a notebook whose cells are gone."""
+    source = "def penalty(self, user):\n    return self.users.weight.norm()\n"
+    file = tmp_path / "gone.py"
+    space: dict[str, object] = {}
+    exec(compile(source, str(file), "exec"), space)  # noqa: S102
+    kind = type("Gone", (Factorisation,), {"penalty": space["penalty"]})
+    line = first(check(case(kind)(Shape()))).line
+    linecache.clearcache()
+    assert line is not None
+    assert (line.number, line.text) == (2, "")
+    assert "gone.py:2 in penalty" in str(line)
