@@ -12,7 +12,15 @@ from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split.aggregation import Aggregator
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.relations import COPY, relations_of
+from secure_fedrec.properties.split.relations import (
+    ALIKE,
+    COPY,
+    MULTIPLE,
+    NEAR,
+    PERMUTED,
+    related,
+    relations_of,
+)
 from secure_fedrec.properties.split.relations import RELATIONS as RELATIONS_DRAWN
 from secure_fedrec.properties.split.scales import KINDS, MIXED, NORMAL, kinds_of
 from tests.properties.split_checks import located, misplaced
@@ -107,6 +115,31 @@ def test_nine_trials_draw_every_relation_of_two_of_three_users() -> None:
     assert {kinds[0] for kinds in trials if len(set(kinds)) == 1} == set(RELATIONS_DRAWN[:3])
     assert sum(kinds.count(NORMAL) == 2 for kinds in trials) == 3  # one user's alone
     assert set(relations_of(1, 60, each=True)) == set(RELATIONS_DRAWN)
+
+
+def test_values_are_related_as_their_kind_says() -> None:
+    mine, other, draw = torch.randn(40), torch.randn(40), torch.Generator().manual_seed(1)
+    made = {
+        kind: [related(kind, 1.0, draw, shared=5)(mine, other) for _ in range(50)]
+        for kind in (*RELATIONS_DRAWN, NORMAL)
+    }
+    assert all(torch.equal(each, mine) for each in made[COPY])
+    assert all(torch.equal(each, other) for each in made[NORMAL])
+    assert len({tuple(each.tolist()) for each in made[ALIKE]}) == 1
+    assert not torch.equal(made[ALIKE][0], other)
+    for each in made[PERMUTED]:
+        assert torch.equal(each.sort().values, mine.sort().values)
+        assert not torch.equal(each, mine)
+    factors = [float(each[0] / mine[0]) for each in made[MULTIPLE]]
+    assert all(
+        torch.allclose(each, f * mine) for each, f in zip(made[MULTIPLE], factors, strict=True)
+    )
+    assert min(map(abs, factors)) < 0.1
+    assert max(map(abs, factors)) > 10
+    assert min(factors) < 0 < max(factors)
+    apart = [float((each - mine).norm() / mine.norm()) for each in made[NEAR]]
+    assert 1e-7 < min(apart) < 1e-5
+    assert 1e-2 < max(apart) < 0.2
 
 
 def test_a_report_counts_what_was_drawn() -> None:

@@ -121,7 +121,11 @@ class Interference:
         """
         readers, users = list(fresh), self.trial.users
         now = self._now(related)
-        after = self.traces.digests(related, history=users, then=now, readers=readers, again=False)
+        # Of many users without what they remember, which trials of some of them look at.
+        before = users if len(users) <= _ALONE else ()
+        after = self.traces.digests(
+            related if before else now, history=before, then=now, readers=readers, again=False
+        )
         moved = differing(fresh, after)
         if not moved:
             return
