@@ -33,7 +33,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     passed, refuted, *violations, last = ended.stdout.splitlines()
     assert passed.startswith("split personalization: holds (9 random trials, 4 users;")
-    assert refuted.startswith("split personalization: refuted")
+    assert refuted.startswith("split personalization: constraint (1) refuted")
     assert all(line.startswith("- ") for line in violations)
     assert "constraint (1)" in violations[0]
     assert last == "private parameters at home: every round equal to the bit"

@@ -127,10 +127,11 @@ class AggregationTrials:
         given: Sequence[AggregationInput],
     ) -> Iterator[list[AggregationInput]]:
         """What values change to: of every size, and related to one user's."""
+        other = list(given)
         for place, kind in enumerate(trial.kinds):
             other = self._draw(trial, f"other.{place}", cohorts)
             yield self._resized(trial, kind, given, other)
-        yield self._related(trial, given, self._draw(trial, "related", cohorts))
+        yield self._related(trial, given, other)
 
     def _begin(self) -> RunningRule:
         self._memory.restore()
