@@ -31,10 +31,12 @@ def blocks() -> list[str]:
 def test_the_example_runs(tmp_path: Path) -> None:
     ended = run(str(EXAMPLE), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    passed, refuted, *violations, last = ended.stdout.splitlines()
+    passed, drawn, refuted, *violations, last = ended.stdout.splitlines()
     assert passed.startswith("split personalization: holds (9 random trials, 4 users;")
     assert refuted.startswith("split personalization: constraint (1) refuted")
-    assert all(line.startswith("- ") for line in violations)
+    assert drawn.startswith("- users' values that were drawn: normal ")
+    assert all(line.startswith(("- ", "  read at ")) for line in violations)
+    assert "split_personalization.py:" in violations[1]
     assert "constraint (1)" in violations[0]
     assert last == "private parameters at home: every round equal to the bit"
     assert not list(tmp_path.iterdir())
