@@ -30,7 +30,8 @@ class WholeTable(Factorisation):
         every = table @ self.items(batch["item"]).T
         mine = every[user]
         mean = table.detach()[: len(self.users.weight)].mean()
-        return mine + mean * own(self, user).sum()
+        out: Tensor = mine + mean * own(self, user).sum()
+        return out
 
 
 def test_a_line_that_computes_all_rows_and_takes_one_is_not_blamed() -> None:
