@@ -148,7 +148,7 @@ class Leaving:
 
 
 def _is_array(value: Tensor) -> bool:
-    """Whether it is no integer, and no single number, which may be a setting."""
+    """Whether it is neither an integer nor a single number, which may be a setting."""
     return value.dim() > 0 and not is_exact(value)
 
 

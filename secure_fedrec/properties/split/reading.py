@@ -76,7 +76,7 @@ class _Event(NamedTuple):
         plain: its other arguments.
         outputs: what its results, and what it wrote into, hold afterwards.
         written: where that lies.
-        plain_output: a result that is no tensor.
+        plain_output: a result that is not a tensor.
         narrows: whether it picks a part of what it is given.
     """
 
