@@ -354,7 +354,11 @@ class LocalTrials:
     def _judge_writes(self, found: "_Found") -> None:
         """Of what is no parameter of all, a user's training may write its own only."""
         seed = found.trial.seed
-        for user, name, owner, size in tuple(found.traces.overwritten):
+        # A buffer is written in every training: each user's first write stands for all of them.
+        first: dict[tuple[int, str, int | None], float] = {}
+        for user, name, owner, size in found.traces.overwritten:
+            first.setdefault((user, name, owner), size)
+        for (user, name, owner), size in first.items():
             locate = partial(self._locate_write, found, user, name, owner)
             if owner is None:
                 behind = self._behind(found, user, name)
