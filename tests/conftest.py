@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections.abc import KeysView, Set
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ settings.register_profile("untimed", deadline=None)  # no test hangs on seconds
 settings.load_profile("untimed")
 
 _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse cases from a set, whose order each worker draws anew: xdist then ends the whole run."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        cases = mark.kwargs.get("argvalues", mark.args[-1])
+        if isinstance(cases, Set) and not isinstance(cases, KeysView):
+            pytest.fail(f"{metafunc.definition.nodeid}: parametrize over a set; sort it")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
