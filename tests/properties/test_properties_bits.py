@@ -42,3 +42,23 @@ def test_other_names_shapes_or_types_are_no_same_bits() -> None:
     ):
         assert not same_bits(one, other)
     assert different_bits("row", np.zeros((2, 1)), np.zeros((1, 2))) is not None
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 3)])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.int8, torch.uint16, torch.int64, torch.bfloat16, torch.double, torch.cdouble],
+    ids=str,
+)
+def test_every_type_of_number_has_bits(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    zeros, ones = (made(shape, dtype=dtype) for made in (torch.zeros, torch.ones))
+    assert same_bits({"name": ones}, {"name": ones.clone()})
+    assert same_bits({"name": ones}, {"name": zeros}) is (not ones.numel())
+
+
+def test_a_view_has_the_bits_that_it_shows() -> None:
+    conjugate = torch.randn(2, 3, dtype=torch.cfloat).conj()
+    for view in (conjugate, conjugate.imag, conjugate.t(), torch.randn(4).expand(2, 4)[:, ::2]):
+        shown = view.resolve_conj().resolve_neg().contiguous()
+        assert same_bits({"name": view}, {"name": shown})
+        assert not same_bits({"name": view}, {"name": shown + 1})
