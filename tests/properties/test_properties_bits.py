@@ -47,7 +47,15 @@ def test_other_names_shapes_or_types_are_no_same_bits() -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 3)])
 @pytest.mark.parametrize(
     "dtype",
-    [torch.bool, torch.int8, torch.uint16, torch.int64, torch.bfloat16, torch.double, torch.cdouble],
+    [
+        torch.bool,
+        torch.int8,
+        torch.uint16,
+        torch.int64,
+        torch.bfloat16,
+        torch.double,
+        torch.cdouble,
+    ],
     ids=str,
 )
 def test_every_type_of_number_has_bits(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
