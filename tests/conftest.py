@@ -21,7 +21,7 @@ _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Refuse cases from a set, whose order each worker draws anew: xdist then ends the whole run."""
+    """Refuse cases from a set: every worker of xdist orders them anew, and the whole run ends."""
     for mark in metafunc.definition.iter_markers("parametrize"):
         cases = mark.kwargs.get("argvalues", mark.args[-1])
         if isinstance(cases, Set) and not isinstance(cases, KeysView):
