@@ -11,10 +11,9 @@ users some set holds one and not the other; and of few users each alone. What th
 drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import Final, TypeAlias
 
 import torch
 
@@ -22,19 +21,13 @@ from secure_fedrec.properties.split.aggregation import AggregationInput, Aggrega
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.probing import Change, Probe, update_of
 from secure_fedrec.properties.split.random import noise_like
-from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
 from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
-from secure_fedrec.properties.split.running import RunningRule, Updates
+from secure_fedrec.properties.split.running import RunningRule
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
-from secure_fedrec.properties.split.trials import (
-    Trial,
-    equal_bits,
-    first_change,
-    largest_change,
-    same_bits,
-)
+from secure_fedrec.properties.split.trials import Trial, first_change, largest_change
 
 Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 """Draws the summary of a user's data: (user, generator) -> numbers by name."""
@@ -57,22 +50,6 @@ _WHICH = {
 def example_counts(_user: int, generator: torch.Generator) -> Summary:
     """Between 1 and 50 training examples."""
     return {"examples": float(torch.randint(1, 51, (), generator=generator))}
-
-
-class _Change(NamedTuple):
-    """A value at the rule's input that is replaced.
-
-    Args:
-        round: counted from 0.
-        field: of the input.
-        user: whose; None for the server.
-        name: of the parameter.
-    """
-
-    round: int
-    field: str
-    user: int | None
-    name: str
 
 
 class AggregationTrials:
@@ -105,7 +82,7 @@ class AggregationTrials:
         cohorts = self._draw_cohorts(trial)
         given = self._draw(trial, "given", cohorts)
         for place, other in enumerate(self._others(trial, cohorts, given)):
-            probe = _Probe(self._begin, given, other)
+            probe = Probe(self._begin, given, other)
             if not place and not probe.is_reproducible():
                 problem = (
                     "returns something else for equal inputs: it draws, or keeps state that can "
@@ -118,7 +95,7 @@ class AggregationTrials:
         if self._first:
             self._first = False
             missing = self._resized(trial, MISSING, given, given)
-            self._advise(trial, _Probe(self._begin, given, missing))
+            self._advise(trial, Probe(self._begin, given, missing))
 
     def _others(
         self,
@@ -250,7 +227,7 @@ class AggregationTrials:
     def _judge_moves(
         self,
         trial: Trial,
-        probe: "_Probe",
+        probe: Probe,
         owners: Sequence[int | None],
         fields: Sequence[str],
     ) -> None:
@@ -267,7 +244,7 @@ class AggregationTrials:
                 named += 1
                 self._blame(trial, probe, changes, reader)
 
-    def _advise(self, trial: Trial, probe: "_Probe") -> None:
+    def _advise(self, trial: Trial, probe: Probe) -> None:
         """Whether a NaN among private values would get into the model."""
         if self._findings.violations:
             return
@@ -282,7 +259,7 @@ class AggregationTrials:
             )
 
     def _blame(
-        self, trial: Trial, probe: "_Probe", changes: Sequence[_Change], whose: int | None
+        self, trial: Trial, probe: Probe, changes: Sequence[Change], whose: int | None
     ) -> None:
         """Find the change that moves the federated update (2) or a reader's private one (3)."""
         federated = whose is None
@@ -295,8 +272,8 @@ class AggregationTrials:
         reader = int(owner == 0) if whose is None else whose
         answers = probe(changes[: step + 1])
         round_ = probe.moved(answers, whose)[0]
-        update = _update_of(answers[round_], whose)
-        name, size = largest_change(update, _update_of(probe.base[round_], whose))
+        update = update_of(answers[round_], whose)
+        name, size = largest_change(update, update_of(probe.base[round_], whose))
         what = "the federated update of" if federated else "the update of its"
         when = " in an earlier round" if changes[step].round < round_ else ""
         reaches = f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}"
@@ -309,118 +286,3 @@ class AggregationTrials:
             trial.seed,
             locate=lambda: (None, probe.line(changes[:step], changes[: step + 1], whose, name)),
         )
-
-
-@dataclass(eq=False)
-class _Probe:
-    """A rule at random inputs of a few rounds, some of which can be replaced.
-
-    Args:
-        begin: makes a fresh copy of the rule.
-        given: inputs by round.
-        other: what may stand in the place of some of their values.
-
-    Attributes:
-        base: its answers to the inputs as they are, by round.
-    """
-
-    begin: Callable[[], RunningRule]
-    given: Sequence[AggregationInput]
-    other: Sequence[AggregationInput]
-
-    def __post_init__(self) -> None:
-        self.base = self(())
-
-    def __call__(
-        self, changes: Sequence[_Change], *, recorder: Recorder | None = None
-    ) -> list[Updates]:
-        """The answers of a fresh copy after some values are replaced, of all users in every round.
-
-        Users whom the rule does not return keep their values.
-        """
-        rule = self.begin()
-        answers = []
-        for round_, (given, other) in enumerate(zip(self.given, self.other, strict=True)):
-            replaced = [change for change in changes if change.round == round_]
-            changed = _replaced(given, other, replaced)
-            with contextlib.nullcontext() if recorder is None else recorder.recording():
-                federated, private = rule(changed)
-            kept = {user: dict(values) for user, values in changed.private.items()}
-            answers.append((federated, kept | private))
-        return answers
-
-    def changes_of(self, owners: Sequence[int | None], fields: Sequence[str]) -> list[_Change]:
-        """All that can be replaced of some users, or of the server, in some fields."""
-        return [
-            _Change(round_, field, user, name)
-            for user in owners
-            for round_, given in enumerate(self.given)
-            for field in fields
-            for name in _values_of(given, field, user)
-        ]
-
-    def moved(self, answers: Sequence[Updates], whose: int | None) -> list[int]:
-        """The rounds whose update has other bits than in ``base``.
-
-        Args:
-            answers: to changed inputs.
-            whose: the user whose private update it is; None for the federated one.
-        """
-        pairs = enumerate(zip(answers, self.base, strict=True))
-        return [
-            round_
-            for round_, (answer, base) in pairs
-            if not same_bits(_update_of(answer, whose), _update_of(base, whose))
-        ]
-
-    def line(
-        self, one: Sequence[_Change], other: Sequence[_Change], whose: int | None, name: str
-    ) -> Line | None:
-        """The line of the rule that reads what two inputs differ in.
-
-        Args:
-            one: what is replaced.
-            other: the same, and one value more.
-            whose: see ``moved``.
-            name: of the parameter whose update moves.
-        """
-        recorders = Recorder(), Recorder()
-        answers = [
-            self(changes, recorder=recorder)
-            for changes, recorder in zip((one, other), recorders, strict=True)
-        ]
-        pairs = zip(*answers, strict=True)
-        updates = [tuple(_update_of(each, whose)[name] for each in pair) for pair in pairs]
-        ends = [recorders[0].last_writer(old) for old, new in updates if not equal_bits(old, new)]
-        return reading_line(*recorders, ends)
-
-    def is_reproducible(self) -> bool:
-        """Whether the same inputs have the same answers twice."""
-        again = self(())
-        return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
-
-
-def _values_of(given: AggregationInput, field: str, user: int | None) -> Values:
-    """A user's values in a field, or the server's; who is absent has no local ones."""
-    values = getattr(given, field)
-    found: Values = values if user is None else values.get(user, {})
-    return found
-
-
-def _update_of(updates: Updates, whose: int | None) -> Values:
-    """The federated update, or a user's private one."""
-    return updates[0] if whose is None else updates[1][whose]
-
-
-def _replaced(
-    given: AggregationInput, other: AggregationInput, changes: Sequence[_Change]
-) -> AggregationInput:
-    """An input with some of its values from another."""
-    changed: Any = given.mapped(dict)
-    for _, field, user, name in changes:
-        old, new = getattr(changed, field), getattr(other, field)
-        if user is None:
-            old[name] = new[name]
-        else:
-            old[user][name] = new[user][name]
-    return changed  # type: ignore[no-any-return]

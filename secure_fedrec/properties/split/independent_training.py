@@ -18,26 +18,25 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from secure_fedrec.properties.split.drawing import BASE, StateDraws
 from secure_fedrec.properties.split.evaluation import LOSS, Loss
 from secure_fedrec.properties.split.interference import Interference
+from secure_fedrec.properties.split.local_training import Inspection
 from secure_fedrec.properties.split.locating import Crossing, Located, located, mixed
 from secure_fedrec.properties.split.memory import Memory
-from secure_fedrec.properties.split.model import SplitModel, Values, parts_of
-from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
+from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.random import Batches, noise_like
 from secure_fedrec.properties.split.reading import Recorder, line_of
-from secure_fedrec.properties.split.relations import related
 from secure_fedrec.properties.split.report import Findings
-from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
+from secure_fedrec.properties.split.scales import MISSING
 from secure_fedrec.properties.split.traces import (
     Digests,
-    Inspection,
     LocalTraces,
     Setting,
     differing,
 )
 from secure_fedrec.properties.split.trials import Trial, equal_bits, largest_change
 
-BASE: Final = "base"
 _PAIRS: Final = 64  # users up to which every pair is named
 _SMALLER: Final = 4
 _TIMES_SMALLER: Final = 3
@@ -97,7 +96,7 @@ class LocalTrials:
         self._loss = loss
         self._batches = batches
         self._findings = findings
-        self._origin = split.state()
+        self._draws = StateDraws(split, findings.drawn)
         self._memory = Memory(split.model, loss, parameters=split.tensors.originals().values())
         tensors = split.tensors
         self._trained = {name for name in split.federated if tensors[name].requires_grad}
@@ -134,14 +133,14 @@ class LocalTrials:
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
         changed = [
-            self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
+            self._draws.others(trial, start, kind, f"others.{place}", earlier=True)
             for place, kind in enumerate(trial.kinds)
         ]
         found = _Found(trial, traces, base, changed)
         judged = {user for user in trial.users if self._judge(found, user, inspections[user])}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
-            earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
+            earlier = self._draws.others(trial, start, BASE, "others", earlier=True)
             search = Interference(self._split, traces, self._findings, trial, base, earlier)
             search.search({user: fresh[user] for user in sound}, changed)
             self._disturbed |= search.broken
@@ -151,14 +150,14 @@ class LocalTrials:
             self._search_related(trial, start, sound)
         if self._first and not self._findings.violations and not self._findings.gaps:
             self._first = False
-            missing = self._draw_others(trial, start, MISSING, "missing")
+            missing = self._draws.others(trial, start, MISSING, "missing")
             self._advise(sound, traces, base, missing)
 
     def _begin(self, trial: Trial) -> "_Begun":
         """Train every user of a trial, with nobody before but those ahead of it."""
         self._memory.restore()
-        start = self._draw(trial)
-        base = self._draw_others(trial, start, BASE, "others")
+        start = self._draws.start(trial)
+        base = self._draws.others(trial, start, BASE, "others")
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
         inspections: dict[int, Inspection] = {}
         fresh = traces.digests(base, readers=trial.users, inspections=inspections)
@@ -204,98 +203,21 @@ class LocalTrials:
         found: list[int] = changed.any(1).nonzero().reshape(-1).tolist()
         return found
 
-    def _draw(self, trial: Trial) -> dict[str, Tensor]:
-        """The model's state, with random values in all that is trained or private."""
-        generator = trial.generator("start")
-        names = [name for name in self._split.federated if name in self._trained]
-        names += [name for slot in self._split.own if not slot.buffer for name in slot.sources]
-        # Through the model, so that tensors that share memory agree.
-        self._split.load(self._origin)
-        self._split.load(
-            {name: noise_like(self._origin[name], trial.scale, generator) for name in names}
-        )
-        return self._split.state()
-
-    def _draw_others(
-        self, trial: Trial, start: Values, kind: str, purpose: str, *, earlier: bool = False
-    ) -> dict[str, Tensor]:
-        """The same, with other private values of one kind, as everybody but a reader has them.
-
-        Integers of the base are the model's own: it may take them for indices.
-
-        Args:
-            trial: seeds.
-            start: what a reader trains on.
-            kind: how large the values are.
-            purpose: equal for states with equal private values.
-            earlier: whether federated values are others, too: those of another round.
-        """
-        generator = trial.generator(purpose)
-        # Of nine trials in a row three meet the variant of each kind.
-        variant = kind != BASE and trial.seed // 3 % 2 == 1
-        name = NORMAL if kind == BASE else kind
-        how = drawn(name, self._split.n_users, generator, variant=variant)
-        if kind != BASE:
-            self._findings.drawn.update(how.kinds)
-        values = {
-            source: how.values(
-                self._origin[source], trial.scale, generator, None if slot.is_table else user
-            )
-            for slot in (self._split.slots if kind == BASE else self._split.own)
-            for user, source in enumerate(slot.sources)
-        }
-        if earlier:
-            draw = trial.generator(f"{purpose}.federated")
-            names = [name for name in self._split.federated if name in self._trained]
-            values |= {name: noise_like(self._origin[name], trial.scale, draw) for name in names}
-        self._split.load(start)
-        # -0.0 + 0.0 is 0.0: a step that adds nothing would turn the sign of a zero.
-        self._split.load({n: v if is_exact(v) else v + 0.0 for n, v in values.items()})
-        return self._split.state()
-
     def _search_related(self, trial: Trial, start: Values, readers: Sequence[int]) -> None:
         """Whether it matters that others' values are related to those of a reader.
 
         All readers begin with the same values here, so that one state is related to all of them.
         """
-        begun = self._draw_twins(trial, start)
-        base = self._draw_others(trial, begun, BASE, "others")
-        earlier = self._draw_others(trial, begun, BASE, "others", earlier=True)
-        related = self._draw_related(trial, begun, earlier)
+        begun = self._draws.twins(trial, start)
+        base = self._draws.others(trial, begun, BASE, "others")
+        earlier = self._draws.others(trial, begun, BASE, "others", earlier=True)
+        related = self._draws.related(trial, begun, earlier)
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, begun)
         fresh = traces.digests(base, readers=readers)
         search = Interference(self._split, traces, self._findings, trial, base, earlier)
         search.search_related(fresh, related)
         self._disturbed |= search.broken
         self._judge_writes(_Found(trial, traces, base, [related]))
-
-    def _draw_twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
-        """A start in which all users have the values of one; integers stay their own."""
-        split = self._split
-        mine = parts_of(split.slots, start, trial.users[trial.seed % len(trial.users)])
-        split.load(start)
-        for user in range(split.n_users):
-            split.load_private(user, mine)
-        return split.state()
-
-    def _draw_related(self, trial: Trial, begun: Values, earlier: Values) -> dict[str, Tensor]:
-        """A state in which everybody's values are related to those that all readers begin with.
-
-        Integers are those that another user was handed over with: they may be taken for indices.
-        """
-        split, draw = self._split, trial.generator("related")
-        mine = {name: each.clone() for name, each in parts_of(split.slots, begun, 0).items()}
-        shared = trial.torch_seeds("alike", [0])[0]
-        turned = int(torch.randint(1, split.n_users, (), generator=draw))
-        split.load(earlier)
-        for user, kind in enumerate(trial.relations):
-            make = related(kind, trial.scale, draw, shared)
-            now = parts_of(split.slots, earlier, user)
-            values = {name: make(each, now[name]) + 0.0 for name, each in mine.items()}
-            other = (user + turned) % split.n_users
-            split.load_private(user, {**values, **parts_of(split.counters, self._origin, other)})
-        self._findings.drawn.update(trial.relations)
-        return split.state()
 
     def _judge(self, found: "_Found", user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from secure_fedrec.properties.split.evaluation import Part
+from secure_fedrec.properties.split.local_training import STEPS
 from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
 from secure_fedrec.properties.split.report import Smallest
-from secure_fedrec.properties.split.traces import STEPS, LocalTraces, Observed, Setting
+from secure_fedrec.properties.split.traces import LocalTraces, Observed, Setting
 from secure_fedrec.properties.split.trials import largest_change, same_bits
 
 Located: TypeAlias = tuple[Smallest | None, Line | None]
@@ -49,7 +50,7 @@ def located(traces: LocalTraces, crossing: Crossing) -> Located:
     shown = next(
         (each for each in _simpler(crossing) if each != crossing and _shows(traces, each)), crossing
     )
-    steps, examples = STEPS, traces.batch_size(crossing.one.reader)
+    steps, examples = STEPS, traces.training.batch_size(crossing.one.reader)
     if _shows(traces.shortened(steps=1), shown):
         steps = 1
     low, high = 0, examples

@@ -1,31 +1,25 @@
 """Local trainings one after another on one model, and all that each of them ends with.
 
-Every training begins from the same federated values and buffers, and takes real steps: ``begin``,
-then a batch, a backward pass with its hooks and a step of SGD with momentum, and once more. Then
-all tensors are put back. What a model or a loss remembers beside them is put back only when a new
-sequence begins, so that a training can find what others before it have left.
+Every training begins from the same federated values and buffers. When it is done, all tensors are
+put back. What a model or a loss remembers beside them is put back only when a new sequence begins,
+so that a training can find what others before it have left.
 """
 
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-import torch
 from torch import Tensor
 
-from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
-from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.graph import graph_nodes
-from secure_fedrec.properties.split.evaluation import (
-    LOSS,
-    Loss,
-    begin_training,
-    require_columns,
-    require_scalar,
+from secure_fedrec.properties.split.evaluation import Loss
+from secure_fedrec.properties.split.local_training import (
+    Inspection,
+    LocalTraining,
+    numbers,
+    unnoted,
 )
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import PrivateSlot, SplitModel, Values
@@ -39,10 +33,6 @@ from secure_fedrec.properties.split.trials import (
     same_numbers,
 )
 
-STEPS: Final = 2
-"""Steps of every training. What the first one leaves, the second may find."""
-
-_RATE: Final = 0.01
 # So many tensors are compared with what they were after every training; of more, when all are done.
 _CLOSELY: Final = 64
 _WRITERS: Final = 64  # are named at most
@@ -55,39 +45,6 @@ Observed: TypeAlias = list[tuple[str, Values]]
 
 Overwritten: TypeAlias = tuple[int, str, int | None, float]
 """(who trained, name, whose values were overwritten or None for a shared buffer, change)."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Inspection:
-    """What else is seen of a training.
-
-    Args:
-        gradients: largest absolute gradients on all users' private values, by slot:
-            float64[n_users].
-        reached: names of what its losses have a gradient on that is not 0.
-        finite: whether losses, gradients and what was written can be compared.
-        leaf: a leaf tensor of its loss's graph that is no parameter.
-        failed: whether it raised an error.
-    """
-
-    gradients: dict[str, Tensor] = field(default_factory=dict)
-    reached: set[str] = field(default_factory=set)
-    finite: bool = True
-    leaf: Tensor | None = None
-    failed: bool = False
-
-    def note_sizes(
-        self, slot: PrivateSlot, owner: int | None, gradient: Tensor, users: int
-    ) -> None:
-        """Note the largest absolute gradient on every user's part of a slot; 0 without any."""
-        if not gradient.numel():
-            return
-        if owner is None:
-            sizes = gradient.abs().reshape(users, -1).amax(1).to(torch.float64)
-        else:
-            sizes = torch.zeros(users, dtype=torch.float64)
-            sizes[owner] = gradient.abs().max()
-        self.gradients[slot.name] = torch.maximum(sizes, self.gradients.get(slot.name, sizes))
 
 
 class Setting(NamedTuple):
@@ -116,13 +73,6 @@ class _Sequence(NamedTuple):
     again: bool = True
 
 
-_Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
-
-
-def _unnoted(_what: str, _values: Values) -> None:
-    """Nobody looks at a training that is only there to be remembered."""
-
-
 class LocalTraces:
     """Sequences of local trainings of one trial.
 
@@ -136,6 +86,7 @@ class LocalTraces:
 
     Attributes:
         begun: the state that readers begin with.
+        training: of one user.
         overwritten: values that were others' and were written into, as they are found.
     """
 
@@ -149,26 +100,16 @@ class LocalTraces:
         start: Values,
     ) -> None:
         self._split = split
-        self._loss = loss
-        self._batches = batches
         self._memory = memory
         self.begun = start
-        everybody = range(split.n_users)
-        self._batch_seeds = trial.torch_seeds("batch", everybody)
-        self._layer_seeds = trial.torch_seeds("dropout", everybody)
-        self._weights = split.trainable_places()
-        trained = list({id(weight): weight for weight, *_ in self._weights}.values())
-        # Not Adam: what it divides by is 0 in float16.
-        self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
+        self.training = LocalTraining(split, loss, batches, trial)
         self._common = (*split.federated, *split.shared_buffers)
         self.overwritten: list[Overwritten] = []
-        self._steps = STEPS
-        self._examples: int | None = None
 
     def shortened(self, *, steps: int, examples: int | None = None) -> "LocalTraces":
         """The same with fewer steps to a training, and fewer examples to a batch."""
         shorter = copy.copy(self)
-        shorter._steps, shorter._examples = steps, examples
+        shorter.training = self.training.shortened(steps=steps, examples=examples)
         shorter.overwritten = []
         return shorter
 
@@ -177,12 +118,6 @@ class LocalTraces:
         other = copy.copy(self)
         other.begun, other.overwritten = start, []
         return other
-
-    def batch_size(self, user: int) -> int:
-        """Examples of a user's first batch."""
-        draw = torch.Generator().manual_seed(self._batch_seeds[user])
-        columns = self._batches(user, draw).values()
-        return max((len(column) for column in columns if column.dim()), default=1)
 
     def digests(
         self,
@@ -214,10 +149,10 @@ class LocalTraces:
 
             def note(what: str, values: Values) -> None:
                 for value in values.values():
-                    digest.update(raw_bytes(_numbers(what, value)).numpy().data)
+                    digest.update(raw_bytes(numbers(what, value)).numpy().data)
 
             inspection = None if inspections is None else inspections.setdefault(user, Inspection())
-            failure = self._attempt(user, note, inspection)
+            failure = self.training.attempt(user, note, inspection)
             end = digest.digest() if failure is None else repr(failure).encode()
             found[user] = (*found.get(user, ()), end)
 
@@ -228,7 +163,7 @@ class LocalTraces:
 
     def require_alone(self, others: Values, user: int) -> None:
         """Train with nobody before, and raise what that raises: the model's own error."""
-        loudly = partial(self._train, note=_unnoted, inspection=None, closely=False)
+        loudly = partial(self.training.train, note=unnoted, inspection=None, closely=False)
         self._run(_Sequence(others, (), others), [user], loudly)
 
     def observed(self, setting: Setting, *, recorder: Recorder | None = None) -> Observed:
@@ -244,11 +179,11 @@ class LocalTraces:
             again = " (in a second training)" if found else ""
 
             def note(what: str, values: Values) -> None:
-                copies = {name: _numbers(what, value).clone() for name, value in values.items()}
+                copies = {name: numbers(what, value).clone() for name, value in values.items()}
                 found.append((what + again, copies))
 
             with contextlib.nullcontext() if recorder is None else recorder.recording():
-                failure = self._attempt(user, note, None, closely=True)
+                failure = self.training.attempt(user, note, None, closely=True)
             if failure is not None:
                 found.append((f"{type(failure).__name__}: {failure}", {}))
 
@@ -261,7 +196,7 @@ class LocalTraces:
         found: list[Tensor] = []
 
         def train(user: int) -> None:
-            self._attempt(user)
+            self.training.attempt(user)
             found.append(self._split.tensors[name].detach().clone())
 
         self._run(_Sequence(others, (), others), [user], train)
@@ -274,7 +209,9 @@ class LocalTraces:
         written = self._replay(sequence, readers, train, closely=closely)
         if written and not closely:  # the same again, with everything compared after each training
             before = len(self.overwritten)
-            self._replay(sequence, readers, self._attempt, closely=True, until=before + _WRITERS)
+            self._replay(
+                sequence, readers, self.training.attempt, closely=True, until=before + _WRITERS
+            )
 
     def _replay(
         self,
@@ -291,7 +228,7 @@ class LocalTraces:
         self._split.load(others)
         previous = set(history)
         for user in history:
-            self._attempt(user)
+            self.training.attempt(user)
             self._put_back(user, others, closely=closely)
         written = not closely and self._is_written(others)
         if then is not others:
@@ -299,7 +236,7 @@ class LocalTraces:
         for place, user in enumerate(readers):
             if rehearsed:
                 self._split.load({name: others[name] for name in self._common})
-                self._attempt(user)
+                self.training.attempt(user)
                 self._put_back(user, then, closely=closely)
             self._split.load_private(user, self._split.parts(self.begun, user))
             train(user)
@@ -307,7 +244,7 @@ class LocalTraces:
             # What a reader has left must not hide what those before it had.
             if history and interleaved:
                 again = user if user in previous else history[place % len(history)]
-                self._attempt(again)
+                self.training.attempt(again)
                 self._put_back(again, then, closely=closely)
             if until is not None and len(self.overwritten) >= until:
                 break
@@ -317,111 +254,6 @@ class LocalTraces:
         tensors = self._split.tensors
         sources = [name for slot in self._split.own for name in slot.sources]
         return not all(equal_bits(tensors[name], others[name]) for name in sources)
-
-    def _attempt(
-        self,
-        user: int,
-        note: _Note = _unnoted,
-        inspection: Inspection | None = None,
-        *,
-        closely: bool = False,
-    ) -> Exception | None:
-        """Train; what the model raises is one of its answers."""
-        try:
-            self._train(user, note, inspection, closely=closely)
-        except ConfigError:
-            raise
-        except Exception as failure:
-            if inspection is not None:
-                inspection.failed = True
-            return failure
-        return None
-
-    def _train(
-        self, user: int, note: _Note, inspection: Inspection | None, *, closely: bool
-    ) -> None:
-        model = self._split.model
-        begin_training(self._loss, model)
-        begun = self._own(user)
-        note("value of {} before training", begun)
-        if inspection is not None:
-            begun = {name: value.isfinite() for name, value in begun.items()}
-        self._optimizer.state.clear()
-        draw = torch.Generator().manual_seed(self._batch_seeds[user])
-        with one_thread(), seeded_torch(self._layer_seeds[user]):
-            for step in range(self._steps):
-                self._optimizer.zero_grad()
-                batch = require_columns(self._batches(user, draw))
-                if self._examples is not None:
-                    batch = {n: c[: self._examples] if c.dim() else c for n, c in batch.items()}
-                value = self._loss(model, user, batch)
-                require_scalar(value)
-                if inspection is not None and not step:
-                    self._inspect_graph(value, inspection)
-                value.backward()  # type: ignore[no-untyped-call]
-                later = f" in step {step + 1}" if step else ""
-                note("loss" + later, {LOSS: value.detach()})
-                gradients = self._own_gradients(user, inspection)
-                note("gradient of {}" + later, gradients)
-                if closely:
-                    note("value of {} after the loss" + later, self._own(user))
-                if inspection is not None:
-                    self._inspect_step(user, value, gradients, begun, inspection)
-                self._optimizer.step()
-        note("value of {} after local training", self._own(user))
-
-    def _own(self, user: int) -> dict[str, Tensor]:
-        """What a user takes out of local training: w_f, and all that is its own."""
-        tensors = self._split.tensors
-        own = {name: tensors[name].detach() for name in self._split.federated}
-        for slot in self._split.own:
-            own[slot.name] = slot.part(tensors, user).detach()
-        return own
-
-    def _own_gradients(self, user: int, inspection: Inspection | None) -> dict[str, Tensor]:
-        """Gradients on what a user trains. Of others' parts none is left: they are not there."""
-        own: dict[str, Tensor] = {}
-        for weight, rows, name, slot, owner in self._weights:
-            if weight.grad is None:
-                continue
-            if weight.grad.is_sparse:
-                weight.grad = weight.grad.to_dense()
-            gradient = weight.grad if rows is None else weight.grad[rows]
-            if slot is None:
-                own[name] = gradient
-                continue
-            if inspection is not None:
-                inspection.note_sizes(slot, owner, gradient, self._split.n_users)
-            if owner is None:
-                row = gradient[user].clone()
-                gradient.zero_()
-                gradient[user] = row
-                own[slot.name] = row
-            elif owner == user:
-                own[slot.name] = gradient
-            else:
-                weight.grad = None
-        return own
-
-    def _inspect_graph(self, value: Tensor, inspection: Inspection) -> None:
-        parameters = {id(weight) for weight, *_ in self._weights}
-        for node in graph_nodes(value):
-            if hasattr(node, "variable") and id(node.variable) not in parameters:
-                inspection.leaf = node.variable
-
-    def _inspect_step(
-        self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection
-    ) -> None:
-        inspection.reached |= {n for n, found in gradients.items() if bool(found.any())}
-        # A NaN stays a NaN, whatever it was made of: what is not finite could not be compared.
-        written = self._own(user)
-        inspection.finite &= (
-            bool(value.isfinite().all())
-            and all(bool(each.isfinite().all()) for each in gradients.values())
-            and all(bool((written[n].isfinite() | ~begun[n]).all()) for n in written)
-        )
-
-    # --- putting back ---
 
     def _put_back(self, user: int, others: Values, *, closely: bool) -> None:
         """Undo a training, and note what it wrote that was not its own."""
@@ -455,8 +287,3 @@ class LocalTraces:
 def differing(one: Digests, other: Digests) -> list[int]:
     """Readers of the first whose trainings end differently in the other, in ascending order."""
     return sorted(user for user, ends in one.items() if ends != other[user])
-
-
-def _numbers(what: str, value: Tensor) -> Tensor:
-    """Values bit for bit; losses and gradients as numbers, of which -0.0 is 0.0."""
-    return value.detach() if what.startswith("value") else value.detach() + 0.0

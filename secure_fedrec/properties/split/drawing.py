@@ -1,0 +1,107 @@
+"""Random states of a model: what readers begin with, and what everybody else holds meanwhile."""
+
+from collections import Counter
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.split.model import SplitModel, Values, parts_of
+from secure_fedrec.properties.split.random import is_exact, noise_like
+from secure_fedrec.properties.split.relations import related
+from secure_fedrec.properties.split.scales import NORMAL, drawn
+from secure_fedrec.properties.split.trials import Trial
+
+BASE: Final = "base"
+"""Others' values that every other kind is compared with."""
+
+
+class StateDraws:
+    """Draws states of a trial, through the model, so that tensors that share memory agree.
+
+    Args:
+        split: the model; used in place, and left at what was drawn last.
+        kinds: counts what others' values were drawn as.
+    """
+
+    def __init__(self, split: SplitModel, kinds: Counter[str]) -> None:
+        self._split = split
+        self._kinds = kinds
+        self._origin = split.state()
+        self._trained = {name for name in split.federated if split.tensors[name].requires_grad}
+
+    def start(self, trial: Trial) -> dict[str, Tensor]:
+        """The model's state, with random values in all that is trained or private."""
+        generator = trial.generator("start")
+        names = [name for name in self._split.federated if name in self._trained]
+        names += [name for slot in self._split.own if not slot.buffer for name in slot.sources]
+        self._split.load(self._origin)
+        self._split.load(
+            {name: noise_like(self._origin[name], trial.scale, generator) for name in names}
+        )
+        return self._split.state()
+
+    def others(
+        self, trial: Trial, start: Values, kind: str, purpose: str, *, earlier: bool = False
+    ) -> dict[str, Tensor]:
+        """The same, with other private values of one kind, as everybody but a reader has them.
+
+        Integers of the base are the model's own: it may take them for indices.
+
+        Args:
+            trial: seeds.
+            start: what a reader trains on.
+            kind: how large the values are.
+            purpose: equal for states with equal private values.
+            earlier: whether federated values are others, too: those of another round.
+        """
+        generator = trial.generator(purpose)
+        # Of nine trials in a row three meet the variant of each kind.
+        variant = kind != BASE and trial.seed // 3 % 2 == 1
+        name = NORMAL if kind == BASE else kind
+        how = drawn(name, self._split.n_users, generator, variant=variant)
+        if kind != BASE:
+            self._kinds.update(how.kinds)
+        values = {
+            source: how.values(
+                self._origin[source], trial.scale, generator, None if slot.is_table else user
+            )
+            for slot in (self._split.slots if kind == BASE else self._split.own)
+            for user, source in enumerate(slot.sources)
+        }
+        if earlier:
+            draw = trial.generator(f"{purpose}.federated")
+            names = [name for name in self._split.federated if name in self._trained]
+            values |= {name: noise_like(self._origin[name], trial.scale, draw) for name in names}
+        self._split.load(start)
+        # -0.0 + 0.0 is 0.0: a step that adds nothing would turn the sign of a zero.
+        self._split.load({n: v if is_exact(v) else v + 0.0 for n, v in values.items()})
+        return self._split.state()
+
+    def twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
+        """A start in which all users have the values of one; integers stay their own."""
+        split = self._split
+        mine = parts_of(split.slots, start, trial.users[trial.seed % len(trial.users)])
+        split.load(start)
+        for user in range(split.n_users):
+            split.load_private(user, mine)
+        return split.state()
+
+    def related(self, trial: Trial, begun: Values, earlier: Values) -> dict[str, Tensor]:
+        """A state in which everybody's values are related to those that all readers begin with.
+
+        Integers are those that another user was handed over with: they may be taken for indices.
+        """
+        split, draw = self._split, trial.generator("related")
+        mine = {name: each.clone() for name, each in parts_of(split.slots, begun, 0).items()}
+        shared = trial.torch_seeds("alike", [0])[0]
+        turned = int(torch.randint(1, split.n_users, (), generator=draw))
+        split.load(earlier)
+        for user, kind in enumerate(trial.relations):
+            make = related(kind, trial.scale, draw, shared)
+            now = parts_of(split.slots, earlier, user)
+            values = {name: make(each, now[name]) + 0.0 for name, each in mine.items()}
+            other = (user + turned) % split.n_users
+            split.load_private(user, {**values, **parts_of(split.counters, self._origin, other)})
+        self._kinds.update(trial.relations)
+        return split.state()

@@ -1,0 +1,143 @@
+"""An aggregation rule, some of whose inputs are replaced, and which of its answers move."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from secure_fedrec.properties.split.aggregation import AggregationInput
+from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
+from secure_fedrec.properties.split.running import RunningRule, Updates
+from secure_fedrec.properties.split.trials import equal_bits, same_bits
+
+
+class Change(NamedTuple):
+    """A value at the rule's input that is replaced.
+
+    Args:
+        round: counted from 0.
+        field: of the input.
+        user: whose; None for the server.
+        name: of the parameter.
+    """
+
+    round: int
+    field: str
+    user: int | None
+    name: str
+
+
+@dataclass(eq=False)
+class Probe:
+    """A rule at random inputs of a few rounds, some of which can be replaced.
+
+    Args:
+        begin: makes a fresh copy of the rule.
+        given: inputs by round.
+        other: what may stand in the place of some of their values.
+
+    Attributes:
+        base: its answers to the inputs as they are, by round.
+    """
+
+    begin: Callable[[], RunningRule]
+    given: Sequence[AggregationInput]
+    other: Sequence[AggregationInput]
+
+    def __post_init__(self) -> None:
+        self.base = self(())
+
+    def __call__(
+        self, changes: Sequence[Change], *, recorder: Recorder | None = None
+    ) -> list[Updates]:
+        """The answers of a fresh copy after some values are replaced, of all users in every round.
+
+        Users whom the rule does not return keep their values.
+        """
+        rule = self.begin()
+        answers = []
+        for round_, (given, other) in enumerate(zip(self.given, self.other, strict=True)):
+            replaced = [change for change in changes if change.round == round_]
+            changed = _replaced(given, other, replaced)
+            with contextlib.nullcontext() if recorder is None else recorder.recording():
+                federated, private = rule(changed)
+            kept = {user: dict(values) for user, values in changed.private.items()}
+            answers.append((federated, kept | private))
+        return answers
+
+    def changes_of(self, owners: Sequence[int | None], fields: Sequence[str]) -> list[Change]:
+        """All that can be replaced of some users, or of the server, in some fields."""
+        return [
+            Change(round_, field, user, name)
+            for user in owners
+            for round_, given in enumerate(self.given)
+            for field in fields
+            for name in _values_of(given, field, user)
+        ]
+
+    def moved(self, answers: Sequence[Updates], whose: int | None) -> list[int]:
+        """The rounds whose update has other bits than in ``base``.
+
+        Args:
+            answers: to changed inputs.
+            whose: the user whose private update it is; None for the federated one.
+        """
+        pairs = enumerate(zip(answers, self.base, strict=True))
+        return [
+            round_
+            for round_, (answer, base) in pairs
+            if not same_bits(update_of(answer, whose), update_of(base, whose))
+        ]
+
+    def line(
+        self, one: Sequence[Change], other: Sequence[Change], whose: int | None, name: str
+    ) -> Line | None:
+        """The line of the rule that reads what two inputs differ in.
+
+        Args:
+            one: what is replaced.
+            other: the same, and one value more.
+            whose: see ``moved``.
+            name: of the parameter whose update moves.
+        """
+        recorders = Recorder(), Recorder()
+        answers = [
+            self(changes, recorder=recorder)
+            for changes, recorder in zip((one, other), recorders, strict=True)
+        ]
+        pairs = zip(*answers, strict=True)
+        updates = [tuple(update_of(each, whose)[name] for each in pair) for pair in pairs]
+        ends = [recorders[0].last_writer(old) for old, new in updates if not equal_bits(old, new)]
+        return reading_line(*recorders, ends)
+
+    def is_reproducible(self) -> bool:
+        """Whether the same inputs have the same answers twice."""
+        again = self(())
+        return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
+
+
+def _values_of(given: AggregationInput, field: str, user: int | None) -> Values:
+    """A user's values in a field, or the server's; who is absent has no local ones."""
+    values = getattr(given, field)
+    found: Values = values if user is None else values.get(user, {})
+    return found
+
+
+def update_of(updates: Updates, whose: int | None) -> Values:
+    """The federated update, or a user's private one."""
+    return updates[0] if whose is None else updates[1][whose]
+
+
+def _replaced(
+    given: AggregationInput, other: AggregationInput, changes: Sequence[Change]
+) -> AggregationInput:
+    """An input with some of its values from another."""
+    changed: Any = given.mapped(dict)
+    for _, field, user, name in changes:
+        old, new = getattr(changed, field), getattr(other, field)
+        if user is None:
+            old[name] = new[name]
+        else:
+            old[user][name] = new[user][name]
+    return changed  # type: ignore[no-any-return]
