@@ -3,16 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.check_report import CheckReport, Gap, listed
 from secure_fedrec.properties.client_step.states import User
-from secure_fedrec.properties.split.report import Gap
 
 NAME: Final = "name"
 VALUE: Final = "value"
 READS: Final = "reads"
 WRITES: Final = "writes"
-
-_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ class ClientViolation:
 
 
 @dataclass(slots=True, kw_only=True)
-class ClientReport:
+class ClientReport(CheckReport):
     """Outcome of ``check_client_step``.
 
     Attributes:
@@ -67,16 +64,6 @@ class ClientReport:
     gaps: list[Gap] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
 
-    @property
-    def holds(self) -> bool:
-        """No violation was found and nothing was left untested."""
-        return not self.violations and not self.gaps
-
-    @property
-    def refuted(self) -> bool:
-        """Whether a counterexample was found; with gaps only, the question is open."""
-        return bool(self.violations)
-
     def __str__(self) -> str:
         verdict = "refuted" if self.refuted else "holds" if self.holds else "open"
         head = (
@@ -84,20 +71,8 @@ class ClientReport:
             f"private: {', '.join(self.private)})"
         )
         advice = [f"advice: {each}" for each in self.advice]
-        lines = [head]
-        for each in (self.violations, self.gaps, advice):
-            lines += [f"- {line}" for line in each[:_SHOWN]]
-            lines += [f"- and {len(each) - _SHOWN} more of this kind"] * (len(each) > _SHOWN)
-        return "\n".join(lines)
-
-    def require(self) -> None:
-        """Raise unless it holds.
-
-        Raises:
-            SplitPersonalizationError: with the whole report as its message.
-        """
-        if not self.holds:
-            raise SplitPersonalizationError(str(self))
+        findings = (self.violations, self.gaps, advice)
+        return "\n".join([head, *(line for each in findings for line in listed(each))])
 
     def violate(
         self, kind: str, parameter: str, users: tuple[User, User | None], reaches: str, seed: int

@@ -6,6 +6,7 @@ run which keeps private parameters at home ends in the bits of one that ships ev
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.check_report import Gap
 from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
@@ -33,7 +34,7 @@ from secure_fedrec.properties.split.random import (
     normals,
     random_batches,
 )
-from secure_fedrec.properties.split.report import Gap, SplitReport, Violation
+from secure_fedrec.properties.split.report import SplitReport, Violation
 
 __all__ = [
     "AggregationInput",

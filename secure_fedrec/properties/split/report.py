@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.check_report import CheckReport, Gap, listed
 from secure_fedrec.properties.split.reading import Line
 
-_SHOWN = 10
 _LOCATED = 16  # violations whose line is looked for
 _NAMES = {
     1: "independent local training",
@@ -84,26 +83,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Something that could not be tested, so that nothing is known about it.
-
-    Args:
-        subject: a parameter, or what else was under test.
-        problem: why not, as a clause.
-        seed: of the trial, where one trial is to blame.
-    """
-
-    subject: str
-    problem: str
-    seed: int | None = None
-
-    def __str__(self) -> str:
-        where = "" if self.seed is None else f" (seed {self.seed})"
-        return f"not tested: {self.subject!r} {self.problem}{where}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitReport:
+class SplitReport(CheckReport):
     """Outcome of ``check_split_personalization``.
 
     Args:
@@ -126,16 +106,6 @@ class SplitReport:
     advice: tuple[str, ...] = ()
     drawn: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def holds(self) -> bool:
-        """No violation was found and nothing was left untested."""
-        return not self.violations and not self.gaps
-
-    @property
-    def refuted(self) -> bool:
-        """Whether a counterexample was found; with gaps only, the question is open."""
-        return bool(self.violations)
-
     def __str__(self) -> str:
         verdict = _refuted(self.violations) or ("holds" if self.holds else "open")
         head = (
@@ -146,16 +116,7 @@ class SplitReport:
         if self.drawn:
             counted = ", ".join(f"{kind} {number:,}" for kind, number in self.drawn.items())
             notes.append(f"- users' values that were drawn: {counted}")
-        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps), *notes])
-
-    def require(self) -> None:
-        """Raise unless it holds.
-
-        Raises:
-            SplitPersonalizationError: with the whole report as its message.
-        """
-        if not self.holds:
-            raise SplitPersonalizationError(str(self))
+        return "\n".join([head, *listed(self.violations), *listed(self.gaps), *notes])
 
 
 class Findings:
@@ -229,10 +190,3 @@ def _refuted(violations: Iterable[Violation]) -> str:
         return ""
     which = " and ".join(f"({number})" for number in numbers)
     return f"constraint{'s' if len(numbers) > 1 else ''} {which} refuted"
-
-
-def _lines(findings: Iterable[Violation | Gap]) -> list[str]:
-    lines = [f"- {finding}" for finding in findings]
-    if len(lines) > _SHOWN:
-        lines[_SHOWN:] = [f"- and {len(lines) - _SHOWN} more of this kind"]
-    return lines
