@@ -25,6 +25,7 @@ from audits.options import acceptable, add_policy
 from audits.presets import PRESETS
 from audits.reproduce import add_reproduce
 from audits.run.folder import CONFIG_NAME
+from secure_fedrec import __version__
 from secure_fedrec.errors import (
     CheckpointError,
     ConfigError,
@@ -132,17 +133,6 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Version(argparse.Action):
-    """show program's version number and exit"""  # noqa: D415 - as argparse has it
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Look the version up: that takes longer than all of the help."""
-        from importlib.metadata import version  # noqa: PLC0415
-
-        print(version(parser.prog))
-        parser.exit()
-
-
 @cache
 def parser() -> argparse.ArgumentParser:
     """All commands with their options; one and the same object every time."""
@@ -151,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
         description="Audit what a federated recommender really leaks.",
         epilog="Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
     )
-    whole.add_argument("--version", action=_Version, nargs=0, help=_Version.__doc__)
+    whole.add_argument("--version", action="version", version=__version__)
     words = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
     _add_plan(words)

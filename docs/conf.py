@@ -5,8 +5,9 @@ Built by ``make docs``, strictly and without a network: a warning ends it.
 
 import gc
 import sys
-from importlib.metadata import version as version_of  # noqa: TID251 - reads, imports nothing
 from pathlib import Path
+
+from secure_fedrec import __version__
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_site"))
@@ -15,7 +16,7 @@ gc.disable()  # a build keeps nearly all that it makes, and ends with its proces
 
 project = "secure-fedrec"
 copyright = "secure-fedrec contributors, Apache-2.0"
-version = release = version_of("secure-fedrec")
+version = release = __version__
 
 extensions = [
     "myst_parser",

@@ -31,6 +31,7 @@ from audits.run.privacy import draws_noise
 from audits.run.training import run_identity
 from audits.run.utility import Utility
 from audits.system import Task
+from secure_fedrec import __version__
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.properties import Comparison
 from secure_fedrec.protection import Claim
@@ -354,7 +355,7 @@ def manifest_json(
         seconds: wall time.
     """
     return {
-        "tool_version": version("secure-fedrec"),
+        "tool_version": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

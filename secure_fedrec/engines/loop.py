@@ -45,7 +45,7 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.config.parameters import share_of
 from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean, Update
-from secure_fedrec.protection.session.statement import software
+from secure_fedrec.protection.session.statement import SOFTWARE
 
 __all__ = ["Protection", "RoundMean", "protect"]
 
@@ -288,7 +288,7 @@ class Protection:
                 state=state_hash(self.shared.of(as_arrays(start))),
                 round=number,
                 settings=self.terms.digest,
-                code=software(),
+                code=SOFTWARE,
             ),
             series=name[:16],
             roster=roster,

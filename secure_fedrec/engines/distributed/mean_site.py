@@ -46,9 +46,9 @@ from secure_fedrec.protection.session.beacon import Beacon
 from secure_fedrec.protection.session.operator import public_key, read_public_key
 from secure_fedrec.protection.session.roster import read_private
 from secure_fedrec.protection.session.statement import (
+    SOFTWARE,
     Statement,
     labelled_hash,
-    software,
     state_hash,
 )
 
@@ -370,7 +370,7 @@ def standing(
             cohort=labelled_hash("invited", encode_ids(clients)),
             instructions=labelled_hash("instructions", task.digest, instructions),
             settings=agreement.digest,
-            code=software(),
+            code=SOFTWARE,
         ),
         series=agreement.series,
         roster=agreement.roster,

@@ -28,10 +28,10 @@ from secure_fedrec.protection.base.stack import Stack, hosting_of
 from secure_fedrec.protection.masking.envelope import encode_ids
 from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.session.statement import (
+    SOFTWARE,
     Later,
     Statement,
     labelled_hash,
-    software,
     state_hash,
 )
 from secure_fedrec.streams import Streams
@@ -86,7 +86,7 @@ class TrainingPlan:
         """Names and revisions of what computes: equal on all hosts of a round."""
         algorithm = type(self.algorithm)
         revision = getattr(algorithm, "revision", "")
-        return f"{software()} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
+        return f"{SOFTWARE} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
 
     def price(self, releases: int) -> float:
         """Epsilon, against the server, of as many noised uploads of one client.

@@ -27,13 +27,14 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec import __version__
 from secure_fedrec.core.arrays import unmasked
 from secure_fedrec.errors import ConfigError, ProtocolError, RefusalError
 
@@ -50,13 +51,8 @@ def labelled_hash(label: str, *parts: bytes) -> bytes:
     return digest.digest()
 
 
-@cache
-def software() -> str:
-    """Name and version of this package, which ``Statement.code`` begins with."""
-    from importlib.metadata import version  # noqa: PLC0415, TID251 - takes long, imports no module
-
-    return f"secure-fedrec {version('secure-fedrec')}"
-
+SOFTWARE: Final = f"secure-fedrec {__version__}"
+"""Name and version of this package, which ``Statement.code`` begins with."""
 
 NO_STATEMENT: Final = bytes(_HASH_BYTES)
 """In the place of a digest: nothing is stated. Refused against an active server."""
