@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from secure_fedrec.properties.split.memory import slots_of
+
 _LEAVES: Final = (Tensor, np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
 
 
@@ -48,16 +50,18 @@ class Sent:
         texts: texts, and other leaves without numbers.
         unknown: names of types that nothing is known of.
         keys: of every path.
+        quantized: paths of numbers that were made of few bits.
     """
 
     numbers: dict[str, Tensor] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    quantized: set[str] = field(default_factory=set)
 
-    def shapes(self) -> dict[str, tuple[object, object]]:
-        """Shape and type of all numbers."""
-        return {path: (value.shape, value.dtype) for path, value in self.numbers.items()}
+    def shapes(self) -> list[tuple[str, object, object]]:
+        """Path, shape and type of all numbers, in the order in which they were sent."""
+        return [(path, value.shape, value.dtype) for path, value in self.numbers.items()]
 
     @classmethod
     def of(cls, given: object) -> "Sent":
@@ -72,6 +76,8 @@ class Sent:
                 sent.texts[path] = repr(each.value)
             elif (numbers := tensor_of(each.value)) is not None:
                 sent.numbers[path] = numbers.clone()
+                if getattr(each.value, "is_quantized", False):
+                    sent.quantized.add(path)
             else:
                 sent.unknown[path] = type(each.value).__name__
         return sent
@@ -156,8 +162,22 @@ def _inside_live(given: Any, *, root: bool) -> _Inside | None:
         return None, [each for names in named for each in names(remove_duplicate=False)]
     if callable(getattr(given, "state_dict", None)):
         return None, list(given.state_dict().items())
-    plain = root and hasattr(given, "__dict__") and not isinstance(given, _LEAVES)
-    return (vars(given), list(vars(given).items())) if plain else None
+    if not root or isinstance(given, _LEAVES):
+        return None
+    if hasattr(given, "__dict__"):
+        return vars(given), list(vars(given).items())
+    names = [name for name in slots_of(type(given)) if hasattr(given, name)]
+    return (_Slots(given), [(name, getattr(given, name)) for name in names]) if names else None
+
+
+class _Slots:
+    """Attributes of an object that has no dict, by name."""
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __setitem__(self, name: str, value: object) -> None:
+        setattr(self._owner, name, value)
 
 
 def _is_numbers(given: object) -> bool:

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from secure_fedrec.properties.client_step.contents import Sent
+from secure_fedrec.properties.client_step.copies import find_copies, find_integers
+from secure_fedrec.properties.client_step.numbers import PIECES, is_too_large
 from secure_fedrec.properties.client_step.report import NAME, VALUE, WRITES, ClientReport
 from secure_fedrec.properties.client_step.running import Everybody, Outcome, Steps
 from secure_fedrec.properties.client_step.standing import DRAWS, find_standing
@@ -14,6 +17,8 @@ from secure_fedrec.properties.client_step.states import User
 from secure_fedrec.properties.split.model import Values, matches
 from secure_fedrec.properties.split.random import is_exact, noise_like
 from secure_fedrec.properties.split.trials import Trial, same_bits
+
+_COUNTED: Final = 4  # integers that are not another client's by chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +67,10 @@ class Leaving:
 
     def _judge_names(self, user: User, sent: Sent, seed: int) -> None:
         for path, keys in sent.keys.items() if (*sent.keys,) != ("",) else ():  # one array, unnamed
-            inner = [".".join(keys[start:]) for start in range(len(keys))]
-            parts = path.split(".")
-            if any(matches(".".join(parts[start:]), self.private) for start in range(len(parts))):
+            if any(matches(name, self.private) for name in _names(tuple(path.split(".")))):
                 reaches = "it is sent, and named by 'private'"
                 self.report.violate(NAME, path, (user, None), reaches, seed)
-            elif not any(matches(name, self.uploads) for name in inner):
+            elif not any(matches(name, self.uploads) for name in _names(keys)):
                 reaches = "it is sent, and named by no pattern of 'uploads'"
                 self.report.violate(NAME, path, (user, None), reaches, seed)
         for path, kind in sent.unknown.items():
@@ -82,7 +85,10 @@ class Leaving:
             return False
         for outcome in outcomes:
             if outcome.sent.shapes() != first.shapes():
-                problem = f"by client {user} has other names or shapes when private values change"
+                problem = (
+                    f"by client {user} has other names, shapes or another order when private "
+                    "values change"
+                )
                 self.report.leave_open("what is sent", problem, seed)
                 return False
             if outcome.sent.texts != first.texts:
@@ -97,11 +103,15 @@ class Leaving:
     def _judge_values(
         self, user: User, draws: Sequence[Everybody], outcomes: Sequence[Outcome], seed: int
     ) -> None:
-        sent = [outcome.sent.numbers for outcome in outcomes]
+        sent = [_reaching(outcome) for outcome in outcomes]
+        downloaded = [outcome.downloaded for outcome in outcomes]
         for name in draws[0][user]:
             before = [values[user][name] for values in draws]
             after = [outcome.private.get(name, torch.empty(0)) for outcome in outcomes]
-            if is_exact(before[0]) or not before[0].numel():
+            if is_exact(before[0]):
+                self._judge_integers(user, name, draws[0], sent[0], seed)
+                continue
+            if not before[0].numel():
                 continue
             gone = any(value.shape != before[0].shape for value in after)
             if gone or all(torch.equal(value, after[0]) for value in after):
@@ -111,7 +121,16 @@ class Leaving:
                 )
                 self.report.leave_open(name, problem, seed)
                 continue
-            found = find_standing(sent, before, after)
+            if is_too_large(before[0]):
+                problem = f"has more than {PIECES:,} pieces, the most that are looked for"
+                self.report.leave_open(name, problem)
+            found = find_standing(sent, before, after, downloaded, outcomes[0].sent.quantized)
+            if found is None or found.factor is None:
+                copies = (
+                    find_copies("its value before training", sent, before, downloaded),
+                    find_copies("its value after training", sent, after, downloaded),
+                )
+                found = next(filter(None, copies), found)
             if found is not None and found.factor is not None:
                 self.report.violate(VALUE, name, (user, None), str(found), seed)
             elif found is not None:
@@ -119,6 +138,24 @@ class Leaving:
                     f"the direction of client {user}'s {name!r} can be read off: {found}, times a "
                     "number that varies; gradients of a product do that, so protect what is sent"
                 )
+
+    def _judge_integers(
+        self, user: User, name: str, private: Everybody, sent: Values, seed: int
+    ) -> None:
+        """Integers are not drawn, so they are told from chance by being each client's own."""
+        own = private[user][name]
+        if own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all()):
+            return
+        others = [values.get(name) for each, values in private.items() if each != user]
+        found = find_integers(sent, own)
+        if found is not None and any(o is None or not torch.equal(o, own) for o in others):
+            reaches = f"it stands in {found[0]!r}, from number {found[1]} on"
+            self.report.violate(VALUE, name, (user, None), reaches, seed)
+            return
+        self.report.advise(
+            f"{name!r} holds integers: it is looked for as it is, and in no other form, for it "
+            "cannot be drawn at random"
+        )
 
     def _judge_use(
         self,
@@ -130,21 +167,53 @@ class Leaving:
     ) -> None:
         """A private value that no training writes or reads was never tested."""
         one, other = draws[0], draws[1]
+        if not all(bool(value.isfinite().all()) for value in outcomes[0].private.values()):
+            return  # a gap already
         for name, value in one[user].items():
+            if is_exact(value):
+                continue
             moved = not all(
                 torch.equal(outcome.private.get(name, torch.empty(0)), values[user][name])
                 for values, outcome in zip(draws, outcomes, strict=True)
             )
-            if moved or is_exact(value):
-                continue
             changed = {**one, user: {**one[user], name: other[user][name]}}
             self.steps.begin()
-            found = [self.steps.run(user, changed, seed, downloaded).bits(), outcomes[0].bits()]
+            outcome = self.steps.run(user, changed, seed, downloaded)
+            self._advise_of_integers(name, outcome.sent, outcomes[0].sent)
+            found = [outcome.bits(), outcomes[0].bits()]
             for bits in found:
                 bits.pop(f"its own {name!r}", None)
-            if same_bits(*found):
+            if not moved and same_bits(*found):
                 problem = f"is neither moved nor read by client {user}'s training"
                 self.report.leave_open(name, problem)
+
+    def _advise_of_integers(self, name: str, one: Sent, other: Sent) -> None:
+        for path, value in one.numbers.items():
+            old = other.numbers.get(path)
+            if old is None or torch.equal(value, old) or not all(map(_is_whole, (value, old))):
+                continue
+            self.report.advise(
+                f"{path or 'what is sent'!r} is sent in whole numbers, which change with the "
+                f"private {name!r}: how much they tell of it was not tested"
+            )
+
+
+def _reaching(outcome: Outcome) -> Values:
+    """What the server can read after a training: what was sent, and what was written at its own."""
+    given = {f"{name} of downloads": value for name, value in outcome.given.items()}
+    return {**given, **outcome.sent.numbers}
+
+
+def _names(keys: tuple[str, ...]) -> list[str]:
+    """Names that a leaf goes by: with all keys that lead to it, or the last; and its list's."""
+    ends = [len(keys)]
+    while ends[-1] > 1 and keys[ends[-1] - 1].isdigit():
+        ends.append(ends[-1] - 1)
+    return [".".join(keys[start:end]) for end in ends for start in range(end)]
+
+
+def _is_whole(value: Tensor) -> bool:
+    return is_exact(value) or (not value.is_complex() and torch.equal(value, value.round()))
 
 
 def _is_array(value: Tensor) -> bool:
@@ -153,15 +222,21 @@ def _is_array(value: Tensor) -> bool:
 
 
 def own_values(steps: Steps, trial: Trial, purpose: str) -> Everybody:
-    """Random private values of everybody; integers as they are."""
+    """Random private values of everybody; integers as they are, and positive ones positive."""
     generator = trial.generator(f"client.{purpose}")
     return {
-        user: {
-            name: value if is_exact(value) else noise_like(value, trial.scale, generator) + 0.0
-            for name, value in values.items()
-        }
+        user: {name: _drawn(value, trial.scale, generator) for name, value in values.items()}
         for user, values in steps.origin.items()
     }
+
+
+def _drawn(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+    if is_exact(value):
+        return value
+    noise = noise_like(value, scale, generator) + 0.0
+    # A variance must not become negative, nor a factor of a product that is to stay positive.
+    positive = not value.is_complex() and value.numel() and bool((value > 0).all())
+    return noise.abs() if positive else noise
 
 
 def judge_writes(report: ClientReport, user: User, outcome: Outcome, seed: int) -> None:

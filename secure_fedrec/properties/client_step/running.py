@@ -34,6 +34,8 @@ class Outcome:
         private: its private values afterwards.
         kept: all that it keeps.
         written: (client, name) of private values of others that are others now.
+        downloaded: what the server gave before it.
+        given: of that, what it has written into.
         failure: what it raised; then nothing was sent.
     """
 
@@ -41,6 +43,8 @@ class Outcome:
     private: Values = field(default_factory=dict)
     kept: Values = field(default_factory=dict)
     written: list[tuple[User, str]] = field(default_factory=list)
+    downloaded: Values = field(default_factory=dict)
+    given: Values = field(default_factory=dict)
     failure: Exception | None = None
 
     def bits(self) -> dict[str, Tensor]:
@@ -123,9 +127,9 @@ class Steps:
         What is not the server's, and no private value, stays as the training before has left it.
         """
         self.load(values)
-        self._downloads.load(self.downloaded if downloaded is None else downloaded)
+        outcome = Outcome(downloaded=self.downloaded if downloaded is None else downloaded)
+        self._downloads.load(outcome.downloaded)
         self._memory.rewind()
-        outcome = Outcome()
         try:
             with _seeded(seed):
                 outcome.sent = Sent.of(self._read(self._train(user)))
@@ -134,6 +138,11 @@ class Steps:
         outcome.private = self.clients.private(user)
         outcome.kept = self.clients.kept(user)
         outcome.written = self._changed(values, (user,))
+        outcome.given = {
+            name: value
+            for name, value in self._downloads.values().items()
+            if name in outcome.downloaded and not equal_bits(value, outcome.downloaded[name])
+        }
         return outcome
 
     def put_back(self) -> None:

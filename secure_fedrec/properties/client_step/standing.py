@@ -4,29 +4,30 @@ A client trains several times, each time with other private values and the same 
 place of all that it sends, the numbers are c times the private ones, with one c in all trainings:
 that is found, whatever the name, shape or type of what is sent, and does not happen by chance. c
 may be -1, or whatever a learning rate is. Besides the values themselves, before training and
-after, it may be their change, and each of these over the norm of its row.
+after, it may be their change, and each of these over a norm.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from secure_fedrec.properties.split.random import is_exact
+from secure_fedrec.properties.client_step.numbers import Row, given_for, pieces_of, rows_of
 
 DRAWS: Final = 12
 """Trainings of every client: a single number is told from others by so many digits."""
 
-_PIECE: Final = 8  # numbers of a row that are looked for together
-_PIECES: Final = 2048  # of every array
-_BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
 _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
 _ROUNDED: Final = 1e-3  # numbers in 8 bits are nearer
+_EXACT: Final = 1e-12  # of what has no other part, in squares
+_BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
+_NAMED: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
 
-Segments: TypeAlias = list[tuple[str, Tensor]]
-"""Numbers of all trainings by path: float64[trainings, numbers]."""
+Scales = Mapping[str, Tensor]
+"""What an array may be multiplied by, in words and in every training: float64[trainings]."""
 
 
 class Standing(NamedTuple):
@@ -38,6 +39,7 @@ class Standing(NamedTuple):
         form: which of the values it is.
         factor: what they are multiplied by; None where it is another one in every training.
         distance: 1 - cos^2 of both, over all trainings.
+        trainings: in how many of them, where not in all.
     """
 
     path: str
@@ -45,16 +47,22 @@ class Standing(NamedTuple):
     form: str
     factor: float | None
     distance: float
+    trainings: int | None = None
 
     def __str__(self) -> str:
         times = (
             "" if self.factor is None or abs(self.factor - 1) < 1e-3 else f"{self.factor:.4g} x "
         )
-        return f"{times}{self.form} stands in {self.path!r}, from number {self.place} on"
+        some = "" if self.trainings is None else f", in {self.trainings} of {DRAWS} trainings"
+        return f"{times}{self.form} stands in {self.path!r}, from number {self.place} on{some}"
 
 
 def find_standing(
-    sent: Sequence[Mapping[str, Tensor]], before: Sequence[Tensor], after: Sequence[Tensor]
+    sent: Sequence[Mapping[str, Tensor]],
+    before: Sequence[Tensor],
+    after: Sequence[Tensor],
+    downloaded: Sequence[Mapping[str, Tensor]] | None = None,
+    quantized: Container[str] = (),
 ) -> Standing | None:
     """Where a private array stands in what was sent, if it does.
 
@@ -62,6 +70,8 @@ def find_standing(
         sent: arrays by path, of every training: the same names and shapes in all.
         before: the private array before every training.
         after: the same, afterwards.
+        downloaded: arrays by name that the server gave before every training.
+        quantized: paths of numbers that were made of few bits.
 
     Returns:
         The place where it is nearest, with the same factor in all trainings if there is one.
@@ -72,96 +82,159 @@ def find_standing(
         "its value after training": ended,
         "its change": ended - begun,
     }
+    exact, rounded = rows_of(sent, downloaded or [{}] * len(sent), quantized)
+    shifted = [Row(f"{path}, its differences", each.diff(dim=1)) for path, each in rounded]
     found = [
-        Standing(*_place(segments, place), f"{form}{over}", factor, distance)
-        for segments, alike in _segments(sent)
+        standing
+        for rows, near, differences in (
+            (exact, _ALIKE, False),
+            (rounded, _ROUNDED, False),
+            (shifted, _ROUNDED, True),
+        )
         for form, values in forms.items()
-        for over, pieces in _pieces(values)
-        for distance, place, factor in _nearest(segments, pieces, alike)
+        for shown, scales in _shown(form, values)
+        for pieces in pieces_of(shown, differences=differences)
+        for standing in _nearest(rows, pieces, scales, near)
     ]
+    for path in sent[0]:
+        for given in given_for(path, sent, downloaded or [{}] * len(sent)):
+            target = torch.stack([each[path] for each in sent]).double()
+            found += [
+                Standing(path, 0, f"{form} + a part of what was downloaded", factor, 0.0)
+                for form, values in forms.items()
+                if (factor := _factor_beside(target, values, given)) is not None
+            ]
     return min(found, key=lambda each: (each.factor is None, each.distance), default=None)
 
 
-def _place(segments: Segments, place: int) -> tuple[str, int]:
-    """In which segment a place is, and where in it."""
-    for path, values in segments:
+def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | None:
+    """What values are times in a sum of them and of what was downloaded, all of one shape."""
+    if target.shape != values.shape:
+        return None
+    parts = torch.stack([given.flatten(), values.flatten()], dim=1)
+    flat = target.reshape(-1, 1)
+    without, both = (torch.linalg.lstsq(each, flat).solution for each in (parts[:, :1], parts))
+    left = (flat - parts[:, :1] @ without).square().sum()
+    if float(left) < _EXACT * float(flat.square().sum()):
+        return None
+    rest = (flat - parts @ both).square().sum()
+    return float(both[1]) if float(rest) < _ALIKE * float(left) else None
+
+
+def _shown(form: str, values: Tensor) -> Iterator[tuple[Tensor, Scales]]:
+    """An array as it is or over a norm; and an array each of whose rows is over its norm."""
+    one = torch.ones(len(values), dtype=torch.float64)
+    flat = values.reshape(len(values), -1)
+    scales = {form: one}
+    if flat.shape[1] > 1:
+        scales[f"{form} over its norm"] = 1 / torch.linalg.vector_norm(flat, dim=1)
+        scales[f"{form} over its largest number"] = 1 / flat.abs().amax(1)
+    yield values, scales
+    if values.dim() > 2 and values.shape[-1] > 1:
+        norms = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+        yield values / norms, {f"{form} over the norm of its row": one}
+
+
+def _nearest(
+    rows: Sequence[Row], pieces: Tensor, scales: Scales, near: float
+) -> Iterator[Standing]:
+    """Where pieces stand, for each scale; where the factor varies, for none of them."""
+    row, width = torch.cat([each.values for each in rows] or [pieces[:, :0, 0]], 1), pieces.shape[2]
+    if row.shape[1] < width:
+        return
+    windows = row.unfold(1, width, 1)
+    if width >= _SEVERAL:  # they have a direction, so that one training tells where to look
+        places, chosen = _candidates(windows[:1], pieces[:1], near)
+        yield from _judge(rows, windows[:, places], pieces[:, chosen], places, scales, near)
+        return
+    for form, scale in scales.items():
+        scaled = pieces * scale[:, None, None]
+        places, chosen = _candidates(windows, scaled, near)
+        one = {form: torch.ones_like(scale)}
+        yield from _judge(rows, windows[:, places], scaled[:, chosen], places, one, near)
+
+
+def _judge(
+    rows: Sequence[Row],
+    windows: Tensor,
+    pieces: Tensor,
+    places: Tensor,
+    scales: Scales,
+    near: float,
+) -> Iterator[Standing]:
+    """The nearest of some pairs, over all trainings: float64[trainings, pairs, numbers] each."""
+    if not len(places):
+        return
+    product = (windows * pieces).sum(2)
+    there, own = windows.square().sum(2), pieces.square().sum(2)
+    for form, scale in scales.items():
+        inner = (product * scale[:, None]).sum(0)
+        size = (own * scale[:, None] ** 2).sum(0)
+        distances = (1 - inner**2 / (there.sum(0) * size)).nan_to_num(1.0)
+        best = int(distances.argmin())
+        if float(distances[best]) < near:
+            place = _place(rows, int(places[best]))
+            yield Standing(*place, form, float(inner[best] / size[best]), float(distances[best]))
+    if pieces.shape[2] >= _SEVERAL:
+        apart = (1 - product**2 / (there * own)).nan_to_num(1.0).amax(0)
+        best = int(apart.argmin())
+        if float(apart[best]) < near:
+            place = _place(rows, int(places[best]))
+            yield Standing(*place, next(iter(scales)), None, float(apart[best]))
+
+
+def _candidates(windows: Tensor, pieces: Tensor, near: float) -> tuple[Tensor, Tensor]:
+    """Places and pieces whose directions agree up to the sign: int64[pairs] twice.
+
+    Of directions that agree, so do their projections: pairs are looked for in cells of two.
+
+    Args:
+        windows: float64[trainings, places, numbers].
+        pieces: float64[trainings, pieces, numbers].
+        near: 1 - cos^2 of what agrees.
+    """
+    there, own = (_directions(each) for each in (windows, pieces))
+    reach = (20 * near) ** 0.5  # how far directions are apart where 1 - |cos| is 10 times as much
+    axes = torch.cos(torch.arange(2.0 * there.shape[1])).view(-1, 2) + torch.eye(there.shape[1], 2)
+    cells = [((each @ normalize(axes, dim=0)).abs() / reach).long() for each in (there, own)]
+    many = int(2 / reach) + 4
+    keys, order = (cells[1][:, 0] * many + cells[1][:, 1]).sort()
+    found = [(torch.empty(0, dtype=torch.int64),) * 2]
+    for shift in (-1, 0, 1):
+        middle = (cells[0][:, 0] + shift) * many + cells[0][:, 1]
+        low = torch.searchsorted(keys, middle - 1)
+        counts = torch.searchsorted(keys, middle + 1, right=True) - low
+        counts[there.square().sum(1) < 0.5] = 0  # zeros have no direction
+        for block in _blocks(counts):
+            place = torch.repeat_interleave(block, counts[block])
+            ends = counts[block].cumsum(0)
+            within = torch.arange(int(ends[-1])) - torch.repeat_interleave(
+                ends - counts[block], counts[block]
+            )
+            piece = order[low[place] + within]
+            agree = (there[place] * own[piece]).sum(1).abs() > 1 - 10 * near
+            found.append((place[agree], piece[agree]))
+    places, chosen = (torch.cat(each) for each in zip(*found, strict=True))
+    return places[:_NAMED], chosen[:_NAMED]
+
+
+def _blocks(counts: Tensor) -> Iterator[Tensor]:
+    """Places with so many pairs together as are looked at at a time: int64[places] each."""
+    places = counts.nonzero()[:, 0]
+    number = counts[places].cumsum(0) // _BLOCK
+    sizes = torch.unique_consecutive(number, return_counts=True)[1].tolist()
+    yield from torch.split(places, sizes)
+
+
+def _place(rows: Sequence[Row], place: int) -> tuple[str, int]:
+    """In which row a place of all of them is, and where in it."""
+    for path, values in rows:
         if place < values.shape[1]:
             return path, place
         place -= values.shape[1]
     raise AssertionError("a place beyond the end")
 
 
-def _segments(sent: Sequence[Mapping[str, Tensor]]) -> Iterator[tuple[Segments, float]]:
-    """What was sent, in every order that a row may stand in: first what is exact, then integers.
-
-    Yields:
-        Segments, and how near numbers are when they are alike: integers may be rounded ones.
-    """
-    exact: Segments = []
-    rounded: Segments = []
-    for path in sent[0]:
-        values = torch.stack([_real(each[path]) for each in sent])
-        flat = values.reshape(len(sent), -1)
-        found = rounded if is_exact(values) else exact
-        found.append((path, flat.double()))
-        if values.dim() > 2:
-            found.append((f"{path}, transposed", values.mT.reshape(len(sent), -1).double()))
-        if values.dtype in {torch.uint8, torch.int8, torch.int32} and flat.shape[1] % 4 == 0:
-            bits = flat.view(torch.float32).double().nan_to_num(0.0, 0.0, 0.0)
-            exact.append((f"{path}, read as float32", bits))
-    yield from ((found, alike) for found, alike in ((exact, _ALIKE), (rounded, _ROUNDED)) if found)
-
-
-def _real(values: Tensor) -> Tensor:
-    return torch.view_as_real(values) if values.is_complex() else values
-
-
-def _pieces(values: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Some pieces of the rows of an array, float64[trainings, pieces, numbers], and of which form.
-
-    Args:
-        values: float64[trainings, ...].
-    """
-    rows = values.reshape(len(values), -1, values.shape[-1] if values.dim() > 1 else 1)
-    if rows.shape[2] == 1:  # a column is one row
-        rows = rows.mT
-    width = min(_PIECE, rows.shape[2])
-    starts = [*range(0, rows.shape[2] - width, width), rows.shape[2] - width]
-    norms = torch.linalg.vector_norm(rows, dim=2, keepdim=True)
-    for over, shown in (("", rows), (" over the norm of its row", rows / norms)):
-        # Of every row its first piece first.
-        pieces = torch.cat([shown[:, :, start : start + width] for start in starts], dim=1)
-        # What does not vary, or is not there, tells nothing.
-        varies = (pieces.std(0) > 1e-3 * pieces.abs().mean(0)).any(1)
-        chosen = (varies & pieces.isfinite().all(2).all(0)).nonzero()[:_PIECES, 0]
-        if len(chosen) and (width > 1 or not over):
-            yield over, pieces[:, chosen]
-
-
-def _nearest(
-    segments: Segments, pieces: Tensor, alike: float
-) -> Iterator[tuple[float, int, float | None]]:
-    """Where pieces stand: (distance, place, factor), where it is another in every training None."""
-    row, width = torch.cat([values for _, values in segments], dim=1), pieces.shape[2]
-    if row.shape[1] < width:
-        return
-    windows = row.unfold(1, width, 1)
-    several = width >= _SEVERAL  # which have a direction, so that one training tells where to look
-    looked = slice(1 if several else None)
-    directions = _directions(pieces[looked])
-    step = _BLOCK // len(directions)
-    for start in range(0, windows.shape[1], step):
-        block = _directions(windows[looked, start : start + step])
-        for place, piece in ((block @ directions.T).abs() > 1 - 10 * alike).nonzero().tolist():
-            found, own = windows[:, start + place], pieces[:, piece]
-            product, sizes = (found * own).sum(1), (found.square().sum(1), own.square().sum(1))
-            distance = 1 - product.sum() ** 2 / (sizes[0].sum() * sizes[1].sum())
-            if distance < alike:
-                yield float(distance), start + place, float(product.sum() / sizes[1].sum())
-            elif several and (apart := 1 - (product**2 / (sizes[0] * sizes[1])).min()) < _ALIKE:
-                yield float(apart), start + place, None
-
-
 def _directions(vectors: Tensor) -> Tensor:
-    """Vectors of several trainings as one of norm 1: float32[places, trainings * numbers]."""
-    return torch.nn.functional.normalize(vectors.transpose(0, 1).flatten(1), dim=1).float()
+    """Vectors of several trainings as one of norm 1: float32[vectors, trainings * numbers]."""
+    return normalize(vectors.transpose(0, 1).flatten(1), dim=1).float()

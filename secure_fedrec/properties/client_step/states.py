@@ -40,8 +40,20 @@ class State:
 
     def values(self) -> dict[str, Tensor]:
         """Copies of all arrays, by name."""
+        return {name: value.clone() for name, value in self._live().items()}
+
+    def named(self, patterns: Sequence[str]) -> dict[str, Tensor]:
+        """Copies of the arrays of some names; of one that has two, as tied layers do, once."""
+        found: dict[object, tuple[str, Tensor]] = {}
+        for name, value in self._live().items():
+            if matches(name, patterns):
+                memory = (value.data_ptr(), value.dtype, value.shape, value.stride())
+                found.setdefault(memory if value.numel() else name, (name, value))
+        return {name: value.clone() for name, value in found.values()}
+
+    def _live(self) -> dict[str, Tensor]:
         found = {each.path: tensor_of(each.value) for each in found_in(self._find(), live=True)}
-        return {name: value.clone() for name, value in found.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None}
 
     def load(self, values: Values) -> None:
         """Write values into arrays of these names, in place where they can be written.
@@ -68,8 +80,7 @@ class OwnStates:
 
     def private(self, user: User) -> dict[str, Tensor]:
         """See ``Clients``."""
-        kept = self.kept(user)
-        return {name: value for name, value in kept.items() if matches(name, self._patterns)}
+        return self._state(user).named(self._patterns)
 
     def kept(self, user: User) -> dict[str, Tensor]:
         """See ``Clients``."""

@@ -67,16 +67,22 @@ class Memory:
     Args:
         roots: a model, a loss.
         parameters: tensors that somebody else puts back.
-
+        entered: objects whose attributes are noted, whatever package their class is of.
     """
 
-    def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        *roots: object,
+        parameters: Iterable[Tensor] = (),
+        entered: Iterable[object] = (),
+    ) -> None:
         self._known = {id(each) for each in parameters}
+        self._entered = list(entered)
         self._seen: dict[int, object] = {}
         self._restore: list[Callable[[], object]] = []
         self._rewind: list[Callable[[], object]] = []
         self._leaves: list[tuple[Tensor, Tensor | None]] = []
-        waiting: list[object] = list(roots)
+        waiting: list[object] = [*roots, *self._entered]
         while waiting:
             each = waiting.pop()
             if id(each) not in self._seen:
@@ -121,7 +127,8 @@ class Memory:
         else:
             if isinstance(found, _CONTAINERS):
                 yield from self._note_container(found)
-            if isinstance(found, _HOLDERS) or _is_walked(type(found)):
+            named = any(found is each for each in self._entered)
+            if named or isinstance(found, _HOLDERS) or _is_walked(type(found)):
                 yield from self._note_object(found)
 
     def _note_tensor(self, tensor: Tensor) -> None:
@@ -216,7 +223,7 @@ class Memory:
         if isinstance(attributes, dict):
             self._note_dict(attributes)
             yield from list(attributes.values())
-        for name in _slots(type(found)):
+        for name in slots_of(type(found)):
             if hasattr(found, name):
                 value = getattr(found, name)
                 self._restore.append(partial(object.__setattr__, found, name, value))
@@ -385,7 +392,8 @@ def _is_walked_module(name: object) -> bool:
     return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)
 
 
-def _slots(kind: type) -> Iterator[str]:
+def slots_of(kind: type) -> Iterator[str]:
+    """Names of the attributes that instances of a class have without a dict."""
     for each in kind.__mro__:
         declared = vars(each).get("__slots__", ())
         names = (declared,) if isinstance(declared, str) else declared

@@ -1,0 +1,95 @@
+"""Private numbers that are sent as they are, wherever and whenever.
+
+Numbers that are drawn at random are not equal by chance, even four of them and once. So they need
+not stand at one place, nor in all trainings: a row may be chosen by what is private, and be sent by
+some clients only.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.client_step.standing import Standing
+from secure_fedrec.properties.split.random import is_exact
+
+_WIDTH: Final = 4  # numbers that are looked for together
+_MIXED: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST: Final = 16  # integers by which a place is found
+
+
+def find_copies(
+    form: str,
+    sent: Sequence[Mapping[str, Tensor]],
+    private: Sequence[Tensor],
+    downloaded: Sequence[Mapping[str, Tensor]],
+) -> Standing | None:
+    """Where a private array stands as it is, or negated, in some trainings.
+
+    Args:
+        form: which values of the array these are.
+        sent: arrays by path, of every training.
+        private: the array in every training.
+        downloaded: what the server gave before every training, which it knows.
+    """
+    found: dict[str, list[int]] = {}
+    for values, own, given in zip(sent, private, downloaded, strict=True):
+        known = np.concatenate([_keys(each) for each in given.values()] or [_keys(torch.empty(0))])
+        for path, value in values.items():
+            here = _first_copy(value, own, known)
+            if here is not None:
+                found.setdefault(path, []).append(here)
+    if not found:
+        return None
+    path = max(found, key=lambda each: len(found[each]))
+    return Standing(path, found[path][0], form, 1.0, 0.0, len(found[path]))
+
+
+def find_integers(sent: Mapping[str, Tensor], private: Tensor) -> tuple[str, int] | None:
+    """Path and place where all of a private array of integers stands, times any number."""
+    own = private.reshape(-1).double()
+    start = int(own.nonzero()[0])
+    for path, value in sent.items():
+        flat = value.reshape(-1)
+        if flat.is_complex() or len(flat) < len(own):
+            continue
+        windows = flat.double().unfold(0, len(own), 1)
+        # Times any number: the first one that is not 0 says which.
+        places = (windows[:, start] != 0).nonzero()[:, 0]
+        for at in range(0, len(own), _FIRST):
+            some = slice(at, at + _FIRST)
+            size = windows[places, start][:, None] / own[start]
+            off = windows[places, some] - own[some] * size
+            places = places[(off.abs() <= 1e-5 * size.abs() * own.abs().max()).all(1)]
+        if len(places):
+            return path, int(places[0])
+    return None
+
+
+def _first_copy(value: Tensor, own: Tensor, known: npt.NDArray[np.uint64]) -> int | None:
+    if is_exact(value) or value.is_complex() or value.numel() < _WIDTH:
+        return None
+    rows = own if own.dim() and own.shape[-1] >= _WIDTH else own.reshape(1, -1)
+    pieces = rows[..., : rows.shape[-1] // _WIDTH * _WIDTH].reshape(-1, _WIDTH).float()
+    apart = pieces.sort(dim=1).values.diff(dim=1)
+    pieces = pieces[(apart > 0).all(1) & (pieces != 0).all(1) & pieces.isfinite().all(1)]
+    wanted = np.concatenate([_hashed(pieces), _hashed(-pieces)])
+    places: Any = np.isin(_keys(value), wanted[~np.isin(wanted, known)]).nonzero()[0]
+    return int(places[0]) if len(places) else None
+
+
+def _keys(value: Tensor) -> npt.NDArray[np.uint64]:
+    """One number for every four in a row."""
+    flat = value.reshape(-1)
+    if is_exact(value) or value.is_complex() or len(flat) < _WIDTH:
+        return np.empty(0, np.uint64)
+    return _hashed(flat.float().unfold(0, _WIDTH, 1))
+
+
+def _hashed(windows: Tensor) -> npt.NDArray[np.uint64]:
+    bits = windows.contiguous().numpy().view(np.uint64)
+    hashed: npt.NDArray[np.uint64] = bits[:, 0] * _MIXED + bits[:, 1]
+    return hashed
