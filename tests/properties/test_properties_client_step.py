@@ -14,6 +14,7 @@ from secure_fedrec.algorithms.local_training import seeded_torch
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties import assert_client_step
 from secure_fedrec.properties.client_step.contents import Sent
+from secure_fedrec.properties.client_step.copies import find_copies, find_integers
 from secure_fedrec.properties.client_step.interference import ALL_KINDS
 from secure_fedrec.properties.client_step.standing import find_standing
 from secure_fedrec.properties.split.relations import RELATIONS
@@ -313,10 +314,95 @@ def test_a_row_is_found_and_noise_is_not(width: int) -> None:
         assert 3000 <= found.place < 3000 + width
 
 
+def draws(*shape: int) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(len(shape))
+    return [torch.randn(shape, generator=draw) for _ in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "hide"),
+    [
+        ((32,), lambda own: own[3:11]),
+        ((20, 8), lambda own: own.T.flatten()),
+        ((2, 6, 5), lambda own: own.permute(2, 1, 0).flatten()),
+        ((20, 8), lambda own: own / own.norm()),
+        ((3, 3), lambda own: own / own.norm(dim=1, keepdim=True)),
+        ((5, 8), lambda own: own / own.abs().max()),
+        ((20, 8), lambda own: (own / own.abs().max() * 127).round().to(torch.int8)),
+        ((20, 8), lambda own: ((own + 4) * 25).round().clamp(0, 255).to(torch.uint8)),
+        ((8,), lambda own: torch.cat([torch.zeros(7).byte(), own.view(torch.uint8)])),
+        ((8,), lambda own: torch.cat([torch.zeros(5).byte(), own.double().view(torch.uint8)])),
+        ((4, 6), lambda own: torch.stack([torch.ones(6), own[2], torch.ones(6)]).T),
+    ],
+)
+def test_a_form_that_can_be_undone_is_found(
+    shape: tuple[int, ...], hide: Callable[[Tensor], Tensor]
+) -> None:
+    private = draws(*shape)
+    found = find_standing([{"a": hide(each)} for each in private], private, private)
+    assert found is not None
+    assert found.factor is not None
+    other = draws(*shape, 1)
+    assert find_standing([{"a": hide(each[..., 0])} for each in other], private, private) is None
+
+
+def test_numbers_of_few_bits_are_rounded() -> None:
+    private = draws(20, 8)
+    sent = [{"a": (each * 20).round() / 20} for each in private]
+    assert find_standing(sent, private, private) is None
+    found = find_standing(sent, private, private, quantized={"a"})
+    assert found is not None
+    assert found.factor == pytest.approx(1.0, rel=1e-2)
+
+
+def test_what_was_given_is_taken_off() -> None:
+    private, given = draws(6, 4), draws(6, 4, 1)
+    downloaded = [{"w": each[..., 0], "v": each[..., 0].tanh()} for each in given]
+    sent = [
+        {"model.w": d["w"] - 0.1 * own, "row": d["v"][2] + own[3]}
+        for d, own in zip(downloaded, private, strict=True)
+    ]
+    for path, factor in (("model.w", -0.1), ("row", 1.0)):
+        found = find_standing([{path: each[path]} for each in sent], private, private, downloaded)
+        assert found is not None
+        assert found.factor == pytest.approx(factor, rel=1e-4)
+        assert find_standing([{path: each[path]} for each in sent], private, private) is None
+
+
+def test_copies_are_found_at_any_place_and_time() -> None:
+    private, noise = draws(7, 5), draws(60, 1, 1)
+    sent = [
+        {"a": torch.cat([each[: 5 * number, 0, 0], -own[number % 7], each[:9, 0, 0]])}
+        for number, (each, own) in enumerate(zip(noise, private, strict=True))
+        if number % 2
+    ]
+    rest = [{"a": each[:, 0, 0]} for each in noise[: 12 - len(sent)]]
+    nothing: list[dict[str, Tensor]] = [{}] * 12
+    odd = private[1::2] + private[: 12 - len(sent)]
+    found = find_copies("its value", sent + rest, odd, nothing)
+    assert found is not None
+    assert (found.place, found.trainings) == (5, len(sent))
+    assert str(found) == "its value stands in 'a', from number 5 on, in 6 of 12 trainings"
+    known = [{"w": each.reshape(-1)} for each in odd]
+    assert find_copies("its value", sent + rest, odd, known) is not None  # negated: not as given
+    assert find_copies("its value", sent + rest, odd, [{"w": -k["w"]} for k in known]) is None
+    equal = [torch.ones(8)] * 12
+    assert find_copies("its value", [{"a": each} for each in equal], equal, nothing) is None
+
+
+def test_integers_are_found_times_any_number() -> None:
+    own = torch.tensor([0, 3, 3, 1, 20, *range(40)])
+    for sent in (own, own.flip(0).flip(0).float() / 7, -2.0 * own):
+        place = find_integers({"b": torch.ones(50), "a": torch.cat([torch.ones(9), sent])}, own)
+        assert place == ("a", 9)
+    for other in (own + 1, own.flip(0), torch.cat([own[:-1], own[:1]])):
+        assert find_integers({"a": other}, own) is None
+
+
 def test_one_row_of_a_large_table_is_found() -> None:
     draw = torch.Generator().manual_seed(1)
-    private = [torch.randn(2000, 32, generator=draw) for _ in range(12)]
-    sent = [{"a": torch.cat([torch.ones(5), each[1234], torch.ones(5)])} for each in private]
+    private = [torch.randn(5000, 32, generator=draw) for _ in range(12)]
+    sent = [{"a": torch.cat([torch.ones(5), each[4321], torch.ones(5)])} for each in private]
     found = find_standing(sent, private, private)
     assert found is not None
     assert (found.path, found.place) == ("a", 5)

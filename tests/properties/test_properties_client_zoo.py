@@ -4,10 +4,11 @@ import pytest
 
 from tests.properties.client_zoo import Entry, check, verdict
 from tests.properties.client_zoo_broken import OPEN, SENT
+from tests.properties.client_zoo_disguises import DISGUISED
 from tests.properties.client_zoo_honest import HONEST
 from tests.properties.client_zoo_others import OTHERS
 
-ZOO: dict[str, Entry] = HONEST | SENT | OTHERS | OPEN
+ZOO: dict[str, Entry] = HONEST | SENT | DISGUISED | OTHERS | OPEN
 KINDS = ("who is equal", "who is near", "who is opposite", "who is large", "who is zero")
 
 

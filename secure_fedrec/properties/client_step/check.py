@@ -6,6 +6,7 @@ judges what it sends and what it leaves behind, not what it is said to do.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
@@ -64,15 +65,11 @@ def check_client_step(
     """
     found = clients.__getitem__ if isinstance(clients, (Mapping, list, tuple)) else clients
     require_callable(train=train, clients=found, read=read)
-    private, uploads, everybody = _patterns(private), _patterns(uploads), tuple(users)
-    if len(set(everybody)) < 2 or len(set(everybody)) < len(everybody):
-        raise ConfigError("users", everybody, "must be at least 2 different clients")
-    if trials < 1 or seed < 0 or not 0 < scale < float("inf"):
-        problem = "need a trial, a seed of at least 0, and a positive, finite scale"
-        raise ConfigError("trials, seed, scale", (trials, seed, scale), problem)
-    memory = Memory(train, clients, downloads, read)
+    private, uploads, everybody = _patterns(private), _patterns(uploads), _users(users)
+    _require_numbers(trials, seed, scale)
     states, given = _states(found, private, uploads, downloads, everybody)
     try:
+        memory = Memory(train, clients, downloads, read, entered=states.owners(everybody))
         steps = Steps(train, read, everybody, states, given, memory)
     except LookupError as missing:
         problem = "lack the state of a client: let each of them train once before"
@@ -139,7 +136,38 @@ def _states(
             lambda: {name: each for name, each in model.tensors.items() if matches(name, uploads)}
         )
     find = downloads if callable(downloads) and not isinstance(downloads, nn.Module) else None
-    return OwnStates(clients, private), State(find or (lambda: downloads))
+    given = State(find or (lambda: downloads))
+    if downloads is not None:
+        _require_arrays(given, downloads)
+    return OwnStates(clients, private), given
+
+
+def _require_arrays(given: State, downloads: object) -> None:
+    problem = "must hold arrays, or be a function of no argument that finds an object with arrays"
+    try:
+        found = given.values()
+    except TypeError as failure:
+        raise ConfigError("downloads", type(downloads).__name__, problem) from failure
+    if not found:
+        raise ConfigError("downloads", type(downloads).__name__, problem)
+
+
+def _users(given: object) -> tuple[User, ...]:
+    users = tuple(given) if isinstance(given, Iterable) else ()
+    if len(set(users)) < 2 or len(set(users)) < len(users):
+        raise ConfigError("users", given, "must be at least 2 different clients")
+    return users
+
+
+def _require_numbers(trials: object, seed: object, scale: object) -> None:
+    whole = all(isinstance(each, Integral) for each in (trials, seed))
+    if not whole or not isinstance(scale, Real):
+        problem = "must be two whole numbers and a number"
+    elif trials < 1 or seed < 0 or not 0 < scale < float("inf"):  # type: ignore[operator]
+        problem = "need a trial, a seed of at least 0, and a positive, finite scale"
+    else:
+        return
+    raise ConfigError("trials, seed, scale", (trials, seed, scale), problem)
 
 
 def _patterns(given: Sequence[str]) -> tuple[str, ...]:

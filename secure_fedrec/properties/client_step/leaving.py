@@ -236,7 +236,7 @@ def _drawn(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:
     noise = noise_like(value, scale, generator) + 0.0
     # A variance must not become negative, nor a factor of a product that is to stay positive.
     positive = not value.is_complex() and value.numel() and bool((value > 0).all())
-    return noise.abs() if positive else noise
+    return value * noise.exp() if positive else noise
 
 
 def judge_writes(report: ClientReport, user: User, outcome: Outcome, seed: int) -> None:

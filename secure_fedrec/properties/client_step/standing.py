@@ -129,6 +129,7 @@ def _shown(form: str, values: Tensor) -> Iterator[tuple[Tensor, Scales]]:
     if flat.shape[1] > 1:
         scales[f"{form} over its norm"] = 1 / torch.linalg.vector_norm(flat, dim=1)
         scales[f"{form} over its largest number"] = 1 / flat.abs().amax(1)
+        scales[f"{form} over its range"] = 1 / (flat.amax(1) - flat.amin(1))
     yield values, scales
     if values.dim() > 2 and values.shape[-1] > 1:
         norms = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
