@@ -83,6 +83,7 @@ def test_server_and_release_have_prices_of_their_own(event: Make) -> None:
     assert "sees only what is released" in str(release)
 
 
+@pytest.mark.claim("dp-no-wrap")
 @pytest.mark.parametrize("adversary", ["server", "release"])
 def test_exact_counts_beside_noised_rows_get_no_claim(adversary: str) -> None:
     events = skellam_config(counts="exact").events(rounds=20)

@@ -30,6 +30,8 @@ from secure_fedrec.protection.dp import (
     noise_table,
 )
 
+pytestmark = pytest.mark.claim("no-amplification")
+
 RATE, DELTA, OTHERS, SIZE = 0.1, 1e-5, 20, 2**16
 SECRET = Sampling(rate=RATE, secret_from=("release",))
 THRESHOLD = 1 + 0.6 / OTHERS

@@ -24,6 +24,8 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript
 
+pytestmark = pytest.mark.claim("coalition-refused-or-attacked")
+
 CLIENTS, ITEMS = 10, 24
 SETTINGS: dict[str, dict[str, Any]] = {
     "virtual-ratings": {"sticky": True},
@@ -220,6 +222,7 @@ def clients_alone(run: Run, left: int) -> Finding:
     return found
 
 
+@pytest.mark.claim("public-tables")
 def test_all_clients_but_one_read_the_items_of_the_last_one(
     stack: tuple[str, ...], run: Run
 ) -> None:
@@ -244,6 +247,7 @@ def test_all_clients_but_one_read_the_items_of_the_last_one(
     assert found.figures["disclosures_wrong"] == 0
 
 
+@pytest.mark.claim("public-tables")
 def test_two_clients_are_not_told_apart_and_one_client_reads_the_tail(
     stack: tuple[str, ...], run: Run
 ) -> None:
@@ -301,6 +305,7 @@ def test_coalitions_against_bags(stack: tuple[str, ...], others: int, tmp_path: 
     assert [finding.attack for finding in run.attacked(adversary)] == ["drafts"]
 
 
+@pytest.mark.claim("certain-is-right")
 @pytest.mark.parametrize("count", [0, 1, 5, CLIENTS - 1])
 @pytest.mark.parametrize("server", [True, False], ids=["with server", "clients alone"])
 def test_nothing_that_sums_prove_is_false(run: Run, count: int, server: bool) -> None:

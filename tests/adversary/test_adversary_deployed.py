@@ -145,6 +145,7 @@ def revealed(layout: Layout) -> set[int]:
     return found
 
 
+@pytest.mark.claim("hosts-one-statement")
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")
 def test_a_server_that_deviates_opens_nothing_at_processes(
     up: Hosts, layout: Layout, twin: Layout

@@ -253,6 +253,7 @@ def test_the_example_is_summed(tmp_path: Path) -> None:
     assert len({str(ran.given[client]) for client in CLIENTS}) == 1
 
 
+@pytest.mark.claim("flower-one-mean")
 @pytest.mark.parametrize("field", CHANGES)
 @hypothesis_settings(max_examples=2, deadline=None)
 @given(others=st.sets(st.sampled_from(CLIENTS), min_size=1, max_size=3))

@@ -94,6 +94,7 @@ def named(value: object) -> str:
     return f"{'+'.join(value.corrupt)}:{value.hides}" if isinstance(value, Stand) else str(value)
 
 
+@pytest.mark.claim("coalitions")
 @pytest.mark.parametrize(("stack", "stand", "in_bag"), CLAIMED, ids=named)
 def test_what_a_layer_withstands_is_not_told(
     stack: tuple[str, ...], stand: Stand, in_bag: bool
@@ -114,6 +115,7 @@ def next_game(stack: tuple[str, ...], records: Any) -> str | None:
     return GAMES[least] if least < len(GAMES) else None
 
 
+@pytest.mark.claim("coalitions")
 @pytest.mark.parametrize("stack", STACKS, ids=lambda stack: "+".join(stack) or "none")
 def test_the_server_wins_where_nothing_is_claimed(stack: tuple[str, ...]) -> None:
     game, noise = next_game(stack, RECORDS), LITTLE
@@ -122,6 +124,7 @@ def test_the_server_wins_where_nothing_is_claimed(stack: tuple[str, ...]) -> Non
     assert (game is None) == bool(NOISED & {*stack})
 
 
+@pytest.mark.claim("coalitions")
 @pytest.mark.parametrize("stack", BAG_STACKS, ids=lambda stack: "+".join(stack) or "none")
 def test_the_server_wins_over_bags_where_nothing_is_claimed(stack: tuple[str, ...]) -> None:
     game = next_game(stack, BAG_RECORDS) or GAMES[-1]

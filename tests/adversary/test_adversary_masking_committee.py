@@ -98,6 +98,7 @@ def opens(hostile: HostileRound) -> bool:
     return frozenset({victim(hostile)}) in found
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 def test_signers_outside_the_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = split()
     assert not opens(ours)
@@ -107,6 +108,7 @@ def test_signers_outside_the_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opens(split())
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 def test_two_quorums_with_corrupt_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of five members signs both statements; four are a quorum, three would not be."""
     setting = replace(SETTING, corrupt=1, committee=5, quorum=4, window=2)
@@ -117,6 +119,7 @@ def test_two_quorums_with_corrupt_members(monkeypatch: pytest.MonkeyPatch) -> No
     assert opens(split(setting, corrupt=[0], committee=mask_of(range(5))))
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 def test_forged_members(monkeypatch: pytest.MonkeyPatch) -> None:
     def forged(hostile: HostileRound, _: bytes) -> dict[int, bytes]:
         return dict.fromkeys(sorted(hostile.signers(EVERYBODY - {victim(hostile)}))[:2], bytes(64))
@@ -164,6 +167,7 @@ def twice(monkeypatch: pytest.MonkeyPatch) -> HostileRound:
         return split(setting, signed=one, corrupt=[0], committee=mask_of(range(5)))
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 def test_a_member_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = twice(monkeypatch)
     assert not ours.unmasked
@@ -179,6 +183,7 @@ def test_a_member_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opens(twice(monkeypatch))
 
 
+@pytest.mark.claim("masking-committee")
 def test_a_server_that_announces_a_smaller_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one member, which is the server's: it agrees to everything."""
     setting = replace(SETTING, corrupt=1, committee=1, quorum=1, window=2)
@@ -304,6 +309,7 @@ def one_victim(*, epochs: bool) -> TwoClasses:
     return hostile
 
 
+@pytest.mark.claim("masking-committee")
 def test_two_statements_of_two_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = one_victim(epochs=True)
     assert not ours.core._shares
@@ -327,6 +333,7 @@ def test_two_statements_of_two_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opens(one_victim(epochs=True))
 
 
+@pytest.mark.claim("masking-committee")
 def test_a_committee_of_another_beacon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server names each class a beacon that draws the committee from this class."""
     ours = one_victim(epochs=False)
@@ -349,6 +356,7 @@ def two_sums(least: int) -> TwoClasses:
     return hostile
 
 
+@pytest.mark.claim("masking-committee")
 def test_two_sums_of_two_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"masking\.min_survivors.*must be between 7 and 12"):
         two_sums(6)

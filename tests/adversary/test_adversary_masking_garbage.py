@@ -69,6 +69,7 @@ class Garbler:
         return seal(self.attack.federation.identities[GARBLER].key, *arguments)
 
 
+@pytest.mark.claim("masking-garbage-costs-its-sender")
 @pytest.mark.parametrize("how", ["noise", "empty", "short", "long"])
 @pytest.mark.parametrize("kind", REPLIES)
 def test_a_garbage_reply_costs_its_sender_and_not_the_round(
@@ -150,6 +151,7 @@ class Harassed(MaskingServer):
     last: bytes = b""
 
 
+@pytest.mark.claim("masking-garbage-costs-its-sender")
 def test_nobody_is_dropped_for_what_others_send_in_its_name(attacked: Any) -> None:
     attack = attacked()
     attack.server.__class__ = Harassed
@@ -236,6 +238,7 @@ def lie_about_pairs(monkeypatch: pytest.MonkeyPatch, liar: int, lie: str) -> Non
     monkeypatch.setattr(RoundSecrets, "__init__", init)
 
 
+@pytest.mark.claim("masking-exact-or-aborts")
 @pytest.mark.parametrize(
     ("lie", "liar", "uploads", "ends"),
     [

@@ -155,6 +155,7 @@ def substitute_pair_secrets(attack: Any) -> Any:
     return attack.layout.decode(words & np.uint32(2**20 - 1))
 
 
+@pytest.mark.claim("masking-hybrid")
 def test_pair_secret_substitution(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agreement: KeyAgreement = "x25519+mlkem768"
     policy = SitePolicy(corrupt=0.0, dropout=0.4, key_agreement=agreement)
@@ -274,6 +275,7 @@ def test_sybil_neighbours(attacked: Any) -> None:
 # What stays open, and what a wire-tap sees.
 
 
+@pytest.mark.claim("differing-cohorts")
 def test_differencing_two_rounds_is_open() -> None:
     """Reported, not prevented: the sums over S and S without the victim differ by its vector.
 

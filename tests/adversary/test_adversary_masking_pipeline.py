@@ -199,6 +199,7 @@ def opened_elsewhere(attacked: Any) -> dict[int, bool]:
     return found
 
 
+@pytest.mark.claim("masking-rounds-apart")
 def test_a_drop_in_one_round_opens_no_other(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(opened_elsewhere(attacked).values())
     # Weakened copy: mask keys are agreed on once, and shares of them serve all rounds.
@@ -236,6 +237,7 @@ def told_otherwise(line: Line, record: Callable[[dict[int, bytes]], dict[int, by
     return altered
 
 
+@pytest.mark.claim("masking-rounds-apart")
 @pytest.mark.parametrize("case", ["another client's", "an earlier round's", "its own"])
 def test_other_keys_cost_the_next_round_and_not_this_one(case: str) -> None:
     """The victim leaves the next round before it has shared anything; this one's sum is whole."""
@@ -271,6 +273,7 @@ def test_a_next_round_that_too_few_begin_costs_this_one_nothing(stage: str) -> N
     assert line.hub.agreed is None
 
 
+@pytest.mark.claim("masking-rounds-apart")
 def test_two_next_rounds_give_a_sum_of_neither() -> None:
     """Clients are in one of them, and no two sums over as many as it takes are apart."""
     line = Line()
@@ -297,6 +300,7 @@ def test_two_next_rounds_give_a_sum_of_neither() -> None:
         mine.close_step()
 
 
+@pytest.mark.claim("masking-rounds-apart")
 def test_shares_that_are_withheld_from_one_client_open_nothing() -> None:
     """The victim is told that two others never shared: it has signed another set than they."""
     line = Line()
@@ -344,6 +348,7 @@ def of_no_statement(derive: Callable[..., bytes]) -> Callable[..., bytes]:
     return lambda *given: derive(*given[:-1], NO_STATEMENT)
 
 
+@pytest.mark.claim("masking-one-statement")
 def test_no_sum_holds_vectors_of_two_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server tells the victim of another model, whose vector it could tell in the sum."""
     with pytest.raises(ProtocolError, match="client 2 was told of other sharers or states"):
@@ -414,6 +419,7 @@ def both_sums(line: Line) -> Any:
     return LAYOUT.decode(core.result) - line.sums[2]
 
 
+@pytest.mark.claim("masking-one-open-vector")
 def test_a_round_that_is_broken_off_ends_with_the_vector_of_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -424,6 +430,7 @@ def test_a_round_that_is_broken_off_ends_with_the_vector_of_the_next(
     assert np.array_equal(both_sums(Line()), values(1)[VICTIM])
 
 
+@pytest.mark.claim("masking-one-open-vector")
 def test_keys_of_a_round_that_was_given_up_serve_no_vector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -452,6 +459,7 @@ def test_keys_of_a_round_that_was_given_up_serve_no_vector(
 # States at rest.
 
 
+@pytest.mark.claim("masking-one-open-vector")
 def test_two_states_at_rest_serve_once_each(tmp_path: Path) -> None:
     """Of a client that awaits SURVIVORS in one round and KEYS in the next; copies serve nothing,
     whatever the other state has come to."""
@@ -493,6 +501,7 @@ def test_two_states_at_rest_serve_once_each(tmp_path: Path) -> None:
     assert VICTIM in line.servers[2].survivors
 
 
+@pytest.mark.claim("masking-one-open-vector")
 def test_a_state_at_rest_of_a_round_that_is_over_is_refused(tmp_path: Path) -> None:
     """It awaited its reveal when the next round's vector was sent."""
     line, key, path = Line(), bytes(range(32)), tmp_path / "state"

@@ -89,6 +89,7 @@ def difference(federation: Federation, stated: Statement) -> Any:
     return LAYOUT.decode(whole.words) - LAYOUT.decode(without.words)
 
 
+@pytest.mark.claim("masking-one-reveal-per-state")
 def test_a_state_is_answered_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stated = model(1)
     ours = Federation(range(6), policy=POLICY)
@@ -104,6 +105,7 @@ def test_a_state_is_answered_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(difference(weak, stated), VALUES[VICTIM])
 
 
+@pytest.mark.claim("masking-one-reveal-per-state")
 def test_before_anything_is_revealed_a_failed_round_may_be_tried_again() -> None:
     stated, federation = model(1), Federation(range(6), policy=POLICY)
     for kind in (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM):
@@ -193,6 +195,7 @@ def test_another_purpose_over_one_state_is_another_sum_and_nothing_else_is() -> 
     )
 
 
+@pytest.mark.claim("masking-one-reveal-per-state")
 def test_against_an_active_server_a_state_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     federation = Federation(range(6), policy=POLICY)
     with pytest.raises(ConfigError, match=r"masking\.statement"):
@@ -224,6 +227,7 @@ def jump(federation: Federation, number: int) -> None:
     client.receive(server.start()[VICTIM].data)
 
 
+@pytest.mark.claim("masking-setup-spares-rounds")
 def test_one_setup_does_not_use_up_the_numbers_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Federation(range(6), policy=POLICY)
     before = ours.journals[VICTIM]._held
@@ -253,6 +257,7 @@ def with_floor(federation: Federation, floor: int) -> None:
     )
 
 
+@pytest.mark.claim("masking-setup-spares-rounds")
 def test_newcomers_and_clients_that_were_away_take_part() -> None:
     federation = Federation(range(6), policy=POLICY)
     federation.sum(CONFIG, VECTORS, statement=model(1))
@@ -315,6 +320,7 @@ def test_a_restored_journal_is_named_and_costs_its_client_the_round(tmp_path: Pa
     assert VICTIM in site.round(4).survivors
 
 
+@pytest.mark.claim("masking-old-journal-named")
 def test_peers_name_a_restored_journal_that_the_server_passes_on(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.round(1)
@@ -343,6 +349,7 @@ def answer_again(site: Site) -> Any:
     return LAYOUT.decode(whole.words) - LAYOUT.decode(without.words)
 
 
+@pytest.mark.claim("masking-old-journal-named")
 def test_restored_journals_do_not_answer_for_a_state_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,16 +311,19 @@ def single_victim(attack: Any, patch: pytest.MonkeyPatch) -> None:
     fails_on_ours_and_opens_the_weakened_copy(cut, [victim], patch)
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 def test_single_victim_told_of_few_sharers(stocked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     single_victim(stocked, monkeypatch)
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 def test_single_victim_with_the_hybrid_key_agreement(
     attacked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     single_victim(stock(attacked, "x25519+mlkem768"), monkeypatch)
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 def test_group_told_of_itself_and_its_walls(stocked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five clients that mask with each other and with clients that are then dropped: their sum."""
     group, wall, reach, helpers = around(stocked, 5, stocked.config.threshold - 4)
@@ -329,6 +332,7 @@ def test_group_told_of_itself_and_its_walls(stocked: Any, monkeypatch: pytest.Mo
     fails_on_ours_and_opens_the_weakened_copy(cut, group, monkeypatch)
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 def test_mixed_cut(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody drops out, and clients that hold the common view sit inside the group.
 
@@ -376,6 +380,7 @@ def few_sharers(attacked: Any, *, least: int) -> SplitViews:
     return SplitViews(attack, views={0: {0, *wall}}, dropped=wall, helpers=range(4, 9))
 
 
+@pytest.mark.claim("masking-least-cohort")
 def test_few_sharers_on_the_complete_graph(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"masking\.min_survivors.*must be between 5 and 9"):
         few_sharers(attacked, least=4)

@@ -102,6 +102,7 @@ def row_of_the_victim(adversary: Any) -> Any:
     return aggregate.values[second.layout.rows.tolist().index(ALONE)]
 
 
+@pytest.mark.claim("masking-tail-floor")
 def test_a_false_count_brings_no_row_below_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="signs a false count"):
         row_of_the_victim("active")

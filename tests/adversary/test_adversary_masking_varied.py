@@ -266,6 +266,7 @@ def run(
     return server, len(agreed) > 1 or len(opened) > 1 or not set(opened) <= lawful
 
 
+@pytest.mark.claim("masking-varied-messages")
 def test_nothing_opens_whatever_each_client_is_told() -> None:
     rng, federation = random.Random(20), federation_of(8)
     varied: Counter[str] = Counter()
@@ -292,6 +293,7 @@ def test_nothing_opens_whatever_each_client_is_told() -> None:
     assert taken[Kind.KEYS.name] >= 3  # clients that went on with fewer neighbours
 
 
+@pytest.mark.claim("masking-varied-messages")
 def test_clients_that_do_not_compare_their_sharers_are_opened() -> None:
     rng, federation = random.Random(21), federation_of(8)
     with switched_off(EQUAL):

@@ -64,6 +64,7 @@ def encryptor(key: PrivateKey) -> Encryptor:
 MAGNITUDES = (1e-6, 1e-3, 0.5, 100.5, 1000.0)
 
 
+@pytest.mark.claim("paillier-exact")
 def test_floats_of_phe_show_their_magnitude_and_ring_words_do_not(
     key: PrivateKey, encryptor: Encryptor
 ) -> None:
@@ -195,6 +196,7 @@ def secret() -> IntArray:
     return np.random.default_rng(11).integers(-(2**20), 2**20, LENGTH)
 
 
+@pytest.mark.claim("paillier-curious-only")
 def test_a_dressed_up_upload_opens_without_masks_and_is_noise_with_them(
     key: PrivateKey,
     identities: dict[Party, Identity],

@@ -161,6 +161,7 @@ def test_tagging_finds_the_message_on_the_weakened_network() -> None:
     assert found_by_tagging(WeakNetwork()) is not None
 
 
+@pytest.mark.claim("routing-refuses-tagged")
 def test_tagging_is_refused_at_the_first_honest_mix() -> None:
     network = OurNetwork()
     assert found_by_tagging(network) is None
@@ -171,6 +172,7 @@ def test_replay_finds_the_message_on_the_weakened_network() -> None:
     assert found_by_replay(WeakNetwork()) is not None
 
 
+@pytest.mark.claim("routing-refuses-tagged")
 def test_replay_is_refused() -> None:
     network = OurNetwork()
     assert found_by_replay(network) is None
@@ -224,6 +226,7 @@ def test_the_position_in_a_batch_says_nothing_and_did_without_shuffling() -> Non
     assert max(seen.count(place) for place in set(seen)) <= 20
 
 
+@pytest.mark.claim("routing-refuses-tagged")
 def test_a_flood_that_keeps_others_out_is_shown_by_loops() -> None:
     # The adversary holds back all cells but the victim's and fills the batch itself (n - 1 attack).
     # It cannot tell the victim's loops from its messages, so it holds back loops, too.

@@ -102,6 +102,7 @@ def test_nobody_complains_of_honest_mixes() -> None:
     assert federation.complaints(federation.receipts()) == [""] * SENDERS
 
 
+@pytest.mark.claim("routing-receipts")
 @pytest.mark.parametrize("recipient", [0, 1])
 @pytest.mark.parametrize("message", [[], [b"vote 9"]], ids=["dummy", "vote"])
 def test_a_mix_that_replaces_a_cell_is_found_by_its_sender_alone(
@@ -127,6 +128,7 @@ def test_a_mix_that_drops_a_cell_is_found() -> None:
     assert sorted(federation.complaints(federation.receipts())) == [""] * (SENDERS - 1) + [MISSED]
 
 
+@pytest.mark.claim("routing-added-cells")
 def test_what_a_mix_puts_in_besides_stays_undetected() -> None:
     """Open, and said so: only where the number of cells is public does counting them help."""
     federation = Federation()
@@ -137,6 +139,7 @@ def test_what_a_mix_puts_in_besides_stays_undetected() -> None:
     assert federation.complaints(federation.receipts()) == [""] * SENDERS
 
 
+@pytest.mark.claim("routing-receipts")
 def test_a_list_for_each_sender_is_refused_and_two_lists_convict() -> None:
     """The receiver leaves a cell out of the list for one sender, to see whether it complains."""
     federation = Federation()
@@ -281,6 +284,7 @@ class Replace:
         )
 
 
+@pytest.mark.claim("bags-incomplete-abort")
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_a_replaced_message_ends_a_simulated_round(kind: str) -> None:
     """The number of messages is right, and the receiver has nothing to compare them with."""
@@ -290,6 +294,7 @@ def test_a_replaced_message_ends_a_simulated_round(kind: str) -> None:
     assert fault.struck == 1
 
 
+@pytest.mark.claim("routing-added-cells")
 def test_counting_finds_a_message_too_many_where_their_number_is_public() -> None:
     with pytest.raises(ProtocolError, match="too many"):
         bags("simulated")(Wire(meter=Meter(6), faults=(Replace(besides=True),)))
@@ -324,6 +329,7 @@ def let_a_mix_replace_cells(kind: str, monkeypatch: pytest.MonkeyPatch) -> list[
     return ran
 
 
+@pytest.mark.claim("routing-receipts")
 @pytest.mark.parametrize("kind", ROUNDS)
 def test_a_real_mix_that_replaces_cells_ends_the_round(
     kind: str, monkeypatch: pytest.MonkeyPatch

@@ -103,6 +103,7 @@ def bytes_of(words: RingArray) -> Any:
     return np.bincount(np.ascontiguousarray(words).view(np.uint8).ravel(), minlength=256)
 
 
+@pytest.mark.claim("shared-upload-subsets")
 @pytest.mark.parametrize("coalition", coalitions(), ids=str)
 @pytest.mark.parametrize("rated", [0.0, 1.0])
 def test_every_proper_subset_holds_uniform_words_whatever_the_input(
@@ -262,6 +263,7 @@ def test_a_denoiser_signs_and_releases_one_set_only() -> None:
         party.denoisers[0].share_of(0)
 
 
+@pytest.mark.claim("shared-upload-subsets")
 def test_split_views_release_nothing() -> None:
     """One set for the first two denoisers, another for the third."""
     party = Parties()

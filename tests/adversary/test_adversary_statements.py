@@ -136,6 +136,7 @@ def test_the_example_is_summed() -> None:
     assert LAYOUT.decode(server.result).tolist() == sum(map(values, CLIENTS)).tolist()
 
 
+@pytest.mark.claim("masking-one-statement")
 @pytest.mark.parametrize("adversary", ["active", "curious"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "federation"])
 @few
@@ -153,6 +154,7 @@ def test_whoever_was_told_of_another_field_is_in_no_sum(
         assert LAYOUT.decode(server.result).tolist() == exact.tolist()
 
 
+@pytest.mark.claim("masking-one-statement")
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "federation"])
 @few
 @given(others=st.sets(st.sampled_from(CLIENTS), min_size=1, max_size=5), turned=st.booleans())
@@ -180,6 +182,7 @@ def test_a_server_that_takes_all_uploads_opens_nothing(
         assert seeds.shares.keys() <= revealed  # nobody helps to open the others
 
 
+@pytest.mark.claim("masking-one-statement")
 @pytest.mark.parametrize("adversary", ["active", "curious"])
 def test_a_statement_of_another_federation_is_not_taken(adversary: Any) -> None:
     other = changed(STATED, "federation")
@@ -197,6 +200,7 @@ SUMMED = {
 """Of stacks whose parties, beside the server, open something."""
 
 
+@pytest.mark.claim("hosts-one-statement")
 @pytest.mark.usefixtures("one_paillier_key")
 @pytest.mark.parametrize(
     ("stack", "name"),
@@ -260,6 +264,7 @@ class TwoRounds(SitesChannel):
             self._attempt, self._stated, self._ahead = before
 
 
+@pytest.mark.claim("hosts-one-statement")
 @pytest.mark.usefixtures("one_paillier_key")
 @pytest.mark.parametrize(
     ("stack", "algorithm", "told"),
@@ -283,6 +288,7 @@ def test_nobody_is_told_of_another_round_than_the_others(
         assert not ran.site(client)._journal._held.revealed
 
 
+@pytest.mark.claim("hosts-one-statement")
 @pytest.mark.usefixtures("one_paillier_key")
 @pytest.mark.parametrize("stack", SUMMED)
 def test_one_state_is_summed_once_under_whatever_round(
@@ -317,6 +323,7 @@ def test_a_repetition_is_of_the_same_state(stack: str, tmp_path: Path) -> None:
     assert ran.coordinator.public.round == 0
 
 
+@pytest.mark.claim("differing-cohorts")
 def test_two_sums_of_one_past_are_subtracted_still(tmp_path: Path) -> None:
     """Clients of one past each, told the same: a digit of the state and an absence open one.
 

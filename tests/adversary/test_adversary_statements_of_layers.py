@@ -84,6 +84,7 @@ class Told:
         monkeypatch.setattr(TrainingPlan, "standing", standing)
 
 
+@pytest.mark.claim("other-layers-one-statement")
 @pytest.mark.usefixtures("one_paillier_key", "_no_questions")
 @pytest.mark.parametrize("stack", STACKS)
 @hypothesis_settings(
@@ -175,6 +176,7 @@ def test_masked_ciphertexts_of_one_statement_are_summed(masked: Masked) -> None:
     assert CODEC.decode(found).tolist() == [0.0, 3.0, 6.0]
 
 
+@pytest.mark.claim("other-layers-one-statement")
 @pytest.mark.parametrize("name", NAMES)
 @hypothesis_settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

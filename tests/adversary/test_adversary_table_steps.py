@@ -31,6 +31,8 @@ from tests.adversary.test_adversary_coalitions import (
 )
 from tests.attacks.made import rated_of
 
+pytestmark = pytest.mark.claim("public-tables")
+
 
 def them(*corrupt: str) -> Adversary:
     return Adversary(name="them", corrupt=frozenset(corrupt))

@@ -242,6 +242,7 @@ def block_bytes(request: Any, monkeypatch: pytest.MonkeyPatch) -> int | None:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.mark.claim("recordings-name-no-sender")
 @pytest.mark.parametrize("stack", STACKS)
 def test_files_name_no_sender(stack: str, tmp_path: Path, block_bytes: int | None) -> None:
     recorded(stack, tmp_path)
@@ -291,6 +292,7 @@ def files_in(folder: Path) -> list[tuple[str, bytes]]:
     return [(str(path.relative_to(folder)), path.read_bytes()) for path in files]
 
 
+@pytest.mark.claim("recordings-name-no-sender")
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_resumed_run_and_other_batches_write_the_same_files(
     stack: str, tmp_path: Path, block_bytes: int | None
@@ -321,6 +323,7 @@ def test_a_resumed_run_and_other_batches_write_the_same_files(
     assert not list(tmp_path.rglob("scratch-*"))
 
 
+@pytest.mark.claim("recordings-name-no-sender")
 def test_a_killed_run_leaves_no_order_of_work_in_the_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,6 +212,7 @@ class _Rereads(_Sends):
         return self._block.values
 
 
+@pytest.mark.claim("hosts-malformed-state")
 @pytest.mark.parametrize(("rows", "fits"), [(1, False), (2, False), (3, True), (4, False)])
 def test_a_round_has_a_sum_of_weights(rows: int, fits: bool) -> None:
     """In FURL's rule with weights, which looks a round up among them."""

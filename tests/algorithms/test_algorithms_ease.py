@@ -148,6 +148,7 @@ def test_masked_and_plain_sums_are_the_same_integers(clients: int, items: int, s
     assert np.array_equal(plain.public.extras[SUMS], upper)
 
 
+@pytest.mark.claim("ease-pairs")
 @given(
     clients=st.integers(1, 8), items=st.integers(1, 20), seed=st.integers(0, 2**16),
     largest=st.sampled_from([0.5, 1.0, 3.0]),
@@ -178,6 +179,7 @@ def test_a_sum_under_real_masks_or_encryption_is_the_plain_one(layers: dict[str,
     assert np.array_equal(plain.public.extras[SUMS], hidden.public.extras[SUMS])
 
 
+@pytest.mark.claim("ease-pairs")
 def test_whoever_comes_later_is_added_once_and_all_of_them_make_the_whole_sum() -> None:
     rows = drawn(12, 8, 4)
     config = EASEConfig(rounds=12)
@@ -262,6 +264,7 @@ def test_of_noise_alone_little_is_made() -> None:
     assert all(1 <= count <= 3 for count in columns)
 
 
+@pytest.mark.claim("ease-pairs")
 def test_noise_is_stated_with_the_sum_and_adds_up_over_rounds() -> None:
     rows = drawn(20, 6, 9)
     layers = {

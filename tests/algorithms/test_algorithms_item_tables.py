@@ -535,6 +535,7 @@ def test_an_item_table_of_another_width_at_one_client_is_refused(
         other.client_step(np.arange(1), public, engine.vault, streams)
 
 
+@pytest.mark.claim("hosts-malformed-state")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_shared_table_of_another_shape_is_refused(name: str) -> None:
     """Found by attacking: compiled loops read and wrote beyond it, and the heap was damaged."""

@@ -113,6 +113,7 @@ def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None
         assert single <= set(part.items.tolist())
 
 
+@pytest.mark.claim("certain-is-right")
 def test_pseudonyms_of_rounds_with_one_cohort_are_one_person(
     federate: Federate, hidden: Hidden
 ) -> None:
@@ -271,6 +272,7 @@ def test_shared_uploads_of_changing_cohorts_fall(
     assert finding.details["pseudonyms_named"] > 0
 
 
+@pytest.mark.claim("certain-is-right")
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),

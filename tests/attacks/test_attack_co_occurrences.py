@@ -176,6 +176,7 @@ def test_sums_that_several_factors_make_whole_are_not_told() -> None:
     np.testing.assert_array_equal(sums_of_weights(weights, 2.5, len(rows)), rows.T @ rows)
 
 
+@pytest.mark.claim("ease-pairs")
 def test_an_item_of_two_tells_them_apart_where_pairs_connect_its_items() -> None:
     rows = np.array([[1, 1, 1, 0, 0], [1, 0, 0, 1, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]] * 1)
     rows = np.vstack([rows, [[0, 1, 1, 1, 1], [0, 1, 1, 1, 1]]])

@@ -19,6 +19,8 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import Adversary, OwnUploads, View
 from tests.adversary.test_adversary_coalitions import recorded
 
+pytestmark = pytest.mark.claim("exact-counts")
+
 CLIENTS, ROUNDS = 12, 4
 COUNTED = {"biases": True}
 SHARED: list[dict[str, Any]] = [
@@ -164,6 +166,7 @@ def test_clients_subtract_counts_of_rounds_that_one_was_left_out_of(
     assert not of_one(view, moved, all_rated=True)
 
 
+@pytest.mark.claim("the-only-other-client")
 @pytest.mark.parametrize("tap", [False, True])
 @pytest.mark.parametrize(
     "algorithm", [COUNTED, {"rank": 0, **COUNTED}, {"rank": 1}, {}, {"temperature": 1e-9}]

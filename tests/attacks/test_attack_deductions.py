@@ -4,6 +4,7 @@ import itertools
 from dataclasses import asdict, replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ EXACT = Knowledge(
 )
 
 
+@pytest.mark.claim("exact-counts")
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     clients=st.integers(1, 7), rounds=st.integers(1, 8), items=st.integers(1, 3), seed=st.integers()

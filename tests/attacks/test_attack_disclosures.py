@@ -92,6 +92,7 @@ def test_a_pseudonym_without_a_vector_is_of_whom_its_certain_claims_are_true() -
     assert found["disclosures_wrong"] == 1, "nobody rated both so"
 
 
+@pytest.mark.claim("severity-of-exposure")
 def test_what_is_false_exposes_nobody_and_is_counted() -> None:
     ties = [(0, 3, np.nan, True), (0, 1, 1.0, True)]  # not rated; another rating
     found = figures(pseudonyms([[0.0, 1.0]], ties))
@@ -148,6 +149,7 @@ def test_nobody_is_exposed_to_himself() -> None:
     assert (found["clients_exposed"], found["clients_judged"]) == (1, 2)
 
 
+@pytest.mark.claim("severity-of-exposure")
 @pytest.mark.parametrize(
     ("exposed", "share", "profile", "severity"),
     [

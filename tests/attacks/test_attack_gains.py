@@ -67,6 +67,7 @@ def judged(rated: RatedSetClaim, labels: BoolArray) -> Figures:
 # --- view and popularity together -----------------------------------------------------------------
 
 
+@pytest.mark.claim("popularity-counts")
 def test_a_support_that_is_seen_tells_the_rated_set_with_popularity() -> None:
     """A coin inside the support falls below popularity there, and both together tell most of it."""
     labels = rated_sets(200, 400, 1, mean=0.05)
@@ -79,6 +80,7 @@ def test_a_support_that_is_seen_tells_the_rated_set_with_popularity() -> None:
     assert figure(figures, "headroom_lift_certain") > 0.5
 
 
+@pytest.mark.claim("popularity-counts")
 @pytest.mark.parametrize("blind", ["noise", "nothing", "popularity"])
 def test_a_view_that_adds_nothing_gains_nothing(blind: str) -> None:
     labels = rated_sets(200, 100, 3)
@@ -99,6 +101,7 @@ def test_everything_told_is_everything_gained() -> None:
     assert figures["precision_at_k"] == figures["combined_auc"] == figures["headroom_lift"] == 1.0
 
 
+@pytest.mark.claim("popularity-counts")
 def test_no_clients_truth_is_in_its_own_ranking() -> None:
     """Another truth of a client changes the ranking of the other half only."""
     labels = rated_sets(20, 30, 6)
@@ -262,6 +265,7 @@ def named(train: RatingTable, keep: BoolArray, said: FloatArray | None = None) -
     return scored_by(claimed, train=train).at(LEVEL)
 
 
+@pytest.mark.claim("abstention-recovers-nothing")
 def test_silence_about_equal_ratings_recovers_none_of_them() -> None:
     train = table(np.ones(600), 60, 10)
     for keep in (np.zeros(600, dtype=bool), np.ones(600, dtype=bool)):
@@ -272,6 +276,7 @@ def test_silence_about_equal_ratings_recovers_none_of_them() -> None:
         assert figures["coverage"] == keep.mean()
 
 
+@pytest.mark.claim("abstention-recovers-nothing")
 def test_an_abstention_is_the_modal_guess() -> None:
     rng = np.random.default_rng(10)
     train = table(rng.choice([1.0, 4.0, 4.0, 4.0, 4.0, 5.0], 1200), 120, 10)

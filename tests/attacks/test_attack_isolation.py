@@ -129,6 +129,7 @@ def dealt(columns: Columns, order: np.ndarray[Any, Any]) -> Columns:
 # --- the view -------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("view-is-own-messages")
 @pytest.mark.parametrize("federation", FEDERATIONS)
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=lambda adversary: str(adversary.name))
 @pytest.mark.parametrize("attack", SUITE.values(), ids=SUITE)
@@ -216,6 +217,7 @@ def reachable(root: object) -> Iterator[object]:
                 queue.append(other)
 
 
+@pytest.mark.claim("view-is-own-messages")
 @pytest.mark.parametrize("adversary", ADVERSARIES, ids=lambda adversary: str(adversary.name))
 def test_no_path_leads_from_a_view_to_the_truth(federate: Federate, adversary: Adversary) -> None:
     run, truth = federate(**FEDERATIONS["fedrec++"])

@@ -206,6 +206,7 @@ def test_protected_uploads_tell_nothing(name: str, stack: str) -> None:
     assert ran > 10
 
 
+@pytest.mark.claim("unknown-is-unknown")
 def test_what_a_method_does_not_state_is_not_attacked() -> None:
     run, truth = planted("untouched")
     public = dict(run.transcript.public)

@@ -17,6 +17,8 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.wire import KNOWLEDGE, Adversary
 from tests.adversary.test_adversary_coalitions import Run, recorded
 
+pytestmark = pytest.mark.claim("known-seed")
+
 KNOWING = Adversary(name="x", corrupt=frozenset({"server"}), knows=frozenset({"seed"}))
 CLIENTS = 20
 

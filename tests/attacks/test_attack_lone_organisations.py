@@ -16,6 +16,7 @@ from secure_fedrec.protection.masking.layer_settings import MaskingLayerConfig
 MASKS = {"masking": MaskingLayerConfig()}
 
 
+@pytest.mark.claim("lone-rows")
 def test_rows_of_one_organisation_are_read_off_masked_sums() -> None:
     run, truth = planted("lone organisations")
     finding = evaluate(LoneRows(), WHO["server"], run.transcript, truth, seed=0)
@@ -24,6 +25,7 @@ def test_rows_of_one_organisation_are_read_off_masked_sums() -> None:
     assert severity_of(finding.figures) != "info"
 
 
+@pytest.mark.claim("lone-rows")
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_that_several_send_are_no_ones(seed: int) -> None:
     attributes = int(np.random.default_rng(seed).integers(2, 12))
@@ -39,6 +41,7 @@ def test_uploads_in_the_clear_have_nothing_to_decode() -> None:
     assert finding.reason == "uploads can be read: nothing is hidden in a sum"
 
 
+@pytest.mark.claim("lone-rows")
 def test_rows_that_are_not_what_was_sent_count_for_nobody() -> None:
     run, truth = planted("lone organisations")
     made = LoneRows().claim(run.transcript.view(WHO["server"])).of(LoneRowsClaim)[0]

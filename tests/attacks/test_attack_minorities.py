@@ -30,6 +30,7 @@ def findings(name: str, shape: Shape, share: float) -> Mapping[str, Finding]:
     return {attack: finding for attack, finding in tried.items() if finding.measured}
 
 
+@pytest.mark.claim("clear-uploads-counted")
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", FEDERATIONS)
 def test_few_in_the_clear_are_found_in_persons(name: str, share: float) -> None:
@@ -55,6 +56,7 @@ def test_few_in_the_clear_are_found_in_persons(name: str, share: float) -> None:
         assert max(told) >= 1, "what they hold is told as well"
 
 
+@pytest.mark.claim("clear-uploads-counted")
 def test_where_all_are_hidden_nothing_is_above_info() -> None:
     """Federations of odd shapes: what is a finding by chance is counted, and there is none."""
     rng = np.random.default_rng(7)

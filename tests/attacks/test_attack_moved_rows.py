@@ -40,6 +40,7 @@ def figure(finding: Finding, name: str) -> float:
     return value
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize(
     ("recorded", "who", "interactions"),
     [
@@ -102,6 +103,7 @@ def test_says_why_there_is_nothing_to_test(
     assert reason in (found("moved-rows", recorded).reason or "")
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize("seed", range(20))
 def test_federations_of_odd_shapes_without_a_leak(seed: int) -> None:
     """Everybody takes part, or all rows move, or virtual ones do: nothing above info."""
@@ -124,6 +126,7 @@ def test_federations_of_odd_shapes_without_a_leak(seed: int) -> None:
         assert not finding.figures.get("interactions_exposed")
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_certain_is_false(seed: int) -> None:
     """Networks of few units with steps of any length: units that are all off, several epochs."""
@@ -148,6 +151,7 @@ def test_nothing_certain_is_false(seed: int) -> None:
     assert not finding.figures.get("disclosures_wrong")
 
 
+@pytest.mark.claim("moved-rows")
 def test_a_row_that_moves_by_chance_convicts_after_many_rounds_alone() -> None:
     """With sampled negatives the bits of the rounds in which nobody else is left add up."""
     present = np.array([[True, True], *[[True, False]] * 9, [False, True]])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 from attacks import Claims, GroundTruth, evaluate
@@ -26,6 +27,7 @@ def honest_game(seed: int) -> tuple[Claims, GroundTruth]:
     return Claims(rounds=(1,), made=(rated,)), truth_of(ratings_of(rows, 40, 22))
 
 
+@pytest.mark.claim("nothing-false-is-proven")
 def test_the_null_control_sits_at_chance_and_rarely_cries_wolf() -> None:
     """60 seeds: the mean is 0.5 within four standard errors, false alarms stay near 0.1 %."""
     claims, truth = honest_game(0)

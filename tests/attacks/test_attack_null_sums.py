@@ -26,6 +26,8 @@ from tests.attacks.null_sums import (
     record_planted,
 )
 
+pytestmark = pytest.mark.claim("certain-is-right")
+
 NULLS = int(os.environ.get("SECURE_FEDREC_NULLS", "30"))
 FLOORS = {  # of 1,000, how many there are at least
     "lone rows": 400,
@@ -109,6 +111,7 @@ def test_where_known_vectors_tell_nothing_nothing_is_certain(wanted: Draw) -> No
     assert (found.wrong, sum(found.certain.values())) == (0, 0)
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
     """Rows less either vector are as like a third one, which is known less well."""
     assert outcome(record(draw(10241, "decoys"))).wrong == 0
@@ -129,6 +132,7 @@ def test_two_rows_less_parts_of_their_own_raters_are_no_row_of_another() -> None
     assert outcome(record(draw(20115, "decoys"))).wrong == 0
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_what_is_almost_one_raters_row_is_no_evidence_for_another() -> None:
     """Where 0 is a rating, some rows of two are one rater's, and some of one next to nothing."""
     rows: list[list[int]] = []

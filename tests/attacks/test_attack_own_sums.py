@@ -36,6 +36,7 @@ def calls(function: ast.AST) -> list[tuple[str, ast.Call]]:
     return [(ast.unparse(call.func).rsplit(".", 1)[-1], call) for call in made]
 
 
+@pytest.mark.claim("own-uploads-taken-out")
 def test_attacks_get_sums_and_steps_less_what_they_put_in() -> None:
     """No attack asks a view for a sum, for a cohort, or for what followed a round, by itself."""
     wrong = []
@@ -70,6 +71,7 @@ def recorded(name: str) -> Recorded:
     return recorded_as({"name": "pmf", "rank": 1, "rounds": 8}, **shape)
 
 
+@pytest.mark.claim("own-uploads-taken-out")
 @pytest.mark.parametrize(
     ("name", "who", "attack", "figure"),
     [
@@ -91,6 +93,7 @@ def test_what_one_other_client_sent_is_read(
     assert not figures.get("disclosures_wrong")
 
 
+@pytest.mark.claim("own-uploads-taken-out")
 @pytest.mark.parametrize("who", [TAP, SERVER_TOO], ids=lambda who: who.name)
 @pytest.mark.parametrize("name", ["fedncf", "furl", "paillier"])
 def test_what_is_left_is_what_that_client_sent_and_nobody_is_made_up(
@@ -152,6 +155,7 @@ def test_federations_of_odd_shapes_are_never_wrong(seed: int) -> None:
         assert not found(attack, made, TAP).figures.get("disclosures_wrong")
 
 
+@pytest.mark.claim("own-uploads-taken-out")
 def test_rows_of_one_organisation_beside_own_ones_are_read() -> None:
     run, truth = planted("lone organisations")
     alone = Adversary(name="server", corrupt=frozenset({"server"}))
@@ -177,6 +181,7 @@ def test_lines_beyond_those_that_are_gone_through_are_not_passed_over() -> None:
     assert not found("moved-rows", made, TAP).read
 
 
+@pytest.mark.claim("langevin-tolerance")
 @pytest.mark.parametrize(("temperature", "told"), [(1e-24, True), (1e-16, None), (1e-2, False)])
 def test_noise_of_public_size_is_a_tolerance(temperature: float, told: bool | None) -> None:
     algorithm = {"name": "pmf", "rank": 4, "rounds": 3, "temperature": temperature}
@@ -189,6 +194,7 @@ def test_noise_of_public_size_is_a_tolerance(temperature: float, told: bool | No
         assert ("drowns" in finding.details["unsolved"]) != told
 
 
+@pytest.mark.claim("langevin-tolerance")
 @pytest.mark.parametrize("seed", range(12))
 def test_noise_of_any_size_makes_nothing_false(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -82,6 +82,7 @@ def test_hits_that_chance_explains_are_not_counted() -> None:
 # --- nothing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("clear-uploads-counted")
 def test_noise_exposes_nobody() -> None:
     """Catalogues and sets of odd shapes, scores of noise, of popularity and of both."""
     rng, found = np.random.default_rng(5), 0
@@ -99,6 +100,7 @@ def test_noise_exposes_nobody() -> None:
     assert found == 0
 
 
+@pytest.mark.claim("clear-uploads-counted")
 def test_noise_names_nobody() -> None:
     rng, found = np.random.default_rng(6), 0
     for seed in range(FEDERATIONS):
@@ -128,6 +130,7 @@ def hundred() -> tuple[BoolArray, FloatArray]:
     return labels, rng.random(labels.shape)
 
 
+@pytest.mark.claim("clear-uploads-counted")
 @pytest.mark.parametrize("told", [1, 3, 10])
 def test_few_whole_sets_among_noise_are_told(told: int) -> None:
     """Their rule is their own: that of all would be popularity, and none of them exact."""
@@ -180,6 +183,7 @@ def test_words_in_the_clear_are_told_from_words_under_a_pad(codec: FixedPoint) -
     assert np.array_equal(in_the_clear(block, codec), ~hidden)
 
 
+@pytest.mark.claim("clear-uploads-counted")
 def test_too_few_words_are_not_said_to_be_in_the_clear() -> None:
     codec = FixedPoint(bits=16, fraction_bits=4, clip=512.0)
     block = RowBlock(

@@ -53,6 +53,7 @@ def test_nobody_attacks_who_is_not_there() -> None:
         assert not evaluate(attack, phantom, *run("fedncf", False, 2), seed=0).measured
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(("name", "masked", "cohort", "who", "left"), CASES)
 def test_what_no_attack_fetches_is_unread(
     name: str, masked: bool, cohort: int | None, who: Adversary, left: list[str]
@@ -76,6 +77,7 @@ def whole_view(name: str, masked: bool, who: Adversary) -> View:
     return transcript.view(who)
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_rounds_are_not_reads_and_blocks_are_read_one_by_one() -> None:
     view = whole_view("fedncf", True, SERVER)
     (round_, *_) = view.payload_rounds(Step.AGGREGATE)
@@ -105,6 +107,7 @@ def test_some_values_of_a_block_are_not_the_block() -> None:
     assert not words[0][9:].any()
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_a_table_is_read_where_it_moves_to() -> None:
     transcript, _ = run("fedncf", False, 2)
     view = transcript.view(OWN)
@@ -141,6 +144,7 @@ DENOISER = Adversary(name="denoiser", corrupt=frozenset({"denoiser:1"}))
 HELPED = ({"layer": "virtual-ratings"}, {"layer": "denoisers", "count": 4})
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(
     ("layers", "who", "held"),
     [

@@ -91,6 +91,7 @@ def drawn(rng: np.random.Generator, clients: int, sizes: Sequence[int]) -> list[
 # --- nothing false --------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("certain-is-right")
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 100_000),
@@ -145,6 +146,7 @@ def test_nothing_certain_is_false(
     assert found.false <= 2.0**-20
 
 
+@pytest.mark.claim("certain-is-right")
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 100_000),
@@ -179,6 +181,7 @@ def test_decoys_explain_nothing_for_certain(
     assert certain == raters
 
 
+@pytest.mark.claim("certain-is-right")
 def test_rank_two_and_eight_digits_name_nobody() -> None:
     """With 60 known vectors most rows of unknown raters are explained by chance.
 
@@ -230,6 +233,7 @@ def opposed(seed: int, *, clients: int = 100, **others: Any) -> Federation:
     return Federation([*others.pop("rows"), *crowd], clients=clients, width=8, seed=seed, **others)
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_of_two_known_vectors_that_are_equal_neither_is_named() -> None:
     """Copies of one vector under two names are two clients, and a row may be of either."""
     federation = opposed(1, rows=[[0], [0], [0, 1], [0, 1], [1]])
@@ -240,6 +244,7 @@ def test_of_two_known_vectors_that_are_equal_neither_is_named() -> None:
     assert named(decode(federation.sums, copies[:1]), 1) >= {(0, 0), (0, 1)}
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 @pytest.mark.parametrize(("levels", "factor"), [(ONE, 1.0), (STARS, 2.0)])
 def test_like_vectors_taken_off_like_rows_leave_like_rows(
     levels: FloatArray, factor: float
@@ -260,6 +265,7 @@ def test_of_two_opposite_vectors_neither_is_named() -> None:
     assert not named(found, 2)
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 @pytest.mark.parametrize("raters", [4, 7])
 def test_a_lattice_has_more_than_one_solution_where_two_vectors_are_equal(raters: int) -> None:
     pytest.importorskip("flint")
@@ -271,6 +277,7 @@ def test_a_lattice_has_more_than_one_solution_where_two_vectors_are_equal(raters
     assert not named(both, len(own) + 1) & {(0, 0), (len(own), 0)}
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_who_is_almost_a_client_of_two_names_is_not_named() -> None:
     """A row that hardly depends on a vector is of her as well who has it under two names."""
     federation = opposed(8, rows=[[0, 1]], levels=ONE)
@@ -299,6 +306,7 @@ def test_a_row_of_a_few_ring_units_names_nobody() -> None:
     assert not named(found, 2)
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_what_may_be_the_mean_of_two_is_no_lone_row() -> None:
     """Where counts are not told, half a sum of even words looks like a row of one rater."""
     federation = opposed(6, rows=[*6 * [[0]], [0, 1], [0, 1]], levels=STARS)
@@ -311,6 +319,7 @@ def test_what_may_be_the_mean_of_two_is_no_lone_row() -> None:
     assert set(certain) == set(range(6)), "three stars of the first one, and the half twice"
 
 
+@pytest.mark.claim("indistinguishable-stay-unnamed")
 def test_rows_that_repeat_each_other_are_whole_together() -> None:
     """Where counts are not told: sums of the same two, rated alike, in a coarse ring."""
     codec = FixedPoint(bits=32, fraction_bits=16, clip=16.0)
@@ -359,6 +368,7 @@ def test_pairs_are_found(planted: int) -> None:
     assert exposed(federation, decode(federation.sums)) == set(range(4 * planted))
 
 
+@pytest.mark.claim("known-seed")
 @pytest.mark.parametrize("levels", [ONE, STARS], ids=["implicit", "stars"])
 def test_sums_over_no_more_known_clients_than_values_are_solved(levels: FloatArray) -> None:
     """Without a search: all who rated what is one linear system a row."""
@@ -374,6 +384,7 @@ def test_sums_over_no_more_known_clients_than_values_are_solved(levels: FloatArr
     assert len(right) >= sum(len(each) for each in rows if 0 not in each)
 
 
+@pytest.mark.claim("certain-is-right")
 @pytest.mark.parametrize("planted", [1, 3, 10])
 def test_known_vectors_propagate(planted: int) -> None:
     """A client without a row of its own shares one with each of two who have some."""
@@ -399,6 +410,7 @@ def test_subsets_of_known_vectors_are_found(planted: int, raters: int, levels: F
     assert right == {(client, row) for row, own in enumerate(rows) for client in own}
 
 
+@pytest.mark.claim("certain-is-right")
 def test_what_a_vector_was_made_to_fit_is_no_evidence_for_it() -> None:
     """Of several readings of two rows, two agree on any third row in the plane of both."""
     rng = np.random.default_rng([378034199, 1])

@@ -58,6 +58,7 @@ def proven(claims: Claims) -> tuple[BoolArray, BoolArray]:
 # --- proofs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("nothing-false-is-proven")
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 10_000),

@@ -36,6 +36,7 @@ def figure(finding: Finding, name: str) -> float:
     return value
 
 
+@pytest.mark.claim("never-touched")
 def test_the_published_sampler_names_held_out_interests() -> None:
     finding = found("published")
     assert figure(finding, "held_out_auc_low") > 0.9
@@ -48,6 +49,7 @@ def test_the_published_sampler_names_held_out_interests() -> None:
     assert finding.units["positives"] == 2 * finding.units["clients"]
 
 
+@pytest.mark.claim("never-touched")
 def test_the_clean_sampler_leaves_it_at_chance() -> None:
     """Forty federations: the mean lies within four of its own standard errors of one half."""
     findings = [found("clean", rounds=3, seed=seed) for seed in range(40)]

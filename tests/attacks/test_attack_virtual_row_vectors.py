@@ -28,6 +28,7 @@ def pmf(*layers: dict[str, Any], who: Adversary = DENOISERS, **algorithm: Any) -
     return found("virtual-row-vectors", recorded, who)
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize(
     ("layers", "who", "algorithm", "exposed"),
     [
@@ -98,6 +99,7 @@ def test_other_ratings_give_the_direction() -> None:
         assert abs(told[0] @ vector) == pytest.approx(np.linalg.norm(vector))
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_certain_of_rows_that_tell_nothing(seed: int) -> None:
     """Two rows, predicted ratings, rows of two clients, one value with drawn ratings, noise."""
@@ -117,6 +119,7 @@ def test_nothing_is_certain_of_rows_that_tell_nothing(seed: int) -> None:
     assert vector_along(few, public, 2, LEVELS, coarse, SURE_BITS) is None
 
 
+@pytest.mark.claim("moved-rows")
 @pytest.mark.parametrize("seed", range(20))
 def test_federations_of_odd_shapes_are_never_wrong(seed: int) -> None:
     """Where something is certain it is right; without virtual rows nothing is to be had."""

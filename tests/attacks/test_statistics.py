@@ -203,6 +203,7 @@ def test_repeating_the_pairs_of_each_client_changes_no_interval() -> None:
     assert (repeated.low, repeated.high) == pytest.approx((once.low, once.high), abs=0.005)
 
 
+@pytest.mark.claim("intervals-cover")
 def test_the_null_is_covered_at_the_stated_level() -> None:
     repeats, table = 300, random_table(80, 12, lift=1.5)
     missed = 0

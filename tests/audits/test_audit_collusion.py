@@ -27,6 +27,7 @@ def build(protection: list[dict[str, Any]], corrupt: list[str]) -> None:
     build_federation(config, load_dataset(config, None).task(0))
 
 
+@pytest.mark.claim("outside-a-claim-refused")
 def test_a_client_that_holds_the_key_does_not_work_with_the_server() -> None:
     shared: list[dict[str, Any]] = [{"layer": "paillier", "holder": "clients"}]
     build(shared, ["server"])
@@ -37,6 +38,7 @@ def test_a_client_that_holds_the_key_does_not_work_with_the_server() -> None:
     assert refused.value.key == "adversaries.corrupt"
 
 
+@pytest.mark.claim("outside-a-claim-refused")
 def test_an_adversary_knows_no_more_noise_than_the_claim_counts() -> None:
     build(NOISED, ["server", "client:0", "client:1"])
     with pytest.raises(ConfigError, match="'them' has 3: it knows the noise") as refused:
@@ -44,6 +46,7 @@ def test_an_adversary_knows_no_more_noise_than_the_claim_counts() -> None:
     assert refused.value.key == "protection.corrupt"
 
 
+@pytest.mark.claim("outside-a-claim-refused")
 @pytest.mark.parametrize("adversary", ["curious", "active"])
 def test_masks_withstand_the_configured_share_of_clients_with_the_server(adversary: str) -> None:
     masks = {"layer": "masking", "min_survivors": 20, "corrupt": 0.05, "adversary": adversary}

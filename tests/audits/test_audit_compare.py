@@ -339,6 +339,7 @@ def test_a_deliberate_change_is_accepted_by_name_and_nothing_else_is() -> None:
     assert compare({1: before}, {1: worse}, accept=["lossless", "attack:stub"]).exit_code == 1
 
 
+@pytest.mark.claim("comparisons-never-excuse")
 def test_a_raised_severity_is_never_no_worse() -> None:
     """However few pairs there are, and in however few of them it is raised."""
 
@@ -359,6 +360,7 @@ def test_a_raised_severity_is_never_no_worse() -> None:
     assert compare(dict(enumerate(steady)), dict(enumerate(once))).exit_code == 3
 
 
+@pytest.mark.claim("comparisons-never-excuse")
 @pytest.mark.parametrize("pairs", [1, 5])
 def test_a_client_newly_exposed_is_never_no_worse(
     monkeypatch: pytest.MonkeyPatch, pairs: int

@@ -31,6 +31,7 @@ def lacking(report: Mapping[str, Any]) -> dict[str, list[str]]:
     return {each["attack"]: each["lacks"] for each in report["findings"] if each["lacks"]}
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(
     ("layers", "recording", "lacks"),
     [
@@ -80,6 +81,7 @@ def test_missing_evidence_is_waived_by_name_and_is_no_pass(
     assert some["verdict"]["outcome"] == "inconclusive"
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_an_attack_that_is_left_out_is_switched_off_whatever_the_system_lists(
     small: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -169,6 +169,7 @@ def test_a_gate_has_a_name(settings: dict[str, Any], name: str) -> None:
     assert GateConfig(**settings).name == name
 
 
+@pytest.mark.claim("idle-gates-refused")
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
@@ -290,6 +291,7 @@ def test_nothing_passes_beside_what_was_learned_and_no_gate_judges() -> None:
     assert decide([result(PASS)], [little], {}).outcome is PASS
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_a_gate_silences_its_own_figure_and_no_other() -> None:
     both = finding({**LEARNED, "rating_lift": 0.1, "rating_lift_certain": 0.06})
     reason = "server/lattice: severity medium (rating_lift), no gate judges it"
@@ -349,6 +351,7 @@ def test_an_attack_without_its_evidence_leaves_an_audit_undecided(reason: str | 
     assert "server/lattice: payloads that it reads were not all recorded (aggregate)" in why
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
     got = ("upload", "denoise", "traffic")
     one = replace(finding({"auc": 0.5}), received=got, read=("upload", "aggregate"))
@@ -360,6 +363,7 @@ def test_messages_that_no_attack_has_read_leave_an_audit_undecided() -> None:
     assert decide([result(PASS)], [one, other], {}).outcome is PASS
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize("name", ["upload", "upload of table", "aggregate", "peer", "table", "new"])
 def test_what_tells_of_clients_without_a_price_allows_no_pass(name: str) -> None:
     """Whatever a search found: they are equations, and bounded noise alone bounds them."""
@@ -370,6 +374,7 @@ def test_what_tells_of_clients_without_a_price_allows_no_pass(name: str) -> None
     assert decide([result(PASS)], [replace(holding, held=())], {}).outcome is PASS
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(
     ("name", "change", "outcome"),
     [
@@ -402,6 +407,7 @@ def test_what_tells_of_clients_passes_at_a_price_of_its_reader(
     assert verdict_of(objections_to(report), report).outcome is UNDECIDED
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(("kind", "outcome"), [("algorithm", UNDECIDED), ("attack", PASS)])
 def test_no_price_vouches_for_what_is_not_shipped(kind: str, outcome: Outcome) -> None:
     """An algorithm of somebody's own says itself what it sends."""
@@ -415,6 +421,7 @@ def test_no_price_vouches_for_what_is_not_shipped(kind: str, outcome: Outcome) -
     assert all("what bpr makes" in each for each in decided.reasons)
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_an_adversary_without_a_gate_leaves_an_audit_undecided() -> None:
     """Nor does one on utility alone say what is learned, or on an epsilon, or one that holds."""
     held, quiet = judged(GateConfig(metric="rmse", max=1e9)), [finding({"auc": 0.5})]
@@ -460,6 +467,7 @@ DOCUMENTED: dict[str, Any] = {
 FOUND = {"lift_over_prior": 0.3, "lift_over_prior_certain": 0.25}
 
 
+@pytest.mark.claim("documented-leak-is-narrow")
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
@@ -482,6 +490,7 @@ def test_a_documented_leak_reaches_what_is_documented_or_decides_nothing(
     assert judged(gate).outcome is UNDECIDED
 
 
+@pytest.mark.claim("documented-leak-is-narrow")
 def test_what_is_within_noise_or_chance_is_not_a_leak() -> None:
     """However it is documented: nobody has learned anything."""
     gate, reached = GateConfig(**DOCUMENTED), {"auc": 0.95, "auc_low": 0.93, "auc_high": 0.97}
@@ -531,6 +540,7 @@ def test_a_documented_leak_that_does_not_say_all_is_refused(
         GateConfig(**{**DOCUMENTED, **change})
 
 
+@pytest.mark.claim("reach-is-a-leak")
 @pytest.mark.parametrize(
     ("outcomes", "verdict", "code"),
     [
@@ -565,6 +575,7 @@ def test_few_clients_decide_no_gate() -> None:
 REACHED = {"auc": 0.95, "auc_low": 0.93, "auc_high": 0.97}
 
 
+@pytest.mark.claim("documented-leak-is-narrow")
 def test_a_documented_leak_is_of_one_secret() -> None:
     reached = finding({**REACHED, **SEVERE, "precision_at_k": 0.99})
     gates = [judged(GateConfig(**DOCUMENTED), reached)]
@@ -578,6 +589,7 @@ def test_a_documented_leak_is_of_one_secret() -> None:
     )
 
 
+@pytest.mark.claim("documented-leak-is-narrow")
 def test_a_documented_leak_is_of_one_adversary_and_covers_what_is_no_worse() -> None:
     reached = finding({**REACHED, **SEVERE})
     gates = [judged(GateConfig(**DOCUMENTED, most=0.98), reached)]

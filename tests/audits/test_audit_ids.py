@@ -195,6 +195,7 @@ def test_every_system_is_looked_into() -> None:
     assert {name.split()[0] for name in SYSTEMS_AUDITED} == set(SYSTEMS)
 
 
+@pytest.mark.claim("run-folders-hold-no-ids")
 @pytest.mark.parametrize("system", SYSTEMS_AUDITED)
 def test_no_file_of_a_run_holds_an_id(
     system: str,
@@ -256,6 +257,7 @@ def test_the_plant_would_be_found(tmp_path: Path) -> None:
     assert found == {("a.npz/one.npy", number), ("a.npz/two.npy", text), ("b.json", number)}
 
 
+@pytest.mark.claim("run-folders-hold-no-ids")
 def test_what_parties_saw_and_what_nobody_saw_is_for_its_owner(
     recorded: Path, command: Command, tmp_path: Path
 ) -> None:

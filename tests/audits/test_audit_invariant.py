@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
@@ -240,6 +241,7 @@ def judged_examples(data: st.DataObject) -> None:
         SEEN["a pass with a finding that a gate judges"] += 1
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 def test_nothing_passes_beside_what_nobody_answers_for() -> None:
     SEEN.clear()
     judged_examples()

@@ -164,6 +164,7 @@ def configured(small: dict[str, Any], layers: Any) -> dict[str, Any]:
     return small | {"protection": protection, "attacks": ["direct"], "gates": gates}
 
 
+@pytest.mark.claim("lying-layer-falls")
 def test_a_layer_that_lies_falls_in_an_audit(
     lie: tuple[Any, str],
     small: dict[str, Any],
@@ -186,6 +187,7 @@ def test_a_layer_that_lies_falls_in_an_audit(
     assert says in report["lossless"]["first_difference"]
 
 
+@pytest.mark.claim("lying-layer-falls")
 def test_a_layer_that_lies_falls_in_a_check(
     lie: tuple[Any, str], small: dict[str, Any], write_config: Write, command: Command
 ) -> None:
@@ -196,6 +198,7 @@ def test_a_layer_that_lies_falls_in_a_check(
     assert says in out
 
 
+@pytest.mark.claim("lying-layer-falls")
 def test_a_layer_that_lies_falls_in_its_contract(lie: tuple[Any, str]) -> None:
     layers, _ = lie
     contract = type("Mine", (LayerContract,), {"layer": RECORDS[layers[0]["layer"]]})()

@@ -5,6 +5,7 @@
 
 import os
 
+import pytest
 from scipy.stats import binom
 
 from tests.audits.nulls import SCALES, SCORES, Spec, null_audit, null_specs, planted_audit
@@ -25,6 +26,7 @@ def even(rounds: int, clients: int = 100) -> Spec:
     )
 
 
+@pytest.mark.claim("null-audits")
 def test_audits_of_nothing_find_nothing() -> None:
     specs = null_specs(NULLS)
     assert binom.ppf(1 - RARE, 1000, FAMILY_ERROR) == 21
@@ -40,12 +42,14 @@ def test_audits_of_nothing_find_nothing() -> None:
     assert alarms <= binom.ppf(1 - RARE, NULLS, FAMILY_ERROR)
 
 
+@pytest.mark.claim("null-audits")
 def test_a_planted_lift_of_a_tenth_is_found() -> None:
     """Normal scores shifted by 0.358 have an AUC of 0.60, popularity has 0.50; 24 pairs judged."""
     found = [planted_audit(even(rounds), seed, 0.358) for seed in range(15) for rounds in (1, 3)]
     assert sum(severity != "info" for severity in found) >= 0.8 * len(found)
 
 
+@pytest.mark.claim("null-audits")
 def test_a_plain_upload_is_critical() -> None:
     """On every kind of federation, of 30 clients and 12 rounds too."""
     specs = null_specs(24)

@@ -71,6 +71,7 @@ def test_without_a_policy_a_report_stays_as_measured(red: dict[str, Any]) -> Non
     assert applied(red, Policy(today=TODAY)) == red
 
 
+@pytest.mark.claim("waivers-expire")
 def test_a_waiver_excuses_until_its_day_and_fails_after_it(red: dict[str, Any]) -> None:
     found = waived(quiet(red), "lattice")
     assert outcome(found)[:2] == ("leaks as documented", 0)
@@ -117,6 +118,7 @@ def test_a_waiver_covers_its_finding_and_nothing_else(red: dict[str, Any]) -> No
     assert outcome(both)[:2] == ("leaks as documented", 0)
 
 
+@pytest.mark.claim("waivers-expire")
 def test_nothing_excuses_an_audit_that_measured_nothing(red: dict[str, Any]) -> None:
     found = waived(quiet(red), "lattice")
     of(found)["null_control"]["passed"] = False
@@ -238,6 +240,7 @@ def test_only_new_findings_fail_against_a_baseline(red: dict[str, Any]) -> None:
     ]
 
 
+@pytest.mark.claim("idle-gates-refused")
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -19,6 +19,8 @@ from audits.report.endings import leaks
 from tests.audits.preset_columns import README, expected, nobody_tries, rows
 from tests.audits.stand_ins import STAND_INS
 
+pytestmark = pytest.mark.claim("reach-is-a-leak")
+
 Command = Callable[..., tuple[int, str, str]]
 
 PASS, LEAK, FAIL, OPEN = "pass", "leaks as documented", "fail", "inconclusive"

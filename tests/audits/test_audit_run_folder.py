@@ -19,6 +19,8 @@ from secure_fedrec.wire import Transcript
 from tests.audits.folders import snapshot
 from tests.audits.silenced import all_waived
 
+pytestmark = pytest.mark.claim("run-folder-one-writer")
+
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]

@@ -39,6 +39,7 @@ def require_sound(report: Mapping[str, Any], tried: Sequence[TriedRemedy]) -> No
         assert each.outcome in ("pass", "leaks as documented") or each.reasons
 
 
+@pytest.mark.claim("advice-runs")
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_changes_of_every_preset_end_as_said(preset: str) -> None:
     """On small data and few rounds: what a preset itself ends in is another test's."""
@@ -84,6 +85,7 @@ def two(rows: random.Random) -> str:
     return "\n".join(["user;item;rating", *lines]) + "\n"
 
 
+@pytest.mark.claim("advice-runs")
 @pytest.mark.parametrize("written", [stars, tail, plays, two], ids=lambda each: each.__name__)
 def test_what_describe_writes_passes_by_the_first_advice(
     written: Callable[[random.Random], str], command: Command, tmp_path: Path
@@ -118,6 +120,7 @@ def test_noise_in_bags_is_advised_that_has_a_price() -> None:
     assert 0 < price["epsilon"] < 100
 
 
+@pytest.mark.claim("advice-runs")
 def test_a_floor_is_set_beyond_what_was_within_reach() -> None:
     """It hides nobody, and so is no claim: the advice says against what nothing is claimed."""
     data = {**RATINGS, "clients": 60, "items": 150, "mean_ratings": 8.0}

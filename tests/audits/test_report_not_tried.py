@@ -36,6 +36,7 @@ def told(report: Mapping[str, Any], kind: str) -> list[str]:
     return [each["text"] for each in report["not_tried"] if each["kind"] == kind]
 
 
+@pytest.mark.claim("page-one-not-tried")
 def test_what_was_not_tried_follows_from_the_run(report: dict[str, Any]) -> None:
     assert told(report, "no attack") == [*UNTOLD, "attribute inference"]
     assert told(report, "no adversary") == ["views of clients", "views of denoisers"]
@@ -46,6 +47,7 @@ def test_what_was_not_tried_follows_from_the_run(report: dict[str, Any]) -> None
     assert report["switched_off"] == off["attacks"]
 
 
+@pytest.mark.claim("page-one-not-tried")
 def test_every_format_says_it_in_one_line(report: dict[str, Any]) -> None:
     line = not_tried_line(report)
     assert line.startswith("parties that deviate from the protocol; membership in the released")
@@ -98,6 +100,7 @@ def test_an_attribute_that_was_told_was_tried(report: dict[str, Any]) -> None:
     assert [each["text"] for each in found if each["kind"] == "no attack"] == UNTOLD
 
 
+@pytest.mark.claim("page-one-not-tried")
 def test_nothing_is_said_of_attacks_that_did_not_run(report: dict[str, Any]) -> None:
     quiet = [each | {"severity": "info"} for each in report["findings"]]
     passed = report | {"findings": quiet, "remedies": []}

@@ -40,6 +40,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.claim("masked-arrays")
 @pytest.mark.parametrize("door", DOORS)
 def test_what_a_mask_hides_is_in_no_sum(door: str) -> None:
     values = np.array([1, 99], dtype=np.int64 if door == "sum" else np.float64)

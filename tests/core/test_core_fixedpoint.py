@@ -130,6 +130,7 @@ def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
         FixedPoint().encode(values)
 
 
+@pytest.mark.claim("encoding-refuses")
 @settings(deadline=None)
 @given(codecs(), st.booleans())
 def test_anything_beyond_the_clip_is_refused(codec: FixedPoint, negative: bool) -> None:
@@ -142,6 +143,7 @@ def test_anything_beyond_the_clip_is_refused(codec: FixedPoint, negative: bool) 
         codec.encode(np.array([0.0, sign * beyond]))
 
 
+@pytest.mark.claim("beyond-the-clip")
 def test_what_is_beyond_the_clip_is_clipped_and_counted_where_asked() -> None:
     values = np.array([[0.5, -7.0], [2.0, 2.5], [math.inf, math.nan]])
     same, none = FixedPoint(clip=2.0).limited(values)

@@ -191,6 +191,7 @@ def test_the_largest_seed_is_taken_and_root_keys_have_32_bytes() -> None:
         Streams(bytes(31))
 
 
+@pytest.mark.claim("system-keys")
 def test_system_streams_differ_each_time() -> None:
     drawn = {tuple(single(Streams.system().stream("s"), 0, 0, 2, 0)) for _ in range(8)}
     assert len(drawn) == 8

@@ -12,6 +12,7 @@ EXPECTED = re.compile(r"# expect: ([a-z-]+)")
 FOUND = re.compile(r"vault_misuse\.py:(\d+): error: .*\[([a-z-]+)\]$", re.MULTILINE)
 
 
+@pytest.mark.claim("vault-stays")
 def test_a_vault_in_a_message_is_a_type_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

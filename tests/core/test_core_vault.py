@@ -84,6 +84,7 @@ def test_private_state_does_not_leave(leak: Callable[[Any], object]) -> None:
         leak(filled())
 
 
+@pytest.mark.claim("vault-stays")
 @pytest.mark.parametrize(
     "leak",
     [
@@ -103,6 +104,7 @@ def test_private_state_has_no_other_form(leak: Callable[[Any], object]) -> None:
         leak(filled())
 
 
+@pytest.mark.claim("vault-stays")
 @pytest.mark.parametrize(
     "send",
     [

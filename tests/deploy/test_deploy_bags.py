@@ -20,6 +20,8 @@ from secure_fedrec.protection.routing.onions import forward
 from tests.deploy.memory import LONE, Deployment, silences
 from tests.deploy.test_deploy_rounds import HPFL, MASKS, settings
 
+pytestmark = pytest.mark.claim("hosts-bags-whole")
+
 MIXES: dict[str, Any] = {"layer": "routing", "layers": 2, "cell_bytes": 2048}
 CURIOUS: dict[str, Any] = {"layer": "masking"}
 PAILLIER: dict[str, Any] = {"layer": "paillier", "key_bits": 2048}

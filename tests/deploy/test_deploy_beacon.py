@@ -36,6 +36,7 @@ SPARSE: dict[str, Any] = {
 LATER = ["UPLOAD", "CONFIRM", "REVEAL"]
 
 
+@pytest.mark.claim("beacon-in-configuration")
 def test_a_configuration_takes_public_randomness(
     sparse: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def deployed(folder: Path, **options: Any) -> tuple[Deployment, Operator]:
     return ran, operator
 
 
+@pytest.mark.claim("hosts-public-randomness")
 def test_rounds_on_sparse_graphs_take_a_beacon_each(sparse: None, tmp_path: Path) -> None:
     """Published once the keys of its round are in, which is while the round before is summed; a
     client that it has not reached by then is left out of that round, and says so at home."""
@@ -161,6 +163,7 @@ def test_an_epoch_that_was_begun_in_vain_is_published_before_the_next(
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-public-randomness")
 def test_a_beacon_that_was_known_before_is_refused_by_everybody(
     sparse: None, tmp_path: Path
 ) -> None:
@@ -173,6 +176,7 @@ def test_a_beacon_that_was_known_before_is_refused_by_everybody(
     }
 
 
+@pytest.mark.claim("hosts-public-randomness")
 def test_a_server_that_makes_its_own_beacon_is_refused_by_everybody(
     sparse: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +207,7 @@ def test_without_a_beacon_no_sparse_round_is_formed(sparse: None, tmp_path: Path
         ran.rounds(1)
 
 
+@pytest.mark.claim("hosts-public-randomness")
 def test_values_are_of_one_federation_and_one_epoch(tmp_path: Path) -> None:
     key, federation = Ed25519PrivateKey.generate(), bytes(range(32))
     source = SignedBeacon(

@@ -37,6 +37,7 @@ def told(ran: Deployment, round_: int) -> int:
     return sum(int(words[-2]) for words in lines if words[1] == str(round_))
 
 
+@pytest.mark.claim("beyond-the-clip")
 @pytest.mark.parametrize("clip", CLIPS)
 @pytest.mark.parametrize("layer", [MASKS, FLOOR], ids=["masks", "floor"])
 def test_sites_clip_what_the_embedded_engine_does(
@@ -59,6 +60,7 @@ def test_sites_clip_what_the_embedded_engine_does(
         Deployment.of(settings(MASKS, ring=LOW), tmp_path / "recorded", record=True)
 
 
+@pytest.mark.claim("beyond-the-clip")
 @pytest.mark.parametrize("layers", [(), NOISED], ids=["plain", "noised"])
 def test_a_state_that_is_large_silences_nobody(layers: Any, tmp_path: Path) -> None:
     """As one that others' uploads or noise led to; what is not finite is refused as ever."""
@@ -79,6 +81,7 @@ def test_a_note_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("beyond-the-clip")
 def test_a_run_tells_what_was_clipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In every line, in its checkpoint and in its report; it is lossless up to that."""
     config = parse_config(settings({"layer": "masking"}, ring=LOW))

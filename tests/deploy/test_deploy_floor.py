@@ -21,6 +21,7 @@ def deployed(folder: Path, **options: Any) -> Deployment:
     )
 
 
+@pytest.mark.claim("hosts-tail-floor")
 def test_rows_at_the_floor_are_the_embedded_engines(tmp_path: Path) -> None:
     """Who drops out of the counts is in neither sum; no other row is learnt."""
     ran = deployed(tmp_path)
@@ -50,6 +51,7 @@ def _raters(ran: Deployment) -> Any:
     return raters
 
 
+@pytest.mark.claim("hosts-tail-floor")
 def test_counts_that_the_server_has_not_signed_bring_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

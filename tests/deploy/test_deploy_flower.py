@@ -84,6 +84,7 @@ def running(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.claim("hosts-nothing-leaks-of-failure")
 def test_a_masked_round_on_three_supernodes(tmp_path: Path) -> None:
     """Its bits are the embedded engine's, nobody but the loopback address is spoken to, and an
     interrupt of the next round leaves nothing running."""
@@ -158,6 +159,7 @@ def message(monkeypatch: pytest.MonkeyPatch) -> Message:
     return message_to(7, b"asked", "stage")
 
 
+@pytest.mark.claim("hosts-nothing-leaks-of-failure")
 @pytest.mark.parametrize(
     "failure",
     [
@@ -177,6 +179,7 @@ def test_nothing_of_a_failure_leaves_a_site(failure: Exception, message: Message
     assert data_of(reply) is None
 
 
+@pytest.mark.claim("hosts-nothing-leaks-of-failure")
 def test_a_log_tells_of_messages_and_never_of_data(
     message: Message, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,6 +196,7 @@ def test_a_log_tells_of_messages_and_never_of_data(
     assert "17.0" not in caplog.text
 
 
+@pytest.mark.claim("hosts-nothing-leaks-of-failure")
 def test_other_messages_are_not_handled(message: Message) -> None:
     message.metadata.message_type = "train"
     asked: list[Message] = []
@@ -206,6 +210,7 @@ def test_other_messages_are_not_handled(message: Message) -> None:
     assert asked == []
 
 
+@pytest.mark.claim("hosts-nothing-leaks-of-failure")
 @pytest.mark.parametrize("name", SWITCHES)
 def test_nothing_begins_while_flower_would_speak_to_others(name: str) -> None:
     require_quiet(SWITCHES)

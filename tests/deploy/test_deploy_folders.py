@@ -91,6 +91,7 @@ MIXED: dict[str, tuple[Mixed, type[FedRecError], str]] = {
 }
 
 
+@pytest.mark.claim("hosts-state-belongs")
 @pytest.mark.parametrize("layers", [(), (MASKS,), SHARED], ids=["plain", "masked", "shared"])
 def test_files_that_do_not_belong_together_are_refused_by_name(
     layers: tuple[dict[str, object], ...], tmp_path: Path
@@ -121,6 +122,7 @@ def test_files_that_do_not_belong_together_are_refused_by_name(
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-state-belongs")
 def test_a_helpers_journal_is_of_its_federation(tmp_path: Path) -> None:
     raw = settings(**HPFL, bag_protection=[MIXES])
     ran, beside = (Deployment.of(raw, tmp_path / name) for name in "ab")

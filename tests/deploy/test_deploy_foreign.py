@@ -222,6 +222,7 @@ def test_one_round_is_within_the_rings_rounding(keys: Path) -> None:
     require_mean(result.arrays, range(CLIENTS))
 
 
+@pytest.mark.claim("flower-one-field")
 @pytest.mark.parametrize("terms", [TERMS, NOISED])
 def test_nothing_of_a_train_reply_leaves_but_one_field(keys: Path, terms: ProtectedMean) -> None:
     app = App(terms)
@@ -242,6 +243,7 @@ def test_nothing_of_a_train_reply_leaves_but_one_field(keys: Path, terms: Protec
         assert not len(context.state)  # nothing of a round is with Flower
 
 
+@pytest.mark.claim("flower-one-field")
 @pytest.mark.parametrize("adversary", ["active", "curious"])
 def test_a_train_message_without_protection_is_refused(keys: Path, adversary: Any) -> None:
     app = App(replace(TERMS, adversary=adversary))
@@ -252,6 +254,7 @@ def test_a_train_message_without_protection_is_refused(keys: Path, adversary: An
     assert {reply.error.reason for reply in replies_of(grid)} == {"client failed"}
 
 
+@pytest.mark.claim("flower-one-field")
 @pytest.mark.parametrize("adversary", ["active", "curious"])
 def test_no_exception_reaches_the_server(
     keys: Path, adversary: Any, caplog: pytest.LogCaptureFixture
@@ -280,6 +283,7 @@ def test_an_error_that_an_app_answers_with_stays_on_its_host(keys: Path) -> None
     assert reply.error.reason == "client failed"
 
 
+@pytest.mark.claim("hosts-silence")
 @pytest.mark.parametrize("failure", [ValueError, TimeoutError, SystemExit, GeneratorExit])
 def test_a_model_that_only_some_clients_can_bear_tells_of_each_a_few_times(
     failure: type[BaseException], keys: Path
@@ -337,6 +341,7 @@ def test_the_same_app_run_twice_is_refused_with_what_to_do(keys: Path) -> None:
     assert app.trained.count(0) == 1
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 @pytest.mark.parametrize("stage", range(1, 6))
 def test_a_client_that_goes_away_costs_its_own_update_at_most(keys: Path, stage: int) -> None:
     """Silent from one exchange on: the sum is of the survivors, whose masks come off."""
@@ -352,6 +357,7 @@ def test_a_client_that_goes_away_costs_its_own_update_at_most(keys: Path, stage:
     require_mean(result.arrays, heard)
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 @pytest.mark.parametrize("stage", range(5))
 def test_with_too_few_clients_there_is_no_sum(keys: Path, stage: int) -> None:
     app = App()
@@ -389,6 +395,7 @@ def more_arrays(content: RecordDict) -> None:
     content["more"] = start_arrays()
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 @pytest.mark.parametrize("change", [other_model, other_config, more_arrays])
 def test_what_a_relay_alters_is_not_computed(
     keys: Path, change: Callable[[RecordDict], None], caplog: pytest.LogCaptureFixture
@@ -409,6 +416,7 @@ def is_refusal(reply: Message) -> bool:
     return data[0] != VERSION and data[2] == Kind.REFUSED
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 def test_what_is_repeated_is_computed_and_answered_once(keys: Path) -> None:
     """Every message comes three times; who repeats the first makes nobody train again."""
     app = App()
@@ -432,6 +440,7 @@ def test_what_is_repeated_is_computed_and_answered_once(keys: Path) -> None:
         assert [answered.count((node, at)) for at in range(1, 7)] == [3, 1, 1, 1, 1, 3]
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 def test_a_half_serves_once(keys: Path) -> None:
     """Between two messages it lies sealed at its client; a copy that is put back is refused."""
     app = App()
@@ -469,6 +478,7 @@ def test_a_server_that_is_started_anew_goes_on(keys: Path) -> None:
     assert len(app.trained) == 2 * CLIENTS
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 def test_one_model_is_answered_for_once(keys: Path) -> None:
     app = App()
     grid = grid_of(app, keys)
@@ -509,6 +519,7 @@ def test_noise_is_added_at_every_client(keys: Path) -> None:
     assert event.rounds == NOISED.rounds
 
 
+@pytest.mark.claim("hosts-price")
 def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -536,6 +547,7 @@ def test_a_client_hands_in_as_many_noised_vectors_as_were_settled(
     assert len(app.trained) == trained == 3 * CLIENTS
 
 
+@pytest.mark.claim("hosts-bounded-states")
 def test_values_that_do_not_fit_are_refused_at_their_client(
     keys: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -558,6 +570,7 @@ def test_a_server_does_not_start_without_its_keys(keys: Path, file: str) -> None
         protected(App(), keys)
 
 
+@pytest.mark.claim("flower-survivors-or-none")
 @pytest.mark.parametrize("file", ["roster", "operator.pub", "client.identity"])
 def test_a_client_does_not_train_without_its_keys(keys: Path, file: str) -> None:
     (keys / "1" / file).unlink()
@@ -686,6 +699,7 @@ def test_a_round_is_a_line_at_both_ends(keys: Path, caplog: pytest.LogCaptureFix
     assert CANARY not in str(fields)
 
 
+@pytest.mark.claim("flower-stateless-against-active")
 @pytest.mark.parametrize("keeps", [False, True])
 def test_against_an_active_server_an_app_keeps_a_state_where_terms_say_so(
     keys: Path, keeps: bool

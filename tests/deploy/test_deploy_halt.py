@@ -40,6 +40,7 @@ SITS, HALTS = "sits this round out", ("part was halted", "part is halted")
 ROUNDS = {"algorithm": {"rounds": 3 * MOST_SAT_OUT + 6}}
 
 
+@pytest.mark.claim("hosts-silence")
 @pytest.mark.parametrize(
     "layers", [(), (MASKS,), SHARED, NOISED], ids=["plain", "masked", "shared", "noised"]
 )
@@ -74,6 +75,7 @@ def test_who_fails_on_its_own_data_sits_out_a_few_rounds(
     assert not failed_on(ran, 3, -0.25)
 
 
+@pytest.mark.claim("hosts-silence")
 def test_a_round_is_sat_out_whole(tmp_path: Path) -> None:
     """Whatever states its attempts begin with: a round is one answer."""
     ran = Deployment.of(settings(MASKS, **ROUNDS), tmp_path, attempts=1)
@@ -106,6 +108,7 @@ def test_the_server_is_told_who_sits_out(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-silence")
 def test_what_no_client_can_bear_is_refused_by_all_alike(tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS), tmp_path)
     before = ran.coordinator.public
@@ -118,6 +121,7 @@ def test_what_no_client_can_bear_is_refused_by_all_alike(tmp_path: Path) -> None
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-silence")
 def test_the_mark_is_what_halts_and_is_written_whenever_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +147,7 @@ def _full(*_: object, **__: object) -> None:
     raise OSError("no space")
 
 
+@pytest.mark.claim("hosts-silence")
 def test_what_cannot_be_written_down_is_counted_all_the_same(tmp_path: Path) -> None:
     """A text that is no Unicode is written in digits; a long one is cut; on a full disk a file
     without a byte halts the client, in whatever process comes next."""

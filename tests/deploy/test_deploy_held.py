@@ -83,6 +83,7 @@ def test_other_rounds_are_the_embedded_engines(others: Mapping[str, Any], tmp_pa
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-paillier-clients-key")
 def test_clients_alone_hold_the_key_and_read_the_state(tmp_path: Path) -> None:
     """Of the server neither disk nor lines show the key, or a row of a state after round 1."""
     ran = deployed(tmp_path)
@@ -111,6 +112,7 @@ def test_clients_alone_hold_the_key_and_read_the_state(tmp_path: Path) -> None:
     assert line == {"round": 2, "held_by": [0, 1, 2, 3], "table": table_digest(states[2])}
 
 
+@pytest.mark.claim("hosts-paillier-clients-key")
 def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
     """Swapped, replayed with its number or moved: whoever opens it sees that it is not the one."""
     ran = deployed(tmp_path, attempts=1)
@@ -136,6 +138,7 @@ def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-paillier-clients-key")
 def test_those_who_make_the_next_state_have_to_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

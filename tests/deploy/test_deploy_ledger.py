@@ -29,6 +29,7 @@ from tests.deploy.test_deploy_rounds import MASKS, settings
 FILES = ("private.state", "private.ticket")
 
 
+@pytest.mark.claim("hosts-bounded-states")
 @pytest.mark.parametrize("layers", [(), (MASKS,)], ids=["plain", "masked"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_server_asks_about_as_many_states_as_there_are_rounds(
@@ -58,6 +59,7 @@ def test_a_server_asks_about_as_many_states_as_there_are_rounds(
     assert any("public states, and there are 4 rounds" in why for _, why in ran.transport.log)
 
 
+@pytest.mark.claim("hosts-bounded-states")
 def test_an_attempt_that_failed_is_begun_again_and_costs_no_state(tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS, algorithm={"rounds": 3}), tmp_path, attempts=1)
     ran.rounds(1)
@@ -70,6 +72,7 @@ def test_an_attempt_that_failed_is_begun_again_and_costs_no_state(tmp_path: Path
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-price")
 def test_a_copy_of_private_state_brings_no_noise_back(tmp_path: Path) -> None:
     """Of a deployed site, by a server that says what the copy says."""
     ran = Deployment.of(settings(*NOISED, algorithm={"rounds": 2}), tmp_path, attempts=1)
@@ -91,6 +94,7 @@ def test_a_copy_of_private_state_brings_no_noise_back(tmp_path: Path) -> None:
     assert any("budget is spent" in why for client, why in ran.transport.log if client == 3)
 
 
+@pytest.mark.claim("hosts-price")
 def test_a_copy_of_a_means_state_brings_no_noise_back(tmp_path: Path) -> None:
     give_keys(tmp_path, 4)
     terms = NoisedMean(clip=1.0, noise_multiplier=2.0, rounds=2, corrupt=0.25, dropout=0.25)
@@ -128,6 +132,7 @@ def test_a_round_is_sat_out_whole_by_a_site_that_starts_anew(tmp_path: Path) -> 
     assert ran.site(2)._sealed.halted.sat_out == 1
 
 
+@pytest.mark.claim("hosts-revocation")
 def test_another_roster_of_the_same_version_is_refused(tmp_path: Path) -> None:
     """Whom an operator lists is one thing under one version."""
     operator = Ed25519PrivateKey.generate()
@@ -144,6 +149,7 @@ def test_another_roster_of_the_same_version_is_refused(tmp_path: Path) -> None:
         again.under(Roster.of(operator, parties, version=2))
 
 
+@pytest.mark.claim("hosts-revocation")
 def test_a_means_site_takes_no_other_roster_of_the_same_version(tmp_path: Path) -> None:
     operator = give_keys(tmp_path, 4)
     terms = MaskedMean(clip=1.0, max_weight=5, corrupt=0.0, min_survivors=3)
@@ -164,6 +170,7 @@ def test_a_means_site_takes_no_other_roster_of_the_same_version(tmp_path: Path) 
                 MeanSite(terms, own)
 
 
+@pytest.mark.claim("hosts-bounded-states")
 def test_what_is_addressed_to_one_client_is_a_state_as_well(tmp_path: Path) -> None:
     ran = Deployment.of(settings(algorithm={"name": "gpfedrec", "rounds": 2}), tmp_path, attempts=1)
     ran.rounds(1)
@@ -198,6 +205,7 @@ def test_a_halted_client_is_there_and_says_so(tmp_path: Path) -> None:
     assert ran.last.left_out == {4: "its part is halted until its owner has looked"}
 
 
+@pytest.mark.claim("hosts-bounded-states")
 @pytest.mark.parametrize("noted", ["looked at it, nothing wrong", "\N{SUPERSCRIPT TWO}", "-7"])
 def test_what_an_owner_writes_beside_the_count_does_not_end_it(noted: str, tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS, algorithm={"rounds": 9}), tmp_path)

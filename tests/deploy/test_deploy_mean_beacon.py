@@ -96,6 +96,7 @@ def loop(sparse: None, tmp_path: Path) -> Loop:
     return Loop(tmp_path, give_keys(tmp_path, CLIENTS))
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_every_round_takes_a_value_of_its_own(loop: Loop) -> None:
     """A client that it has not reached in time is left out, and says why; a server that is started
     anew goes on with the next epoch."""
@@ -112,6 +113,7 @@ def test_every_round_takes_a_value_of_its_own(loop: Loop) -> None:
     require_mean(loop.round(), EVERYBODY)
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_without_a_value_there_is_no_sum_and_no_epoch_is_begun_twice(loop: Loop) -> None:
     """Nor is anything asked of clients before the value that was begun in vain is there."""
     with pytest.raises(ProtocolError, match="given up: the beacon of epoch 1 is not published"):
@@ -126,6 +128,7 @@ def test_without_a_value_there_is_no_sum_and_no_epoch_is_begun_twice(loop: Loop)
     require_mean(loop.round(), EVERYBODY)
 
 
+@pytest.mark.claim("means-public-randomness")
 @pytest.mark.parametrize("known", [True, False])
 def test_a_server_that_takes_an_epoch_again_is_refused(
     loop: Loop, known: bool, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +146,7 @@ def test_a_server_that_takes_an_epoch_again_is_refused(
         loop.round()
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_a_value_that_was_there_before_the_keys_draws_no_graph(loop: Loop) -> None:
     """Clients refuse it; a server that sees it goes on to the next."""
     loop.publish(1, [*EVERYBODY])
@@ -156,6 +160,7 @@ def test_a_value_that_was_there_before_the_keys_draws_no_graph(loop: Loop) -> No
     require_mean(loop.round(), EVERYBODY)
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_clients_that_hold_another_value_than_the_server_give_no_sum(loop: Loop) -> None:
     def twice(label: str) -> None:
         if label == KEYS_IN:
@@ -167,6 +172,7 @@ def test_clients_that_hold_another_value_than_the_server_give_no_sum(loop: Loop)
         loop.round()
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_a_value_that_is_replaced_in_mid_round_gives_no_sum(loop: Loop) -> None:
     """It is kept with the half, between two messages."""
     loop.due = [1]
@@ -185,6 +191,7 @@ def test_a_value_that_is_replaced_in_mid_round_gives_no_sum(loop: Loop) -> None:
         loop.round()
 
 
+@pytest.mark.claim("means-public-randomness")
 @pytest.mark.parametrize("wrong", ["federation", "server"])
 def test_a_value_that_is_not_of_this_federations_operator_gives_no_sum(
     loop: Loop, wrong: str
@@ -218,6 +225,7 @@ MANY = 129
 NOISED = NoisedMean(rounds=9, clip=1.0, noise_multiplier=1.0, min_survivors=100)
 
 
+@pytest.mark.claim("means-public-randomness")
 @pytest.mark.parametrize("terms", [MaskedMean(clip=8.0, max_weight=100), NOISED])
 def test_rounds_of_many_clients_need_the_operators_values(terms: ProtectedMean) -> None:
     """Those of up to 128 do not; and they are a part of what is settled."""
@@ -241,6 +249,7 @@ def told(keys: Path, *others: str) -> int:
     return cli.main(["roster", "beacon", place, "--operator", key, "--out", out, *others])
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_the_operator_publishes_for_terms_by_their_digest(
     loop: Loop, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,6 +280,7 @@ def test_the_operator_publishes_for_terms_by_their_digest(
     assert {path.name for path in (loop.keys / "published").iterdir()} == {"1.beacon", "2.beacon"}
 
 
+@pytest.mark.claim("means-public-randomness")
 def test_a_flower_app_takes_the_operators_values(
     sparse: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

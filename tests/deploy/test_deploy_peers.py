@@ -15,6 +15,8 @@ from secure_fedrec.wire import encode_rows
 from tests.deploy.memory import Deployment, silences
 from tests.deploy.test_deploy_rounds import EXCHANGED, MASKS, settings
 
+pytestmark = pytest.mark.claim("hosts-sealed-exchange")
+
 
 def deployed(folder: Path, **options: Any) -> Deployment:
     return Deployment.of(settings(**EXCHANGED), folder, **options)
@@ -146,6 +148,7 @@ def test_masked_rounds_go_on(adversary: str, tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-silence")
 @pytest.mark.parametrize("columns", [-1, 1])
 def test_rows_of_another_width_halt_nobody(
     columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,8 @@ from secure_fedrec.protection.session import Parcel
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, TEN, settings
 
+pytestmark = pytest.mark.claim("hosts-relay")
+
 Altered = Callable[[dict[int, bytes], bytes], list[bytes]]
 """What a relay makes of a message to client 2, given the last ones to all: earlier and of now."""
 
@@ -100,6 +102,7 @@ def test_what_comes_twice_is_taken_once(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-malformed-state")
 def test_a_public_state_of_other_shapes_is_refused(tmp_path: Path) -> None:
     """The server itself sends it: clients' loops are not given arrays that they would overrun."""
     ran = Deployment.of(settings(), tmp_path)
@@ -144,6 +147,7 @@ def test_a_session_of_before_is_not_taken_up(tmp_path: Path) -> None:
     assert dict(site.tables()) == before
 
 
+@pytest.mark.claim("hosts-single-deliveries")
 def test_a_client_takes_no_part_that_is_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def stage(stages: dict[int, Path], tmp_path: Path) -> Callable[[int], tuple[Path
 Stage = Callable[[int], tuple[Path, Layout]]
 
 
+@pytest.mark.claim("hosts-revocation", "hosts-new-operator")
 def test_rounds_go_on_under_every_roster_of_the_page(stages: dict[int, Path], stage: Stage) -> None:
     """From one to the next the model, private tables and journals are the same."""
     assert list(stages) == [1, 2, 3, 4, 5]
@@ -119,6 +120,7 @@ def test_rounds_go_on_under_every_roster_of_the_page(stages: dict[int, Path], st
         summed(layout, [0, 1, 2, 4])
 
 
+@pytest.mark.claim("hosts-revocation")
 def test_who_has_the_old_key_takes_no_part(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_revoked_client_that_comes_back_is_refused_by_its_own_host(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.claim("hosts-revocation")
 def test_a_revoked_client_with_the_old_roster_is_refused_at_both_ends(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +202,7 @@ class Answering:
         """Nothing is held."""
 
 
+@pytest.mark.claim("hosts-revocation")
 def test_a_revoked_client_that_answers_all_the_same_is_refused(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,6 +220,7 @@ def test_a_revoked_client_that_answers_all_the_same_is_refused(
     assert lines == ["the host at node 1003 is refused: client 3 is not on the roster"]
 
 
+@pytest.mark.claim("hosts-revocation")
 @pytest.mark.usefixtures("no_supernode")
 def test_an_older_roster_is_refused_by_the_commands(
     stage: Stage, capsys: pytest.CaptureFixture[str]
@@ -230,6 +235,7 @@ def test_an_older_roster_is_refused_by_the_commands(
     assert "takes no part: roster.version = 1: is older" in capsys.readouterr().out
 
 
+@pytest.mark.claim("hosts-new-operator")
 def test_a_roster_of_another_operator_is_refused_in_a_line(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:

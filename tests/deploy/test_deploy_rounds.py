@@ -115,6 +115,7 @@ def test_the_order_of_answers_changes_no_bit(
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-killed-site")
 def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
     """It is left out or in the sum; nobody else's part changes, and it learns which. Back, it
     agrees on keys in one round, and takes part in the next."""
@@ -141,6 +142,7 @@ def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-keys-ahead")
 @pytest.mark.parametrize("adversary", ["active", "curious"])
 def test_keys_are_agreed_on_while_the_round_before_is_summed(
     adversary: str, tmp_path: Path
@@ -160,6 +162,7 @@ def test_keys_are_agreed_on_while_the_round_before_is_summed(
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-keys-ahead")
 def test_too_few_that_are_ready_agree_on_keys_anew(tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
     due = {"CONFIRM": 2, "REVEAL": 3}
@@ -202,6 +205,7 @@ def test_keys_of_another_cohort_serve_no_round(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-keys-ahead")
 def test_an_attempt_that_is_aborted_is_begun_again_with_new_keys(tmp_path: Path) -> None:
     """It ended before those of the next were agreed on; what they were to be serves nothing."""
     ran = Deployment.of(settings(MASKS), tmp_path)
@@ -274,6 +278,7 @@ def test_a_half_that_was_lost_answers_no_second_time(tmp_path: Path) -> None:
             site.answer(data)
 
 
+@pytest.mark.claim("hosts-killed-site")
 def test_the_journal_refuses_a_round_that_was_begun(tmp_path: Path) -> None:
     """Even where the server itself begins an attempt a second time."""
     ran = Deployment.of(settings(MASKS), tmp_path)
@@ -298,6 +303,7 @@ def put_back(folder: Path, files: Mapping[str, bytes], *names: str) -> None:
         (folder / name).write_bytes(files[name])
 
 
+@pytest.mark.claim("hosts-killed-site")
 def test_a_copy_of_private_state_is_refused(tmp_path: Path) -> None:
     ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
     home = ran.layout.site(2) / "state"
@@ -460,6 +466,7 @@ def test_what_has_no_parts_is_refused_before_anything_starts(tmp_path: Path) -> 
     assert refused.value.key == "protection"
 
 
+@pytest.mark.claim("hosts-own-noise")
 def test_noise_is_added_at_the_sites(tmp_path: Path) -> None:
     """Little noise, and a clip that nobody reaches: near the plain sums, never the same twice."""
     layers = (
@@ -510,6 +517,7 @@ def test_a_number_that_only_a_server_vouches_for_stops_no_site(
     assert not silences(tmp_path)
 
 
+@pytest.mark.claim("hosts-private-starts")
 @pytest.mark.parametrize("name", ["pmf", "fedmf", "fedncf", "pfedrec", "fedrap", "fed3cr", "furl"])
 def test_first_private_tables_do_not_follow_from_the_seed(name: str, tmp_path: Path) -> None:
     """Two deployments of one configuration: whoever has it knows where no client began."""

@@ -73,6 +73,7 @@ def test_public_and_private_state_are_the_embedded_engines(tmp_path: Path) -> No
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-mix-waits-for-all")
 def test_nothing_is_forwarded_before_every_sender_has_handed_in(tmp_path: Path) -> None:
     """What a relay holds back ends the attempt at the first mix: no batch is of chosen senders."""
     ran, _, others = deployed(tmp_path, attempts=1)
@@ -97,6 +98,7 @@ def test_nothing_is_forwarded_before_every_sender_has_handed_in(tmp_path: Path) 
         mix.step([*cells, cells[0]])
 
 
+@pytest.mark.claim("hosts-mix-waits-for-all")
 def test_a_cell_that_a_mix_replaces_releases_no_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_cell_that_a_mix_replaces_releases_no_sum(
     assert why == "a cell of this sender was not received as it was sent"
 
 
+@pytest.mark.claim("hosts-mix-waits-for-all")
 def test_lists_that_differ_from_client_to_client_release_no_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +187,7 @@ def test_what_a_relay_alters_costs_an_attempt(way: str, tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-whole-cohort")
 def test_an_attempt_is_answered_once(tmp_path: Path) -> None:
     """A server that has forgotten all: sites that were started anew refuse its number."""
     ran, _, _ = deployed(tmp_path)
@@ -199,6 +203,7 @@ def test_an_attempt_is_answered_once(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.claim("hosts-one-statement")
 def test_denoisers_sum_what_was_lost_again_for_the_same_clients_alone(tmp_path: Path) -> None:
     """Of a sum that the server has read and says is lost, and one with a client less."""
     ran, denoisers, others = deployed(tmp_path, attempts=3)
@@ -227,6 +232,7 @@ def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
         deployed(tmp_path, record=True)
 
 
+@pytest.mark.claim("hosts-mix-once")
 def test_a_mix_mixes_once_and_no_few_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked batch by batch, it would tell the mix before it whose cells come out."""
     ran, _, _ = deployed(tmp_path, attempts=1)

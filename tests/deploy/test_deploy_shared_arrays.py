@@ -148,6 +148,7 @@ def begun(norm: type[nn.Module]) -> dict[str, np.ndarray]:
     return {name: each.numpy() for name, each in net(norm).state_dict().items()}
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize("inside", [FedAvg, FedAdam])
 def test_the_server_has_what_is_not_shared_as_it_began(keys: Path, inside: type[Strategy]) -> None:
     """Over rounds too: Flower's own mean makes floats of whole numbers, and floats are shared.
@@ -206,6 +207,7 @@ def test_terms_are_the_modules_where_it_is_at_hand(keys: Path) -> None:
     assert ran(keys, terms, nn.BatchNorm1d, 1).clients == [[*range(CLIENTS)]]
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize(
     ("terms", "problem"),
     [
@@ -224,6 +226,7 @@ def test_terms_that_do_not_fit_are_refused_before_anything_is_sent(
     assert not any((keys / str(n) / "state").exists() for n in range(CLIENTS))
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize("terms", [MASKED, NOISED])
 def test_a_site_refuses_a_model_that_terms_do_not_fit(keys: Path, terms: ProtectedMean) -> None:
     """Before it computes, and before its journal knows of the round: it is in the next one."""
@@ -242,6 +245,7 @@ def test_a_site_refuses_a_model_that_terms_do_not_fit(keys: Path, terms: Protect
     assert server.run_round(sites, task_of(later)).clients.tolist() == [*range(CLIENTS)]
 
 
+@pytest.mark.claim("means-shared-arrays")
 def test_what_stays_home_buys_no_second_sum_of_one_update(keys: Path) -> None:
     """A client reveals once for what is shared, whatever a server puts beside it."""
     sites = Sites(keys, MASKED, dict.fromkeys(range(CLIENTS), MODEL))

@@ -24,6 +24,7 @@ def shown(ran: Deployment, client: int, capsys: pytest.CaptureFixture[str]) -> d
     return found
 
 
+@pytest.mark.claim("hosts-price")
 def test_a_client_keeps_its_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A server that moves the state by an ulp gets as many noised sums as there are rounds."""
     ran = Deployment.of(settings(*NOISED, algorithm={"rounds": 2}), tmp_path)
@@ -50,6 +51,7 @@ def test_a_client_keeps_its_price(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert refused == set(ran.layout.sites())
 
 
+@pytest.mark.claim("hosts-price")
 def test_an_upload_that_came_to_nothing_is_paid_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,7 @@ def test_lines_for_people_are_as_before(capsys: pytest.CaptureFixture[str]) -> N
     assert said.endswith(" secure-fedrec WARNING refused: a signature\n")
 
 
+@pytest.mark.claim("hosts-metrics")
 def test_a_refusal_says_its_round_and_nothing_of_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_server_is_counted(tmp_path: Path) -> None:
     assert "secure_fedrec" not in globally
 
 
+@pytest.mark.claim("hosts-metrics")
 def test_a_site_is_counted_and_refusals_by_their_kind_alone(tmp_path: Path) -> None:
     path = tmp_path / "m.prom"
     log.setLevel(logging.INFO)

@@ -30,6 +30,7 @@ FEW: dict[str, Any] = {
 }
 
 
+@pytest.mark.claim("hosts-whole-cohort")
 def test_an_authority_opens_the_sums_of_all_who_are_there(tmp_path: Path) -> None:
     """It is on a host of its own; who is gone costs an attempt, and the next is of the others."""
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
@@ -54,6 +55,7 @@ def test_an_authority_opens_the_sums_of_all_who_are_there(tmp_path: Path) -> Non
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-paillier-authority")
 def test_the_private_key_is_on_one_host_alone(tmp_path: Path) -> None:
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
     secret = (ran.layout.host(AUTHORITY) / "layer.key").read_bytes()
@@ -97,6 +99,7 @@ def test_an_authority_makes_its_own_key(
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-paillier-authority")
 def test_an_authority_opens_one_sum_a_round(tmp_path: Path) -> None:
     """Its answer is lost, and it is started anew: the same sum is opened again, and no other."""
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
@@ -151,6 +154,7 @@ def test_too_few_that_are_there_halt_nobody(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-whole-cohort")
 def test_a_client_answers_an_attempt_once(tmp_path: Path) -> None:
     """A server that has forgotten all, and begins the same number again."""
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
@@ -186,6 +190,7 @@ def test_what_a_relay_alters_costs_an_attempt(way: str, tmp_path: Path) -> None:
     ran.require_equal()
 
 
+@pytest.mark.claim("hosts-whole-cohort")
 def test_a_server_that_names_other_clients_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +225,7 @@ def test_hosts_of_helpers_are_not_taken_for_clients(tmp_path: Path) -> None:
         open_helper_site(ran.layout.agreement, ran.layout.site(0))
 
 
+@pytest.mark.claim("hosts-paillier-authority")
 def test_ciphertexts_of_the_servers_choice_are_not_opened_beside_the_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

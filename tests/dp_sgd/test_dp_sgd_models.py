@@ -15,6 +15,8 @@ from secure_fedrec.dp_sgd.gradients import ExampleGradients
 from secure_fedrec.dp_sgd.layers import require_clippable
 from secure_fedrec.errors import ConfigError
 
+pytestmark = pytest.mark.claim("dp-sgd-clips-examples")
+
 ITEMS, EXAMPLES, LENGTH, WIDTH = 12, 7, 5, 4
 PADDING = 0
 Losses = Callable[[Any, tuple[Tensor, ...]], Tensor]
@@ -327,6 +329,7 @@ def test_clipped_sums_are_those_of_gradients_clipped_by_hand(
         assert float((found - total).norm()) <= 1e-6 * max(1.0, float(total.norm()))
 
 
+@pytest.mark.claim("dp-padding-rows")
 def test_a_padding_row_has_no_gradient_no_noise_and_no_step() -> None:
     for padding in (PADDING, -1):
         model = Around(nn.Linear(WIDTH, WIDTH), averaged, padding_idx=padding)

@@ -11,6 +11,8 @@ from torch.nn import functional
 from secure_fedrec.dp_sgd import DpSgdConfig, train_privately
 from secure_fedrec.errors import ConfigError
 
+pytestmark = pytest.mark.claim("dp-sgd-clips-examples")
+
 ITEMS, EXAMPLES, LENGTH = 12, 6, 3
 
 

@@ -15,6 +15,8 @@ from secure_fedrec.dp_sgd.clipping import _backward
 from secure_fedrec.dp_sgd.norms import GhostNorms
 from secure_fedrec.errors import ConfigError
 
+pytestmark = pytest.mark.claim("dp-sgd-clips-examples")
+
 EXAMPLES, WIDTH, CLIP = 6, 4, 1.0
 Losses = Callable[[Any, tuple[Tensor, ...]], Tensor]
 
@@ -243,6 +245,7 @@ def difference(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
     return torch.as_tensor(scores[:, 1] - scores[:, 0])
 
 
+@pytest.mark.claim("dp-cancelling-gradients")
 @pytest.mark.parametrize("common", [0.0, 1e3, 1e5, 1e6])
 def test_clipping_holds_where_the_gradients_of_a_sequence_cancel(common: float) -> None:
     """One example's features have a large part in common; the others give nothing."""

@@ -12,6 +12,8 @@ import pytest
 from secure_fedrec.engines import read_checkpoint, write_checkpoint
 from secure_fedrec.errors import CheckpointError
 
+pytestmark = pytest.mark.claim("no-pickle")
+
 Arrays = dict[str, npt.NDArray[Any]]
 
 

@@ -115,6 +115,7 @@ def test_a_leaking_protocol_is_warned_about_and_a_sound_one_is_not() -> None:
     assert clean.means["random"]["hit_rate_at_10"].value == pytest.approx(0.1, abs=1e-3)
 
 
+@pytest.mark.claim("never-touched")
 def test_the_verdict_follows_the_measurement_and_not_the_name() -> None:
     """What is kept out is taken away from one protocol and given to the other."""
     cases = {
@@ -135,6 +136,7 @@ def test_the_verdict_follows_the_measurement_and_not_the_name() -> None:
         assert leak_of(changed, rounds=20).leaks is leaks
 
 
+@pytest.mark.claim("never-touched")
 def test_a_sound_protocol_is_rarely_warned_about() -> None:
     """Twenty-five seeds; at 99.9 % one false warning in two thousand is expected."""
     table = generate(SyntheticConfig(clients=60, items=200, mean_ratings=10.0, seed=9))

@@ -21,6 +21,7 @@ from tests.model_check.stories import search_stories
 EQUAL = frozenset({"equal sharers"})
 
 
+@pytest.mark.claim("masking-model-check")
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.setting.n <= 10], ids=lambda case: case.title
 )
@@ -54,6 +55,7 @@ def test_every_rule_is_switched_off_somewhere() -> None:
     assert {rule for case in CASES for rule in case.without} == set(RULES)
 
 
+@pytest.mark.claim("masking-model-check")
 def test_nothing_opens_with_all_rules_on() -> None:
     settings = every_setting(range(5, 9))
     states = 0
@@ -111,6 +113,7 @@ def test_complete_graphs_are_safe_as_long_as_sums_are_no_smaller_than_the_quorum
     assert found >= 3
 
 
+@pytest.mark.claim("masking-model-check")
 def test_the_model_and_real_clients_agree_on_attacks() -> None:
     played = Replays()
     for case in CASES:
@@ -173,6 +176,7 @@ def beside(rng: random.Random, tables: Tables, state: SharerState) -> Iterator[S
             yield replace(state, **changed, unknown=0)
 
 
+@pytest.mark.claim("masking-model-check")
 def test_the_model_and_real_clients_agree_next_to_attacks() -> None:
     """One client apart from an attack, some states are attacks and most are not: all as said."""
     rng, outcomes = random.Random(3), [0, 0]

@@ -118,6 +118,7 @@ def run_full(codec: FixedPoint, *, n_clients: int, rho: float, tap: WireTap) -> 
     engine_of(federation, tap=tap).run_round()
 
 
+@pytest.mark.claim("encoding-refuses")
 @pytest.mark.parametrize("rho", [0.0, 1.0, 1e6])
 @pytest.mark.parametrize(
     ("codec", "most"),

@@ -195,6 +195,7 @@ def search(examples: int, cloak: str, **drawn: Any) -> Counter[str]:
     return found
 
 
+@pytest.mark.claim("lossless-rounds")
 def test_fedrec_plus_plus_is_lossless() -> None:
     search(230, "virtual-ratings")
 
@@ -204,6 +205,7 @@ def test_with_biases_it_is_as_lossless() -> None:
     assert found["last column off zero"] >= 75
 
 
+@pytest.mark.claim("lossless-rounds")
 def test_sdcf_with_langevin_noise_and_denoisers_is_lossless() -> None:
     """Relative to what it reports, and it says so wherever it left something out."""
     found = search(230, "randomized-response", temperatures=HOT)

@@ -14,6 +14,7 @@ from tests.properties.lossless_zoo_layers import Overwrites
 from tests.properties.lossless_zoo_losses import LOSSES
 
 
+@pytest.mark.claim("lossless-reference")
 @pytest.mark.parametrize("name", CASES | LOSSES)
 def test_case_is_on_its_right_side(name: str) -> None:
     case = (CASES | LOSSES)[name]

@@ -176,6 +176,7 @@ def test_the_fixed_federation_is_lossless_without_a_mutation() -> None:
     assert_lossless(algorithm=algorithm, **fixed_federation().arguments())
 
 
+@pytest.mark.claim("virtual-rows-cancel")
 @pytest.mark.parametrize(
     ("name", "symptom"),
     [

@@ -125,6 +125,7 @@ def test_fedprox_passes_over_federated_and_over_all_parameters(private: tuple[st
     assert report.holds, report
 
 
+@pytest.mark.claim("split-equals-shipped")
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_model_is_caught_by_the_right_constraint(name: str) -> None:
     broken = BROKEN[name]

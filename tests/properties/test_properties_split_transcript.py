@@ -96,6 +96,7 @@ def test_messages_hold_federated_parameters_and_counts_and_no_more(
         assert len(content(message)) == len(message.payload) + 16 * len(message.summaries)
 
 
+@pytest.mark.claim("private-parameters-stay")
 @RULES
 @pytest.mark.parametrize("name", FAMILIES)
 def test_no_private_value_ever_stands_in_a_message(name: str, rule: Aggregator) -> None:

@@ -58,6 +58,7 @@ def verdict(report: SplitReport) -> str:
     return "refuted" if report.refuted else "holds" if report.holds else "open"
 
 
+@pytest.mark.claim("split-equals-shipped")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("name", ZOO)
 def test_a_model_is_on_its_side(name: str) -> None:

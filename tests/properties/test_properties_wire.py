@@ -117,6 +117,7 @@ def clients_of(message: Message, collector: Denoisers) -> set[int]:
     return {int(collector.binding.denoisers[sender if step == "DENOISE" else receiver])}
 
 
+@pytest.mark.claim("absent-clients-change-nothing")
 @given(presence=latecomers(), data=st.data())
 @settings(PROFILE, max_examples=200)
 def test_ratings_of_a_client_stay_off_the_wire_until_it_takes_part(
@@ -129,6 +130,7 @@ def test_ratings_of_a_client_stay_off_the_wire_until_it_takes_part(
     assert trace(federation) == trace(changed)
 
 
+@pytest.mark.claim("absent-clients-change-nothing")
 @given(presence=latecomers(), data=st.data())
 @settings(PROFILE, max_examples=200)
 def test_absent_vaults_may_be_permuted(presence: Presence, data: st.DataObject) -> None:
@@ -154,6 +156,7 @@ def test_absent_vaults_may_be_permuted(presence: Presence, data: st.DataObject) 
     assert before == trace(replace(federation, ratings=shuffled), users=moved)
 
 
+@pytest.mark.claim("absent-clients-change-nothing")
 @given(presence=latecomers(), data=st.data())
 @settings(PROFILE, max_examples=100)
 def test_user_vectors_of_absent_clients_stay_off_the_wire(

@@ -77,6 +77,7 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
     }
 
 
+@pytest.mark.claim("unstated-is-not-harmless")
 @pytest.mark.parametrize(
     ("where", "trait", "attack"),
     [
@@ -103,6 +104,7 @@ def test_a_trait_that_is_not_stated_is_not_taken_for_harmless(
     assert strange.reason == (f"the {where} states a trait that is not known: {trait} = 'odd'")
 
 
+@pytest.mark.claim("unstated-is-not-harmless")
 def test_an_algorithm_that_sends_half_of_its_rows_is_proven_nothing(run: RecordedRun) -> None:
     half = stated(run, "algorithm", row_sets="some").view(SERVER)
     told = SubsetRegression().run(half)

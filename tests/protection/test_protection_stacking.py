@@ -62,6 +62,7 @@ def run_of(layers: dict[str, Any], rounds: int = 2, *, biases: bool = False) -> 
     return run
 
 
+@pytest.mark.claim("one-sum-in-all-protections")
 @pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize("stack", STACKS, ids=lambda stack: " + ".join(stack) or "none")
 def test_every_stack_of_the_table_runs_and_is_lossless_where_it_says_so(
@@ -220,6 +221,7 @@ def test_a_round_is_one_batch_however_its_clients_are_submitted(
     ]
 
 
+@pytest.mark.claim("routing-batches")
 @pytest.mark.parametrize("execution", ["simulated", "real"])
 def test_a_batch_of_one_sender_is_refused(execution: str) -> None:
     collector = routed_collector(execution)

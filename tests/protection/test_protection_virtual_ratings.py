@@ -113,6 +113,7 @@ def subset_counts(size: int, wanted: int, rounds: int) -> list[int]:
     return counts
 
 
+@pytest.mark.claim("virtual-items-uniform")
 @pytest.mark.parametrize(("size", "wanted"), [(6, 1), (6, 2), (6, 3), (6, 4), (6, 5), (9, 2)])
 def test_every_subset_is_equally_likely(size: int, wanted: int) -> None:
     counts = np.array(subset_counts(size, wanted, 6000))
@@ -204,6 +205,7 @@ def items_of(seed: int, clients: int, n_items: int, most: int) -> Rated:
     ]
 
 
+@pytest.mark.claim("row-order-tells-nothing")
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.4, 1.0, 1.5, 3.0, 100.0]))
 def test_uploads_are_sorted_and_hide_where_the_virtual_rows_are(seed: int, rho: float) -> None:

@@ -213,6 +213,7 @@ WAYS: tuple[Callable[[Path, np.random.Generator], None], ...] = (
 )
 
 
+@pytest.mark.claim("foreign-recordings-refused")
 def test_mutated_recordings_are_refused_or_read(sound: Path, tmp_path: Path) -> None:
     """Each is refused with a ``TranscriptError`` that names a file, or is a recording."""
     folder = tmp_path / "hostile"
@@ -246,6 +247,7 @@ def test_mutated_recordings_are_refused_or_read(sound: Path, tmp_path: Path) -> 
     assert counted["read", "in_header"] < MUTATIONS // 50
 
 
+@pytest.mark.claim("foreign-recordings-refused")
 def test_mutated_truths_are_refused_or_read(sound: Path, tmp_path: Path) -> None:
     """Likewise of the file that claims are scored against."""
     counted: Counter[str] = Counter()
@@ -379,6 +381,7 @@ def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
         Recorder(n_clients=3, arrays={"V": (4, 2)}, items="V", directory=tmp_path)
 
 
+@pytest.mark.claim("foreign-recordings-refused")
 @pytest.mark.parametrize("change", ["lost", "beyond", "uneven", "unsorted"])
 def test_ratings_that_do_not_fit_together_are_refused(
     sound: Path, tmp_path: Path, change: str

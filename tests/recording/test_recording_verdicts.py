@@ -47,6 +47,7 @@ def recorded(sums: Any, *, words: bool = True, moves: bool = False) -> Recording
     return recorder.close()
 
 
+@pytest.mark.claim("verdicts-judge-everything")
 @pytest.mark.parametrize(
     ("sums", "words", "moves", "held"),
     [

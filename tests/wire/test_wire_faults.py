@@ -125,6 +125,7 @@ KINDS: dict[str, Callable[[Step, Callable[[Messages], BoolArray]], Fault]] = {
 }
 
 
+@pytest.mark.claim("incomplete-round-fails")
 @pytest.mark.parametrize("chooser", [one, everyone])
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name.lower())
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,6 +157,7 @@ def test_a_message_of_the_last_round_is_refused(step: Step) -> None:
     assert same(learned(run.engine), learned(healthy.engine))
 
 
+@pytest.mark.claim("incomplete-round-fails")
 def test_a_repeat_does_not_stand_in_for_a_lost_noise_message() -> None:
     """Counting messages per denoiser alone would accept this round and sum the wrong noise."""
 
@@ -173,6 +175,7 @@ def test_a_repeat_does_not_stand_in_for_a_lost_noise_message() -> None:
     require_refusal(run)
 
 
+@pytest.mark.claim("plain-alteration-undetected")
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name.lower())
 def test_an_altered_message_is_not_detected_but_changes_the_result(step: Step) -> None:
     altered, healthy = run_with(Alter(step=step, chooser=one)), run_with()

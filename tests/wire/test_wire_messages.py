@@ -120,6 +120,7 @@ def test_extended_messages_are_refused(
         decode_rows(encoded(case) + tail, codec=case[0], n_rows=N_ROWS)
 
 
+@pytest.mark.claim("strict-decoding")
 @settings(deadline=None)
 @given(row_messages(), st.data())
 def test_a_changed_byte_is_refused_or_another_canonical_message(
@@ -146,6 +147,7 @@ def test_a_changed_header_byte_is_refused(
     assert not is_canonical(bytes(damaged), case[0])
 
 
+@pytest.mark.claim("strict-decoding")
 @settings(deadline=None)
 @given(st.binary(max_size=80), st.integers(8, 64))
 def test_noise_raises_nothing_but_wire_errors(noise: bytes, bits: int) -> None:
@@ -282,6 +284,7 @@ def test_batches_whose_columns_do_not_fit_are_refused(
         batch(block_of([1, 2]), **changes)
 
 
+@pytest.mark.claim("no-reals-on-the-wire")
 def test_reals_do_not_travel() -> None:
     wire = Wire(meter=Meter(20))
     real = RowBlock(

@@ -99,6 +99,7 @@ def test_named_senders_choose_nothing_among_anonymous_messages() -> None:
     assert kept["senders"].tolist() == [-1, -1, -1]
 
 
+@pytest.mark.claim("anonymous-sender-in-truth-only")
 def test_true_senders_go_to_the_truth_and_nowhere_else() -> None:
     recorder = recorder_of(payload_rounds=(1,))
     origins = np.array([30, 10, 20])
@@ -280,6 +281,7 @@ def test_truncated_blocks_are_refused(tmp_path: Path) -> None:
             read_back(tmp_path)
 
 
+@pytest.mark.claim("no-pickle")
 def test_changed_blocks_are_refused_or_unchanged_in_content(tmp_path: Path) -> None:
     file = written(tmp_path)
     whole = file.read_bytes()
@@ -300,6 +302,7 @@ def test_changed_blocks_are_refused_or_unchanged_in_content(tmp_path: Path) -> N
     assert refused > len(whole) / 3 / 2
 
 
+@pytest.mark.claim("no-pickle")
 def test_pickled_columns_are_not_read(tmp_path: Path) -> None:
     file = written(tmp_path)
     np.savez(file, senders=np.array([{"an": "object"}], dtype=object), allow_pickle=True)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns, gathered_columns
 
+pytestmark = pytest.mark.claim("recordings-name-no-sender")
+
 LIMIT = 400
 
 

@@ -293,6 +293,7 @@ def hidden_from_tap(step: Step, columns: dict[str, Any]) -> dict[str, Any]:
     return {name: ... for name in ("rows", "values", "counts", "tags", "table") if name in columns}
 
 
+@pytest.mark.claim("view-is-own-messages")
 @pytest.mark.parametrize(
     ("who", "hidden"),
     [

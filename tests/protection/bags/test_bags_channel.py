@@ -59,12 +59,14 @@ def test_a_named_bag_is_the_multiset_of_encoded_vectors(collection: Collection) 
     assert_collected(channel=channel_of(collection, None), uploads=collection.uploads)
 
 
+@pytest.mark.claim("bags-exact")
 @given(collections(least=2))
 @settings(deadline=None)
 def test_a_routed_bag_is_the_multiset_of_encoded_vectors(collection: Collection) -> None:
     assert_collected(channel=channel_of(collection, "simulated"), uploads=collection.uploads)
 
 
+@pytest.mark.claim("bags-exact")
 @given(collections(least=2, max_clients=3))
 @settings(deadline=None, max_examples=15)
 def test_real_mixes_bring_the_same_bag(collection: Collection) -> None:
@@ -238,6 +240,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
 }
 
 
+@pytest.mark.claim("bags-incomplete-abort")
 @pytest.mark.parametrize(
     ("fault", "execution"),
     [
@@ -260,6 +263,7 @@ def test_a_faulty_bag_aborts_the_round_and_changes_nothing(
     assert run.transcript.digest() == finished(drafts.run(layers), 1).transcript.digest()
 
 
+@pytest.mark.claim("bags-incomplete-abort")
 def test_an_altered_vector_under_a_name_is_not_detected(drafts: Any) -> None:
     """Nothing signs it: that the round goes on is what SECURITY.md says of plain messages."""
     altered = finished(drafts.run({}, faults=(FAULTS["alter"](),)))
@@ -324,6 +328,7 @@ def test_values_beyond_the_ring_s_clip_are_refused(drafts: Any) -> None:
         assert not messages  # not even the bag that was fine
 
 
+@pytest.mark.claim("routing-batches")
 @pytest.mark.parametrize("execution", ["simulated", "real"])
 def test_one_client_alone_sends_nothing_through_mixes(drafts: Any, execution: str) -> None:
     channel = drafts.stack(drafts.mixes(execution)).bags

@@ -33,6 +33,7 @@ def textbook(value: float, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(value + noise)
 
 
+@pytest.mark.claim("dp-float-input")
 def test_textbook_laplace_outputs_prove_their_input() -> None:
     rng = np.random.default_rng(1)
     from_zero, from_one = fine_grained(textbook(0.0, rng)), fine_grained(textbook(1.0, rng))
@@ -41,6 +42,7 @@ def test_textbook_laplace_outputs_prove_their_input() -> None:
     assert from_one.sum() == 0
 
 
+@pytest.mark.claim("dp-float-input")
 @pytest.mark.parametrize("noise", ["discrete-laplace", "discrete-gaussian", "rounded-gaussian"])
 def test_ring_noise_reaches_every_output_from_either_input(noise: str) -> None:
     order = 1 if noise == "discrete-laplace" else 2

@@ -79,6 +79,7 @@ def noise_pmf(variance: float) -> FloatArray:
     return np.concatenate([half[::-1], sizes[:1], half])
 
 
+@pytest.mark.claim("dp-samplers-exact")
 @pytest.mark.parametrize("survivors", [8, 9, 12])
 def test_noise_of_the_survivors_is_skellam_of_the_stated_variance(survivors: int) -> None:
     config = config_with(
@@ -183,6 +184,7 @@ def test_wrap_bound_is_above_the_exact_probability(variance: float, gap: float) 
     assert exact <= config._noise_tail(gap)
 
 
+@pytest.mark.claim("dp-no-wrap")
 def test_a_ring_that_could_wrap_is_refused_and_a_wider_one_is_not() -> None:
     with pytest.raises(SumBudgetError, match=r"raise ring\.bits"):
         config_with(ring_bits=14)

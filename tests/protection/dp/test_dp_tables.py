@@ -76,6 +76,7 @@ def drawn(table: NoiseTable) -> list[Fraction]:
     return [Fraction(step, 2**THRESHOLD_BITS) for step in steps]
 
 
+@pytest.mark.claim("dp-samplers-exact")
 @pytest.mark.parametrize(("noise", "parameter"), CASES)
 def test_every_threshold_is_the_floor_of_the_true_distribution(
     noise: Noise, parameter: float

@@ -62,6 +62,7 @@ LAYERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.claim("one-sum-in-all-protections")
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: f"{codec.bits} bits")
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
 def test_every_way_of_hiding_ends_in_the_bits_of_plain_sums(
@@ -75,6 +76,7 @@ def test_every_way_of_hiding_ends_in_the_bits_of_plain_sums(
         assert ours.tobytes() == plain.engine.vault.read(name, everybody).tobytes()
 
 
+@pytest.mark.claim("one-sum-in-all-protections")
 @settings(deadline=None, max_examples=200)
 @given(
     seed=st.integers(0, 2**32),
@@ -100,6 +102,7 @@ def test_any_cohort_any_ratings(
     assert run_of(layers, **settings_, done=2).table_digests == plain.table_digests
 
 
+@pytest.mark.claim("protected-uploads-name-all-rows")
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
 def test_an_upload_names_every_row_and_its_words_are_noise(
     layers: dict[str, Any], run_of: Run, uploads: Uploads
@@ -122,6 +125,7 @@ def test_an_upload_names_every_row_and_its_words_are_noise(
     assert chi2.sf(statistic, 255) > 1e-6
 
 
+@pytest.mark.claim("protected-uploads-name-all-rows")
 def test_plain_words_fail_the_same_test(run_of: Run, uploads: Uploads) -> None:
     """The weakened copy: without pads most words are zero and small."""
     run = run_of({}, stack=_unpadded(), done=1)
@@ -214,6 +218,7 @@ def test_an_altered_masked_word_alters_the_sum_and_is_not_detected(run_of: Run) 
     assert altered.table_digests != clean.table_digests
 
 
+@pytest.mark.claim("masking-tail-floor")
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_the_tail_floor_keeps_rows_back_before_they_are_sent(
     execution: str, table_of: Callable[..., RatingTable], run_of: Run, uploads: Uploads
@@ -238,6 +243,7 @@ def test_the_tail_floor_keeps_rows_back_before_they_are_sent(
     assert np.flatnonzero(moved).tolist() == kept.tolist()
 
 
+@pytest.mark.claim("masking-tail-floor")
 def test_real_rounds_run_the_shipped_halves_of_the_tail_floor(
     monkeypatch: pytest.MonkeyPatch, run_of: Run
 ) -> None:

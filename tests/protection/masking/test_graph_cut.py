@@ -93,6 +93,7 @@ def active() -> MaskingParameters:
     return find_parameters(N, corrupt=RATE, dropout=RATE, adversary="active")
 
 
+@pytest.mark.claim("masking-curious-parameters")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_curious_parameters_let_an_active_server_cut_clients_off(
     seed: int, curious: MaskingParameters
@@ -140,6 +141,7 @@ def test_a_cut_opens_the_sum_of_the_clients_behind_it(curious: MaskingParameters
     assert hidden != values[others].sum()
 
 
+@pytest.mark.claim("masking-curious-parameters")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_cut_passes_the_windows_of_active_parameters(
     seed: int, active: MaskingParameters

@@ -233,6 +233,7 @@ def survivors_saying(s: Any, survivors: list[int], **changes: Any) -> bytes:
     return bytes(s.server_says(s.message_for(ME), head=other.head(), payload=other.payload()))
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 @pytest.mark.parametrize(
     ("survivors", "match"),
     [
@@ -298,6 +299,7 @@ def shares_of(s: Any, number: int, reveal: bytes) -> dict[int, str]:
     return found
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 @pytest.mark.parametrize(
     "case",
     [

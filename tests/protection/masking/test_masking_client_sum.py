@@ -14,6 +14,7 @@ def quorum_of(s: Any) -> dict[int, bytes]:
     return dict(Quorum.decode(Envelope.decode(s.message_for(ME)).head).signatures)
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 @pytest.mark.parametrize("case", ["fewer", "more", "forged", "swapped", "stranger", "other_set"])
 def test_anything_but_a_quorum_on_one_set_aborts(scene: Any, case: str) -> None:
     s = scene()
@@ -43,6 +44,7 @@ def test_anything_but_a_quorum_on_one_set_aborts(scene: Any, case: str) -> None:
     assert s.federation.journals[ME].revealed(s.server._round.public.context.round_id) is None
 
 
+@pytest.mark.claim("masking-never-both-shares")
 def test_a_reveal_is_given_once_and_holds_one_share_per_neighbour(scene: Any) -> None:
     s = scene()
     s.until_server_gets(Kind.REVEAL, silent={40: Kind.UPLOAD})

@@ -39,6 +39,7 @@ def smallest_by_trial(n: int, c: int, d: int, privacy: Fraction, correctness: Fr
     return None
 
 
+@pytest.mark.claim("masking-committee")
 @settings(deadline=None, max_examples=60)
 @given(st.integers(3, 90), st.data())
 def test_no_smaller_committee_meets_the_bounds(n: int, data: st.DataObject) -> None:
@@ -192,6 +193,7 @@ def test_members_that_did_not_upload_may_end_a_round_before_it_is_agreed_on(scen
         core.close_uploads()
 
 
+@pytest.mark.claim("masking-one-survivor-set")
 @pytest.mark.parametrize("case", ["outsider", "gone", "fewer", "more", "forged", "twice"])
 def test_a_client_counts_signatures_of_surviving_members_only(scene: Any, case: str) -> None:
     s, members, others = committee_round(scene)

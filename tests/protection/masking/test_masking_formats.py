@@ -290,6 +290,7 @@ GOOD: dict[str, Any] = {
 }
 
 
+@pytest.mark.claim("masking-least-cohort")
 @pytest.mark.parametrize(
     ("key", "values"),
     [

@@ -44,6 +44,7 @@ def test_rosters_and_epochs_only_grow_and_a_refusal_changes_nothing(journal: Any
         journal.begin(round_id(3), roster_version=3, epoch=7)
 
 
+@pytest.mark.claim("masking-never-both-shares")
 def test_a_round_is_revealed_once(journal: Any) -> None:
     with pytest.raises(ProtocolError, match="a vector was sent in"):
         journal.reveal(round_id(1), b"early")
@@ -281,6 +282,7 @@ def test_two_processes_cannot_share_a_journal(tmp_path: Path) -> None:
     FileJournal(tmp_path / "journal").close()
 
 
+@pytest.mark.claim("masking-journal-one-writer")
 def test_one_file_has_one_lock_under_every_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +299,7 @@ def test_one_file_has_one_lock_under_every_name(
     assert link.read_bytes() == (tmp_path / "journal").read_bytes()
 
 
+@pytest.mark.claim("masking-journal-one-writer")
 def test_a_fork_of_the_process_writes_nothing(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
     journal.begin(round_id(1), roster_version=1, epoch=0)
@@ -327,6 +330,7 @@ def test_nothing_is_written_once_the_lock_was_taken_away(tmp_path: Path) -> None
         journal.begin(round_id(2), roster_version=1, epoch=0)
 
 
+@pytest.mark.claim("masking-journal-one-writer")
 def test_the_journal_of_another_client_is_refused(scene: Any, tmp_path: Path) -> None:
     s = scene()
     other = next(number for number in s.clients if number != ME)
@@ -442,6 +446,7 @@ def test_after_a_crash_behind_the_reveal_the_same_bytes_are_sent_again(
         client.receive(bytes(tampered))
 
 
+@pytest.mark.claim("masking-never-both-shares")
 def test_nothing_leaves_if_the_journal_cannot_be_written(scene: Any) -> None:
     class Full(MemoryJournal):
         def _save(self, *_: Any) -> None:

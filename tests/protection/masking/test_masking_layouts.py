@@ -85,6 +85,7 @@ def test_a_weight_that_does_not_fit_is_refused_not_bent(weight: Any) -> None:
         layout.encode(np.array([1.0]), weight=weight)
 
 
+@pytest.mark.claim("masking-encodes-safely")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 8.001, -9.0])
 def test_one_bad_value_is_refused_in_every_layout(bad: float) -> None:
     values = np.array([0.0, bad])
@@ -192,6 +193,7 @@ def test_a_client_without_rows_sends_zeros_of_the_same_size() -> None:
     assert empty.words.shape == layout.encode(rows_of([1], [[1.0, 2.0, 3.0]])).words.shape
 
 
+@pytest.mark.claim("masking-encodes-safely")
 @pytest.mark.parametrize(
     "make",
     [

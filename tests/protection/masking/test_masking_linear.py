@@ -43,6 +43,7 @@ def deal_badly(monkeypatch: pytest.MonkeyPatch, sharers: set[int], wrong: range)
     monkeypatch.setattr(Neighbour, "seal_shares", seal_shares)
 
 
+@pytest.mark.claim("masking-bad-shares")
 @pytest.mark.parametrize(
     ("bad", "wrong"),
     [(0, range(8)), (1, range(8)), (7, range(8)), (7, range(0, 22, 6))],

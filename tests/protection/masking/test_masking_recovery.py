@@ -152,6 +152,7 @@ def test_a_client_cannot_withhold_or_add_shares(scene: Any) -> None:
         check_sum(s, ALL)  # its own seed comes from the others' shares
 
 
+@pytest.mark.claim("masking-exact-or-aborts")
 @pytest.mark.parametrize(
     ("silent", "match"),
     [
@@ -200,6 +201,7 @@ def test_an_upload_after_being_declared_dropped_is_refused(scene: Any) -> None:
     check_sum(s, [3, 7, 20, 21])
 
 
+@pytest.mark.claim("masking-one-set-of-sharers")
 def test_an_upload_made_for_another_set_of_sharers_is_refused(scene: Any) -> None:
     for changes, match in (
         ({"shared_hash": bytes(32)}, "told of other sharers"),

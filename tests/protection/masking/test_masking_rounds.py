@@ -47,6 +47,7 @@ def expected_outcome(
     return holds, survivors
 
 
+@pytest.mark.claim("masking-exact-or-aborts")
 @ROUNDS
 @given(st.data())
 def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.DataObject) -> None:

@@ -78,6 +78,7 @@ def test_a_proposed_configuration_is_held_against_policy_and_expectation(
         refused(s, message, match)
 
 
+@pytest.mark.claim("masking-least-cohort")
 @pytest.mark.parametrize(("least", "quorum"), [(4, 5), (3, 4), (2, 5)])
 def test_a_setup_whose_sums_need_fewer_clients_than_a_quorum_is_refused(
     scene: Any, monkeypatch: pytest.MonkeyPatch, least: int, quorum: int
@@ -147,6 +148,7 @@ def test_a_cohort_can_be_one_that_a_beacon_draws_and_no_other(scene: Any) -> Non
         s.clients[number].receive(data)
 
 
+@pytest.mark.claim("masking-cohort-of-the-beacon")
 def test_a_server_does_not_choose_the_size_of_a_cohort_that_a_beacon_draws(scene: Any) -> None:
     """Of the sizes 3 to 12 it could take the one whose draw it likes best."""
     for size in (4, 6, 12):
@@ -234,6 +236,7 @@ def test_a_sparse_graph_of_a_named_cohort_is_made_for_all_corrupt_clients_of_the
                 reckoned.require(config, roster)
 
 
+@pytest.mark.claim("masking-cohort-of-the-beacon")
 def test_an_old_setup_is_refused_and_the_next_one_taken(scene: Any) -> None:
     first = scene()
     first.until_clients_get(Kind.SETUP)

@@ -117,6 +117,7 @@ def test_bytes_that_are_no_element_are_refused(data: bytes) -> None:
         decode_element(data)
 
 
+@pytest.mark.claim("masking-bad-shares")
 @settings(deadline=None, max_examples=200)
 @given(st.data(), ELEMENTS)
 def test_a_secret_is_restored_from_shares_of_which_some_are_wrong(

@@ -56,6 +56,7 @@ def test_the_recording_covers_every_state_and_every_kind(recorded: Any) -> None:
     assert set(servers) == set(ServerState)
 
 
+@pytest.mark.claim("masking-refuses-by-name")
 @pytest.mark.parametrize(("state", "kind"), list(product(ClientState, Kind)))
 def test_a_client_refuses_every_message_that_it_does_not_await(
     recorded: Any, state: ClientState, kind: Kind
@@ -75,6 +76,7 @@ def test_a_client_refuses_every_message_that_it_does_not_await(
     assert client.state is state
 
 
+@pytest.mark.claim("masking-refuses-by-name")
 @pytest.mark.parametrize(("state", "kind"), list(product(ServerState, Kind)))
 def test_the_server_refuses_every_message_that_it_does_not_await(
     recorded: Any, state: ServerState, kind: Kind

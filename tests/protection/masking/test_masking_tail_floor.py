@@ -132,6 +132,7 @@ def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
             TailFloor.config(second, first, threshold=wrong)
 
 
+@pytest.mark.claim("masking-tail-floor")
 @pytest.mark.parametrize("change", ["lower_floor", "other_counts", "fewer_survivors"])
 def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str) -> None:
     floor, n = TailFloor(floor=3), 5
@@ -187,6 +188,7 @@ def test_counts_below_the_floor_everywhere_leave_nothing_to_sum() -> None:
             )
 
 
+@pytest.mark.claim("masking-tail-floor")
 def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
     curious, active = (
         MaskingConfig.for_cohort(

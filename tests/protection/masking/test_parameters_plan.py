@@ -77,6 +77,7 @@ def test_a_million_clients_in_cohorts_of_ten_thousand(adversary: Adversary) -> N
         assert stated[f"{bound.protects}: {bound.event}"].value == bound.log2
 
 
+@pytest.mark.claim("masking-degree-and-threshold")
 @pytest.mark.parametrize("adversary", ["curious", "active"])
 @pytest.mark.parametrize("cohort", [64, 10_000])
 def test_a_plan_adds_up_the_privacy_events_and_names_them(

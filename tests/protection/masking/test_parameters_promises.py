@@ -106,6 +106,7 @@ def requests(draw: st.DrawFn) -> MaskingParameters:
         reject()
 
 
+@pytest.mark.claim("masking-degree-and-threshold")
 @settings(deadline=None, max_examples=60)
 @given(requests())
 def test_every_answer_keeps_its_promises(found: MaskingParameters) -> None:
@@ -247,6 +248,7 @@ def test_the_module_lists_exactly_the_events_that_are_evaluated() -> None:
         assert set(listed) == events_of("curious", protects) | events_of("active", protects)
 
 
+@pytest.mark.claim("masking-degree-and-threshold")
 def test_the_proof_lists_exactly_the_events_against_an_active_server() -> None:
     text = PROOF.read_text(encoding="utf-8")
     chance = text.partition("## Events that are left to chance")[2].partition("\n## ")[0]

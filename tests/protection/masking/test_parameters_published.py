@@ -70,6 +70,7 @@ def counts(n: int, corrupt: float, dropout: float) -> tuple[int, int]:
     return round(1e6 * corrupt) * n // 10**6, round(1e6 * dropout) * n // 10**6
 
 
+@pytest.mark.claim("masking-degree-and-threshold")
 @pytest.mark.parametrize(
     ("agreed", "row"),
     [(True, row) for row in CURIOUS] + [(False, row) for row in NEVER_BOTH],

@@ -36,6 +36,7 @@ def selected(**options: Any) -> list[str]:
     return list(terms(**options).select(MODEL).shapes)
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize("kind", [MaskedMean, NoisedMean])
 def test_by_default_floats_are_shared_but_for_statistics(kind: type) -> None:
     found = terms(kind).select(MODEL)
@@ -66,6 +67,7 @@ def test_patterns_say_what_is_shared(options: dict[str, Any], due: list[str] | N
         assert selected(**options) == due
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize(
     ("options", "key", "pattern"),
     [
@@ -267,6 +269,7 @@ def test_every_array_has_a_clip_and_a_scale_of_its_own() -> None:
         assert error > 0  # of the ring's grid
 
 
+@pytest.mark.claim("means-shared-arrays")
 @pytest.mark.parametrize("name", FLOATS)
 def test_no_value_passes_the_clip_of_its_array(name: str) -> None:
     found, shared = terms(clip=CLIPS), terms(clip=CLIPS).select(MODEL)
@@ -279,6 +282,7 @@ def test_no_value_passes_the_clip_of_its_array(name: str) -> None:
             found.encode(Update(arrays={**arrays, name: beyond}), at(4), shared)
 
 
+@pytest.mark.claim("means-shared-arrays")
 def test_what_stays_home_reaches_no_clip() -> None:
     """Whole numbers and statistics that moved by 10^9 shorten nothing under noise."""
     small = {name: each / BOUNDS.get(name, 1.0) for name, each in moved(1, 0.5).items()}

@@ -145,6 +145,7 @@ def exchange_keys(ours: Side, theirs: Side) -> None:
             client.receive_keys(own_keys)
 
 
+@pytest.mark.claim("paillier-settings-agree")
 @pytest.mark.parametrize("masked", [False, True])
 def test_parties_with_other_fraction_bits_refuse_every_message_of_one_another(
     authority: Callable[..., Plan],

@@ -110,6 +110,7 @@ def one_unit_off(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
     return moved
 
 
+@pytest.mark.claim("hosts-paillier-clients-key")
 def test_an_updater_opens_one_sum(
     table_plan: Plan, start_table: Start, identities: dict[Party, Identity]
 ) -> None:
@@ -134,6 +135,7 @@ def test_an_updater_opens_one_sum(
         client.receive_sums(sums)
 
 
+@pytest.mark.claim("hosts-paillier-clients-key")
 def test_a_half_for_one_round_is_over_after_it(table_plan: Plan, start_table: Start) -> None:
     server, clients = start_table(alone=True)
     begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
@@ -145,6 +147,7 @@ def test_a_half_for_one_round_is_over_after_it(table_plan: Plan, start_table: St
             client.receive_table(server.table())
 
 
+@pytest.mark.claim("paillier-clients-key-disagreement")
 def test_updaters_that_disagree_end_the_federation(table_plan: Plan, start_table: Start) -> None:
     liar = updaters(table_plan.clients, 1)[1]
     server, clients = start_table({liar: one_unit_off})
@@ -236,6 +239,7 @@ def test_the_server_cannot_slip_in_a_table_of_its_own(
             client.receive_table(sealed)
 
 
+@pytest.mark.claim("paillier-clients-key-disagreement")
 def test_an_old_table_is_not_taken_for_a_new_one(
     table_plan: Plan, start_table: Start, identities: dict[Party, Identity]
 ) -> None:

@@ -139,6 +139,7 @@ def test_an_engine_that_is_not_installed_is_refused_by_name() -> None:
     assert refusal.value.choices == ("gmpy2", "int")
 
 
+@pytest.mark.claim("phe-optional")
 def test_without_the_extra_all_but_phe_works(short_key: PrivateKey) -> None:
     program = f"""
 import sys

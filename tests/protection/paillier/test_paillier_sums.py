@@ -30,6 +30,7 @@ def ring_sum(vectors: list[RingArray], codec: FixedPoint) -> RingArray:
     return codec.from_integers(codec.to_integers(total))
 
 
+@pytest.mark.claim("paillier-exact")
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_the_encrypted_sum_is_the_plain_ring_sum(

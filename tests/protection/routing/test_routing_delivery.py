@@ -140,6 +140,7 @@ def test_the_order_in_which_a_sender_hands_in_cells_hides_its_dummies(
     assert chisquare([places[place] for place in range(8)]).pvalue > SMALL
 
 
+@pytest.mark.claim("routing-batches")
 def test_small_batches_wait(build: Build) -> None:
     network = build(min_batch=5)
     mix = network.mixes[0][0]

@@ -111,6 +111,7 @@ def test_messages_of_too_many_pieces_are_refused_at_once(limit: int, max_pieces:
     assert [reassembler.add(piece, 10) for piece in three] == [None, None, bytes(30)]
 
 
+@pytest.mark.claim("routing-batches")
 def test_one_anonymous_cell_keeps_no_other_message_out(build: Build) -> None:
     network = build(layers=1)
     directory, end = network.directory, network.ends[0]

@@ -23,6 +23,8 @@ from secure_fedrec.protection.routing import (
 )
 from secure_fedrec.protection.routing.receipts import sign_receipt
 
+pytestmark = pytest.mark.claim("routing-receipts")
+
 KEYS = [OpeningKey.generate(KEMS["x25519"]) for _ in range(2)]
 DIRECTORY = Directory(
     config=RoutingConfig(layers=1, cell_bytes=512, min_batch=2),

@@ -63,6 +63,7 @@ def shared_federations(draw: st.DrawFn, *, width: int, execution: str) -> Federa
     return replace(drawn, stack=stack, cohort=cohort, scope=everybody)
 
 
+@pytest.mark.claim("one-sum-in-all-protections")
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_shared_uploads_are_lossless(execution: str) -> None:
     @SLOW
