@@ -30,6 +30,7 @@ from audits.gates.gate import METRICS
 from audits.presets import PRESETS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 from secure_fedrec.recording import parquet_form, truth_file, validation
+from tests.claims import claims
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -344,12 +345,42 @@ def _listed(path: Path) -> list[str]:
     return handed_on
 
 
+_SUBJECTS = {
+    "masking": "Masks",
+    "paillier": "Paillier",
+    "shared": "Shared uploads",
+    "dp": "Noise",
+    "routing": "Mixes",
+    "bags": "Bags",
+    "ease": "Federated EASE",
+    "hosts": "Hosts",
+    "flower": "Flower apps",
+    "means": "Means for other loops",
+}
+
+
+def claim_table() -> str:
+    """Every claim with the tests that carry its mark, by subject; first what is of no one layer."""
+    lines: list[str] = []
+    found = claims()
+    for subject, title in {"": "Everywhere", **_SUBJECTS}.items():
+        lines += ["", f"## {title}", "", "| claim | held by |", "|---|---|"]
+        for name, claim in found.items():
+            first = name.partition("-")[0]
+            if (first if first in _SUBJECTS else "") == subject:
+                lines.append(
+                    f"| {cell(claim.text)} | {'<br>'.join(f'`{t}`' for t in claim.tests)} |"
+                )
+    return "\n".join(lines)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "configuration": configuration,
     "figures": figures,
     "attacks": attack_cards,
     "layers": layers,
     "presets": presets,
+    "claims": claim_table,
     "quickstart": quickstart,
     "data-sets": data_sets,
     "commands": commands,
