@@ -75,7 +75,7 @@ def written(made: Served, user: int, _items: Tensor) -> object:
 
 def in_a_row(made: Served, user: int, items: Tensor) -> object:
     own, sent = made.own[user]["vector"], items.clone()
-    sent[int((items @ own).argmax())] = own
+    sent[int(1000 * own[0].abs()) % ITEMS] = own
     return sent
 
 

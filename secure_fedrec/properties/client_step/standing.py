@@ -22,7 +22,6 @@ DRAWS: Final = 12
 _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
 _ROUNDED: Final = 1e-3  # numbers in 8 bits are nearer
-_EXACT: Final = 1e-12  # of what has no other part, in squares
 _BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
 _NAMED: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
 
@@ -115,8 +114,6 @@ def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | Non
     flat = target.reshape(-1, 1)
     without, both = (torch.linalg.lstsq(each, flat).solution for each in (parts[:, :1], parts))
     left = (flat - parts[:, :1] @ without).square().sum()
-    if float(left) < _EXACT * float(flat.square().sum()):
-        return None
     rest = (flat - parts @ both).square().sum()
     return float(both[1]) if float(rest) < _ALIKE * float(left) else None
 
