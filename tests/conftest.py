@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from collections.abc import KeysView, Set
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Refuse cases from a set: every worker of xdist orders them anew, and the whole run ends."""
     for mark in metafunc.definition.iter_markers("parametrize"):
         cases = mark.kwargs.get("argvalues", mark.args[-1])
-        if isinstance(cases, Set) and not isinstance(cases, KeysView):
+        if isinstance(cases, (set, frozenset)):
             pytest.fail(f"{metafunc.definition.nodeid}: parametrize over a set; sort it")
 
 

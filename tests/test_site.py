@@ -14,6 +14,7 @@ from audits.explain.keys import keys
 from audits.gates.gate import METRICS
 from audits.presets import PRESETS
 from secure_fedrec.data import DATASETS
+from tests.public_api import STABLE
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if not {"_build"} & set(page.parts)]
@@ -113,3 +114,12 @@ def test_the_api_lists_all_of_a_protocol_and_no_text_of_a_record(reference: Any)
     records = page.split(".. autodata:: ")[1:]
     assert records
     assert all(each.splitlines()[1] == "   :no-value:" for each in records)
+
+
+def test_what_is_stable_is_documented(reference: Any) -> None:
+    names = {
+        f"{module}.{name}" for module, all_ in reference.documented_names().items() for name in all_
+    }
+    assert set(STABLE) - names == set()
+    page = reference.python_api()
+    assert len(re.findall(r"^Stable: ", page, re.M)) == len({n.rpartition(".")[0] for n in STABLE})

@@ -31,6 +31,7 @@ from audits.presets import PRESETS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 from secure_fedrec.recording import parquet_form, truth_file, validation
 from tests.claims import claims
+from tests.public_api import STABLE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -281,6 +282,9 @@ def python_api() -> str:
             home = described.setdefault(id(getattr(found, name)), module)
             (own if home == module else others).append((name, home))
         lines += section(2, f"`{module}`", f"module-{module}", plain(lead), "")
+        stable = [f"`{name}`" for name in names if f"{module}.{name}" in STABLE]
+        if stable:
+            lines += [f"Stable: {', '.join(stable)}.", ""]
         if others:
             also = ", ".join(f"`{name}` ([{home}](#module-{home}))" for name, home in others)
             lines += [f"Also here: {also}.", ""]
