@@ -321,6 +321,8 @@ def documented_names() -> dict[str, tuple[str, ...]]:
                 if isinstance(node, ast.ImportFrom) and _ours(node.module or ""):
                     names = found.setdefault(str(node.module), set())
                     names |= {alias.name for alias in node.names}
+    for module, names in found.items():
+        names |= set(getattr(resolve_name(module), "__all__", ()))
     return {module: tuple(sorted(names)) for module, names in sorted(found.items())}
 
 
