@@ -22,7 +22,7 @@ fi; \
 TMPDIR=$$(mktemp -d -p $$memory); export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT;
 endef
 
-.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls hostile kills format clean
+.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls hostile kills interpreters wheel release format clean
 
 audit: $(CORE)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -78,6 +78,32 @@ hostile: $(READY)
 # A site's process killed at every stage of masked rounds, on Flower: 22 processes, minutes.
 kills: $(READY)
 	$(BIN)/python -m tests.deploy.kills
+
+# The core's tests, without extras, on every newer Python that is there.
+interpreters: wheel
+	@$(IN_SCRATCH) for python in python3.12 python3.13; do \
+		command -v $$python >/dev/null || { echo "no $$python here"; continue; }; \
+		echo "$$python"; $$python -m venv "$$TMPDIR/$$python" && \
+		"$$TMPDIR/$$python/bin/pip" install --quiet --constraint constraints.txt dist/*.whl \
+			hypothesis mypy pytest pytest-xdist scipy-stubs && \
+		PYTHONPATH=. OMP_NUM_THREADS=1 "$$TMPDIR/$$python/bin/pytest" -n auto -q tests/core tests/wire \
+			tests/protection/masking tests/protection/session || exit 1; \
+	done
+
+wheel: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+# All that a release consists of, built and checked, and the quickstart from the wheel alone; then
+# what to tag.
+release: test wheel
+	$(BIN)/twine check --strict dist/*
+	@$(IN_SCRATCH) $(PYTHON) -m venv "$$TMPDIR/bare" && \
+		"$$TMPDIR/bare/bin/pip" install --quiet --constraint constraints.txt dist/*.whl && \
+		cd "$$TMPDIR" && time bare/bin/secure-fedrec audit --out out --quiet
+	@git diff --quiet HEAD || { echo "commit what was changed" >&2; exit 1; }
+	@version=$$($(BIN)/secure-fedrec --version); \
+		echo "set the date of $$version in CHANGELOG.md and CITATION.cff, then: git tag -a v$$version"
 
 # The site, in docs/_build/html: any warning ends it.
 docs: $(READY)

@@ -39,8 +39,10 @@ def replace_file(
         return
     try:
         place = path.resolve()
-    except RuntimeError:  # links that lead to themselves
-        raise OSError(ELOOP, os.strerror(ELOOP), str(path)) from None
+    except RuntimeError:  # up to Python 3.12; later ones give the path as far as it leads
+        place = path
+    if place.is_symlink():  # to itself
+        raise OSError(ELOOP, os.strerror(ELOOP), str(path))
     temporary = place.with_name(place.name + ".part")
     try:
         mode = 0o600 if private else 0o666

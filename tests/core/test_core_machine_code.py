@@ -209,7 +209,7 @@ _warn_once("/nowhere")
     ended = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert ended.stderr.count("/nowhere") == 1
+    assert ended.stderr.count("RuntimeWarning: /nowhere") == 1
 
 
 def ran(code: str, cache: Path, *sources: Path, full: bool = False) -> tuple[list[str], str]:
