@@ -85,6 +85,22 @@ def test_stars_that_are_lost_name_their_client_or_one_of_some_with_it() -> None:
     assert seen["one", False] >= 20  # type: ignore[index]
 
 
+def test_rows_that_may_be_of_several_are_not_said_to_be_ones() -> None:
+    """Client 0's three rows that are lost are as well one of client 1's and two of client 0's."""
+    owners, rated = np.repeat(np.arange(4), 4), np.tile(np.arange(4), 4)
+    values = np.array([[4, 5, 2, 3], [4, 1, 7, 6], [9, 8, 10, 11], [12, 13, 14, 15]]).reshape(-1, 1)
+    rows = Rows(clients=owners, rows=rated, values=values, counts=np.ones_like(owners))
+    gone = (owners == 0) & (rated < 3)
+    kept = rows.values * ~gone[:, None], rows.counts * ~gone
+    assert found_of(rows, *kept) is None
+    big = replace(rows, values=UNIT * rows.values)
+    said = "client 0's rows of items 0, 1, 2 are missing"
+    assert str(found_of(big, UNIT * kept[0], kept[1])) == said
+    # Where client 1 has another star they are nobody else's.
+    values[4] = 5
+    assert str(found_of(rows, rows.values * ~gone[:, None], kept[1])) == said
+
+
 def test_what_one_of_several_is_names_them_all() -> None:
     rows = rows_of([[5], [7], [3], [1], [5], [7], [5], [2]])
     gone = (rows.clients == 0) & (rows.rows == 0)

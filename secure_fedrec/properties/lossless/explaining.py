@@ -126,28 +126,33 @@ def _explained(
 
 
 def _sure(
-    difference: WordArray, kind: str, part: str, change: "_Change", ring: FixedPoint, among: float
+    difference: WordArray,
+    cause: Cause,
+    change: "_Change",
+    ring: FixedPoint,
+    *,
+    among: float,
+    counted: bool = True,
 ) -> bool:
     """Whether a difference says so much that it is nobody else's by chance.
 
-    Where a row is gone or there twice, its count says so, and the values need only say whose.
-
     Args:
         difference: of all rows.
-        kind: of what explains it.
-        part: of it.
-        change: what the kind makes of every client.
+        cause: what explains it.
+        change: what its kind makes of every client.
         ring: of the sums.
         among: bits that it takes to say who of all it is.
+        counted: whether it is enough that counts say that rows are gone, or there twice, and that
+            values say whose.
     """
     rows = difference[difference.any(axis=1)]
-    if part == "counts":
-        bits = chance.places(len(rows), len(difference))
-    elif kind in ("missing", "twice", "left in") and rows[:, -1].all():
-        return True
-    else:
-        bits = chance.sums(rows, ring.bits, change.apart)
-    return bits >= among + chance.SURE
+    if cause.part == "counts":
+        return chance.places(len(rows), len(difference)) >= among + chance.SURE
+    if cause.kind in ("missing", "twice", "left in") and rows[:, -1].all():
+        if counted:
+            return True
+        rows = rows * (np.arange(rows.shape[1]) < rows.shape[1] - 1).astype(np.uint64)
+    return chance.sums(rows, ring.bits, change.apart) >= among + chance.SURE
 
 
 def _alone(
@@ -170,12 +175,18 @@ def _alone(
         own, hits = (
             np.bincount(each, minlength=most) for each in (change.clients, change.clients[hit])
         )
+        one_of_each = np.count_nonzero(hit) == len(differing)
         for client in np.flatnonzero(hits == len(differing)).tolist():
             whole = own[client] == len(differing)
-            if whole or part != "counts":
-                some = None if whole and len(items) > 1 else items
-                found.append((Cause(kind=kind, clients=(client,), items=some, part=part),))
-                sure = sure or _sure(difference, kind, part, change, ring, change.among)
+            if not whole and part == "counts":
+                continue
+            some = None if whole and len(items) > 1 else items
+            cause = Cause(kind=kind, clients=(client,), items=some, part=part)
+            found.append((cause,))
+            # Some rows of a client may be those of several, where these fit as well.
+            counted = whole or one_of_each or len(differing) == 1
+            among = change.among
+            sure |= _sure(difference, cause, change, ring, among=among, counted=counted)
     return found if sure else []
 
 
@@ -189,8 +200,9 @@ def _together(
         if clients is None:
             continue
         among = log2(comb(len(np.unique(change.clients)), len(clients))) + change.among
-        if _sure(difference, kind, part, change, ring, among):
-            found.append((Cause(kind=kind, clients=tuple(clients), part=part),))
+        cause = Cause(kind=kind, clients=tuple(clients), part=part)
+        if _sure(difference, cause, change, ring, among=among):
+            found.append((cause,))
     return found
 
 
@@ -204,18 +216,22 @@ def _item_by_item(
         hit = change.hits(difference)
         if part == "counts" or not np.array_equal(np.sort(change.rows[hit]), differing):
             continue
-        each_sure = (
-            _sure(difference[[item]], kind, part, change, ring, change.among) for item in differing
-        )
-        if all(each_sure):
-            owners, rows = change.clients[hit], change.rows[hit]
-            found.append(
-                tuple(
-                    Cause(kind=kind, clients=(client,), items=tuple(items.tolist()), part=part)
-                    for client in np.unique(owners).tolist()
-                    for items in [rows[owners == client]]
-                )
+        owners, rows = change.clients[hit], change.rows[hit]
+        causes = [
+            Cause(
+                kind=kind,
+                clients=(client,),
+                items=tuple(rows[owners == client].tolist()),
+                part=part,
             )
+            for client in np.unique(owners).tolist()
+        ]
+        sure = (
+            _sure(difference[[item]], causes[0], change, ring, among=change.among, counted=False)
+            for item in differing
+        )
+        if all(sure):
+            found.append(tuple(causes))
     return found
 
 
@@ -223,7 +239,8 @@ def _instead(
     difference: WordArray, rows: "_Change", ring: FixedPoint
 ) -> Iterator[tuple[Cause, ...]]:
     """Clients in the place of whose rows another's are."""
-    if not _sure(difference, "another's", "rows", rows, ring, 2 * rows.among):
+    some = Cause(kind="another's", clients=())
+    if not _sure(difference, some, rows, ring, among=2 * rows.among):
         return
     # The sum under random weights tells nearly all clients apart; whoever it does not is compared.
     weights = np.random.default_rng(0).integers(2**64, size=difference.shape, dtype=np.uint64)
