@@ -18,7 +18,6 @@ milliseconds per example.
 from secure_fedrec.errors import brought_by
 
 with brought_by("properties"):
-    from hypothesis import note
     from hypothesis import strategies as st
 
 from dataclasses import replace
@@ -30,6 +29,7 @@ from secure_fedrec.algorithms.pmf import PMFConfig
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines.local_engine import CohortConfig
+from secure_fedrec.properties.strategies.code import Printed
 from secure_fedrec.properties.strategies.federation import (
     WHOLE_STARS,
     Federation,
@@ -42,10 +42,12 @@ from secure_fedrec.properties.strategies.federation import (
     stack_of,
     whole_groups,
 )
+from secure_fedrec.properties.strategies.imports import told
 from secure_fedrec.properties.strategies.layers import (
     CLOAKS,
     codecs,
     randomized_responses,
+    stack_arguments,
     stacks,
     virtual_ratings,
 )
@@ -82,6 +84,7 @@ _CORNERS = 32
 """One example in so many is any federation at all, or a small one, which others shrink to."""
 
 
+@told()
 def streams() -> st.SearchStrategy[Streams]:
     """Random streams of any seed.
 
@@ -94,6 +97,7 @@ def streams() -> st.SearchStrategy[Streams]:
     return st.integers(0, 2**128 - 1).flatmap(lambda seed: st.just(Streams.from_seed(seed)))
 
 
+@told()
 @st.composite
 def rating_tables(
     draw: st.DrawFn,
@@ -135,6 +139,7 @@ def rating_tables(
     return ratings_of(found, items=n_items, scale=scale)
 
 
+@told()
 def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     """Invitations: everybody, or any number of clients per round.
 
@@ -151,6 +156,7 @@ def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     return st.builds(CohortConfig, clients_per_round=sizes)
 
 
+@told()
 def pmf_configs(
     *,
     max_rank: int = 3,
@@ -188,6 +194,7 @@ def pmf_configs(
     )
 
 
+@told()
 @st.composite
 def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0) -> FloatArray:
     """Tables float64[rows, width] with entries up to ``limit``, some of them zeros, tiny or equal.
@@ -207,9 +214,10 @@ def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0
         table.flat[place] = value
     if draw(st.sampled_from(range(16))) == 1:
         table[:] = draw(entries)
-    return table
+    return table.view(Printed)
 
 
+@told(fault_of)
 def faults(
     *,
     max_round: int = 6,
@@ -235,6 +243,7 @@ def faults(
     return st.builds(fault_of, st.sampled_from(kinds), names, round_=rounds, place=places)
 
 
+@told()
 @st.composite
 def federations(
     draw: st.DrawFn,
@@ -279,7 +288,7 @@ def federations(
     if cloaks is None:
         cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
     layers: dict[str, Any] = {"cloaks": cloaks, "telling": telling, "collector": collector}
-    stack = draw(stacks(table, width=width, streams=run_streams, **layers))
+    stack = stack_of(**draw(stack_arguments(table, width=width, streams=run_streams, **layers)))
     drawn = Federation(
         ratings=table,
         streams=run_streams,
@@ -289,9 +298,7 @@ def federations(
         scope=scope_of(stack),
         made=None if collector is None else (stack.collector, collector, width),
     )
-    federation = _served(drawn, telling=telling)
-    note(federation.imports)
-    return federation
+    return _served(drawn, telling=telling)
 
 
 def _served(federation: Federation, *, telling: bool) -> Federation:
