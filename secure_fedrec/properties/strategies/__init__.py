@@ -11,7 +11,7 @@ Import this module by name; it needs Hypothesis. The shortest test of an own alg
         assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
 What a strategy drew is printed with the falsifying example as code, to be put into a regular test
-below the imports that are printed with it. Defaults keep a federation small enough for some
+below the imports that are printed with it; a comment there names what cannot be imported. Defaults keep a federation small enough for some
 milliseconds per example.
 """
 
