@@ -42,7 +42,6 @@ STRATEGIES: dict[str, st.SearchStrategy[Any]] = {
     "rating_tables": rating_tables(),
     "cohorts": cohorts(3),
     "pmf_configs": pmf_configs(),
-    "latent_vectors": latent_vectors(2, 2),
     "faults": faults(),
     "codecs": codecs(3),
     "virtual_ratings": virtual_ratings(n_items=3, streams=SEED),
@@ -70,6 +69,18 @@ def test_what_is_printed_runs_alone(name: str) -> None:
     imports = [line for line in code.splitlines() if line.startswith("from ")]
     assert len(imports) == len(set(imports)) > 0
     assert "#" not in code
+
+
+def test_vectors_are_printed_with_all_their_digits_beside() -> None:
+    def check(table: Any) -> None:
+        raise ValueError(told(table))
+
+    code, words = printed(check, ValueError, table=latent_vectors(2, 2))
+    found = re.search(r"^# In full: (.*)$", code, flags=re.M)
+    assert found is not None
+    names: dict[str, Any] = {"check": lambda table: None}
+    exec(code, names)  # noqa: S102
+    assert told(eval(found[1], names)) == words  # noqa: S307
 
 
 def test_a_fault_beside_a_federation_is_imported_too() -> None:

@@ -3,7 +3,7 @@
 A difference of sums is held against what each kind of loss of each client by itself would make of
 it. Where no client is found, sets of them are: an item that one client rated, or a few, settles
 whether they are among them, and so does a count that is right, or off by all of its clients; what
-is left settles the next. What is found adds up to the whole difference in every bit of the ring, and
+is left settles the next. What is found adds up to the whole difference in every bit of the ring. It
 is not said where as much may fit by chance.
 """
 

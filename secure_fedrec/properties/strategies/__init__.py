@@ -11,8 +11,8 @@ Import this module by name; it needs Hypothesis. The shortest test of an own alg
         assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
 What a strategy drew is printed with the falsifying example as code, to be put into a regular test
-below the imports that are printed with it; a comment there names what cannot be imported. Defaults keep a federation small enough for some
-milliseconds per example.
+below the imports that are printed with it; a comment there names what cannot be imported. Defaults
+keep a federation small enough for some milliseconds per example.
 """
 
 from secure_fedrec.errors import brought_by
@@ -29,7 +29,6 @@ from secure_fedrec.algorithms.pmf import PMFConfig
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines.local_engine import CohortConfig
-from secure_fedrec.properties.strategies.code import Printed
 from secure_fedrec.properties.strategies.federation import (
     WHOLE_STARS,
     Federation,
@@ -214,7 +213,7 @@ def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0
         table.flat[place] = value
     if draw(st.sampled_from(range(16))) == 1:
         table[:] = draw(entries)
-    return table.view(Printed)
+    return table
 
 
 @told(fault_of)

@@ -52,13 +52,6 @@ class Repeatable:
             printer.text(line)
 
 
-class Printed(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array that Hypothesis prints with all digits of its numbers."""
-
-    def _repr_pretty_(self, printer: _Printer, _cycle: bool) -> None:
-        printer.text(f"array({self.tolist()})")
-
-
 def imports_of(*values: Any) -> str:
     """Lines that import what the code of values names, and comments that say what cannot be."""
     names: dict[str, set[str]] = {}
@@ -70,6 +63,9 @@ def imports_of(*values: Any) -> str:
             names.setdefault(part.__module__, set()).add(part.__qualname__.partition(".")[0])
         elif (said := _said(part)) is not None:
             comments[f"# {said}"] = None
+    # Arrays print eight digits.
+    of_floats = (value for value in values if getattr(value, "dtype", None) == np.float64)
+    comments |= {f"# In full: array({value.tolist()})": None for value in of_floats}
     lines = [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
     return "\n".join([*lines, *comments])
 
