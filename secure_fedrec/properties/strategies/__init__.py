@@ -41,7 +41,7 @@ from secure_fedrec.properties.strategies.federation import (
     stack_of,
     whole_groups,
 )
-from secure_fedrec.properties.strategies.imports import told
+from secure_fedrec.properties.strategies.imports import telling, told
 from secure_fedrec.properties.strategies.layers import (
     CLOAKS,
     codecs,
@@ -92,12 +92,16 @@ def streams() -> st.SearchStrategy[Streams]:
         @given(streams=streams())
         def test_my_draw_is_a_function_of_the_seed(streams: Streams) -> None: ...
     """
+    return _streams()
+
+
+def _streams() -> st.SearchStrategy[Streams]:
     # Mapped, a call without its class would be printed.
     return st.integers(0, 2**128 - 1).flatmap(lambda seed: st.just(Streams.from_seed(seed)))
 
 
-@told()
 @st.composite
+@telling
 def rating_tables(
     draw: st.DrawFn,
     *,
@@ -151,6 +155,10 @@ def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
         def test_my_collector_sits_out_lonely_clients(data: st.DataObject) -> None:
             cohort = data.draw(cohorts(n_clients=6))
     """
+    return _cohorts(n_clients)
+
+
+def _cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     sizes = st.none() | st.integers(1, n_clients)
     return st.builds(CohortConfig, clients_per_round=sizes)
 
@@ -193,8 +201,8 @@ def pmf_configs(
     )
 
 
-@told()
 @st.composite
+@telling
 def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0) -> FloatArray:
     """Tables float64[rows, width] with entries up to ``limit``, some of them zeros, tiny or equal.
 
@@ -242,8 +250,8 @@ def faults(
     return st.builds(fault_of, st.sampled_from(kinds), names, round_=rounds, place=places)
 
 
-@told()
 @st.composite
+@telling
 def federations(
     draw: st.DrawFn,
     *,
@@ -282,7 +290,7 @@ def federations(
         telling, small = corner > 0, corner == 1
     fewest, least = (min(5, max_items), min(2, max_rounds)) if telling and not small else (1, 1)
     table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
-    run_streams = draw(streams())
+    run_streams = draw(_streams())
     collector = draw(st.sampled_from(collectors)) if collectors else None
     if cloaks is None:
         cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
@@ -293,7 +301,7 @@ def federations(
         streams=run_streams,
         stack=stack,
         rounds=draw(st.integers(least, max_rounds)),
-        cohort=draw(cohorts(table.n_clients)),
+        cohort=draw(_cohorts(table.n_clients)),
         scope=scope_of(stack),
         made=None if collector is None else (stack.collector, collector, width),
     )

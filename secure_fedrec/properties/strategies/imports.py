@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -35,10 +35,25 @@ def tell(*values: Any) -> None:
         note(lines)
 
 
+def telling(
+    make: Callable[Concatenate[st.DrawFn, _P], _T],
+) -> Callable[Concatenate[st.DrawFn, _P], _T]:
+    """Decorate what is to be a composite: its values are printed with their imports."""
+
+    @wraps(make)
+    def made(draw: st.DrawFn, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with parts():
+            value = make(draw, *args, **kwargs)
+        tell(value)
+        return value
+
+    return made
+
+
 def told(
     *instead: Any,
 ) -> Callable[[Callable[_P, st.SearchStrategy[_T]]], Callable[_P, st.SearchStrategy[_T]]]:
-    """Decorate what makes a strategy: its values are printed with their imports.
+    """Decorate what makes a strategy that is no composite: its values are printed so, too.
 
     Args:
         instead: what is printed in place of the names in the code of a value.

@@ -12,7 +12,7 @@ from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties.strategies.federation import MakesCollector, Ratings, stack_of
-from secure_fedrec.properties.strategies.imports import parts, tell, told
+from secure_fedrec.properties.strategies.imports import parts, tell, telling
 from secure_fedrec.protection import (
     Cloak,
     DenoisersConfig,
@@ -31,8 +31,8 @@ CLOAKS = ("virtual-ratings", "randomized-response", "none")
 _CLIP = 256.0
 
 
-@told()
 @st.composite
+@telling
 def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
     """Rings of 24 to 64 bits, often 32 or 64, that hold any sum of ``n_clients`` rows.
 
@@ -51,8 +51,8 @@ def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
     return FixedPoint(bits=bits, fraction_bits=digits, clip=_CLIP)
 
 
-@told()
 @st.composite
+@telling
 def virtual_ratings(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> VirtualRatings:
@@ -82,8 +82,8 @@ def virtual_ratings(
     return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
 
 
-@told()
 @st.composite
+@telling
 def randomized_responses(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> RandomizedResponse:

@@ -31,7 +31,7 @@ from secure_fedrec.properties.split.aggregation import (
 from secure_fedrec.properties.split.random import Column, generator_of
 from secure_fedrec.properties.split.training import Examples
 from secure_fedrec.properties.strategies.code import Repeatable
-from secure_fedrec.properties.strategies.imports import told
+from secure_fedrec.properties.strategies.imports import telling, told
 from secure_fedrec.streams import Streams
 
 _CORNERS = 16
@@ -86,8 +86,8 @@ class SplitRun(Repeatable):
         }
 
 
-@told()
 @st.composite
+@telling
 def split_runs(
     draw: st.DrawFn,
     *,
@@ -138,8 +138,8 @@ def split_runs(
     )
 
 
-@told()
 @st.composite
+@telling
 def local_trainings(draw: st.DrawFn) -> LocalTrainingConfig:
     """Any optimiser, with fresh moments or moments kept on the device, in any batches."""
     optimizer = draw(st.sampled_from(OPTIMIZERS))
