@@ -15,7 +15,8 @@ the same point reproduces table 2, so that is what is done here.
 By default the ratings are mapped to the range from -1 to 1 around the middle of their scale
 (``normalise_ratings``); the paper takes the stars as they are. Rates depend on the scale: products
 of vectors are as large as ratings, and steps larger than their inverse diverge. On the mapped
-scale the defaults train whatever the data are. ``PMFConfig.printed`` has the paper's settings.
+scale the defaults train on stars of any scale, but diverge on a single rating, which is learned
+at a rate of 0.1. ``PMFConfig.printed`` has the paper's settings.
 
 With ``biases``, which the paper does not have, the table has one column more, the items' biases,
 and every user a line of its own over them: see ``pmf_biases``.

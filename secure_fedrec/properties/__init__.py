@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from secure_fedrec.properties.lossless.bags import assert_collected
 from secure_fedrec.properties.lossless.check import assert_lossless, compare_runs
 from secure_fedrec.properties.lossless.comparison import Comparison, Scope, lossless_words
-from secure_fedrec.properties.lossless.explanation import Explanation
+from secure_fedrec.properties.lossless.explanation import Cause, Explanation
 from secure_fedrec.properties.lossless.recorded import BesideRecorded
 from secure_fedrec.properties.started import Started
 from secure_fedrec.properties.strike import Strike
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BesideRecorded",
+    "Cause",
     "ClientReport",
     "ClientViolation",
     "Comparison",

@@ -220,7 +220,7 @@ CASES: dict[str, Case] = {
     # A row that is sent is the client's own, as the plain run has it.
     "a cloak that doubles rows": Case(
         expected=STACK,
-        whose="client 0's row of item 1 is doubled",
+        whose="the rows of clients 0, 1, 2, 3, 4, 5, 6, 7 are doubled",
         stack=lambda: denoised(cloak=Doubles, rho=0.0),
     ),
     "a cloak that leaves a rated row out": Case(

@@ -319,7 +319,8 @@ LOSSES: dict[str, Case] = {
         stack=misadding(
             lambda now, _: [(-1, now.of([5], [_ONE])), (-1, now.of([0], [_LAST_OF_0]))]
         ),
-        whose=f"client 5's row of item {_ONE} is missing",
+        whose=f"client 0's row of item {_LAST_OF_0} is missing, "
+        f"and client 5's row of item {_ONE} is missing",
     ),
     "a virtual row never reaches its denoiser": _case(
         stack=lambda: denoised(LeavesARow), whose="client 0's virtual row of item 0 is left in"

@@ -14,11 +14,24 @@ ROOT = Path(secure_fedrec.__file__).parents[1]
 PAGE = (ROOT / "docs" / "losslessness.md").read_text(encoding="utf-8")
 
 
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+COMBINED = """
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(federation=federations(width=D, collectors=(TwoServers,)) | federations(width=D))
+def combined(federation):
+    assert_lossless(algorithm=pmf, **federation.arguments())
+
+
+combined()
+"""
+"""The page's algorithm under its collector, and under denoisers, on many federations."""
+
+
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 8
+    assert len(BLOCKS) == 9
     ended = subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "error", "-c", "\n".join(blocks)],
+        [sys.executable, "-W", "error", "-c", "\n".join([*BLOCKS, COMBINED])],
         capture_output=True,
         text=True,
         check=False,

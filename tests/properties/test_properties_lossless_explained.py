@@ -1,6 +1,7 @@
 """A difference of losslessness names clients and kind, exactly those, and nobody else."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, combinations
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties import Explanation, assert_lossless, compare_runs
-from secure_fedrec.properties.lossless.explaining import explain_rows, explain_sums
+from secure_fedrec.properties import Cause, Explanation, assert_lossless, compare_runs
+from secure_fedrec.properties.lossless import chance
+from secure_fedrec.properties.lossless.explaining import explain_sums
+from secure_fedrec.properties.lossless.explaining_rows import explain_rows
 from secure_fedrec.properties.lossless.plain_run import Plain, Rows
 from secure_fedrec.uploads import Aggregate
 from tests.properties.lossless_zoo import CASES, CLIENTS, STACK, Case
@@ -35,8 +38,9 @@ def test_a_loss_names_client_and_kind(name: str) -> None:
 
 def test_losses_of_one_client_are_counted() -> None:
     found = {name: compare_runs(**case.arguments()).explanation for name, case in NAMED.items()}
+    assert all(found.values())
     of_one = {name: each for name, each in found.items() if each and len(each.clients) == 1}
-    assert len(of_one) >= 26
+    assert len(of_one) >= 23
     kinds = Counter(each.kind for each in of_one.values())
     assert kinds.keys() == {
         "missing",
@@ -63,7 +67,11 @@ def test_every_set_of_clients_is_named(loss: object, kind: str) -> None:
     for clients in list(sets)[::7]:
         case = Case(expected=STACK, stack=loss(clients))  # type: ignore[operator]
         found = compare_runs(**case.arguments()).explanation
-        assert found == Explanation(kind=kind, clients=clients)
+        assert found == Explanation(((Cause(kind=kind, clients=clients),),))
+
+
+UNIT = 1_000_003
+"""A number of twenty bits, so that no two sums of rows of it are alike by chance."""
 
 
 def rows_of(values: list[list[int]], counts: list[int] | None = None) -> Rows:
@@ -72,7 +80,7 @@ def rows_of(values: list[list[int]], counts: list[int] | None = None) -> Rows:
     return Rows(
         clients=np.arange(number) // 2,
         rows=np.arange(number) % 2,
-        values=np.array(values),
+        values=UNIT * np.array(values),
         counts=np.ones(number, dtype=np.int64) if counts is None else np.array(counts),
     )
 
@@ -88,7 +96,7 @@ def explained(
     np.add.at(plain[0], rows.rows, rows.values)
     np.add.at(plain[1], rows.rows, rows.counts[:, None])
     due = Plain(sums=plain[0], counts=plain[1][:, 0], bags={}, nonzero=0)
-    ring = RING.from_integers(due.sums + np.array(sums)[:, None])
+    ring = RING.from_integers(due.sums + UNIT * np.array(sums)[:, None])
     found = Aggregate(ring=ring, counts=due.counts + np.array(counts), codec=RING)
     return explain_sums(found, due, now=rows, before=before, virtual=virtual, ring=RING)
 
@@ -120,12 +128,14 @@ def test_a_difference_that_nearly_fits_is_not_explained() -> None:
         assert explained(rows, sums, counts) is None
 
 
-def test_another_clients_rows_are_compared_word_by_word() -> None:
-    rows = rows_of([[5], [7], [3], [2], [4], [4]])
+def test_another_clients_rows_are_compared_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of([[5], [7], [3], [2], [4], [6]])
     assert str(explained(rows, [-2, -5], [0, 0])) == "client 0's rows are client 1's"
     # In a ring of eight bits the weighted sums of some of these pairs are alike.
+    monkeypatch.setattr(chance, "SURE", -1000.0)
     ring = FixedPoint(bits=8, fraction_bits=0, clip=1.0)
     many = rows_of([[value] for c in range(40) for value in (4 * c + 8, 28 * c * c % 256 - 128)])
+    many = replace(many, values=many.values // UNIT)
     due = Plain(sums=np.zeros((2, 1), np.int64), counts=np.zeros(2, np.int64), bags={}, nonzero=0)
     found = Aggregate(ring=ring.from_integers(np.array([[4], [8]])), counts=due.counts, codec=ring)
     assert explain_sums(found, due, now=many, before=NOBODY, virtual=NOBODY, ring=ring) is None
@@ -137,11 +147,27 @@ def test_a_sum_that_wraps_is_explained_in_the_ring() -> None:
     assert str(found) == "client 1's row of item 0 is counted twice"
 
 
-def test_where_one_item_alone_is_explained_it_is_that_item() -> None:
+def test_where_one_item_alone_is_explained_nothing_is() -> None:
     rows = rows_of([[5], [7], [3], [2]])
-    found = explained(rows, [-5, 1000], [-1, 0])
-    assert str(found) == "client 0's row of item 0 is missing"
+    assert str(explained(rows, [-5, 0], [-1, 0])) == "client 0's row of item 0 is missing"
+    assert explained(rows, [-5, 1000], [-1, 0]) is None
     assert explained(rows, [1000, -7], [0, -1]) is None
+
+
+def test_single_rows_of_several_clients_are_named_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = rows_of([[5], [7], [3], [2]])
+    found = explained(rows, [-5, -2], [-1, -1])
+    assert (
+        str(found) == "client 0's row of item 0 is missing, and client 1's row of item 1 is missing"
+    )
+    assert found is not None
+    assert (found.kind, found.clients, found.items) == ("missing", (0, 1), (0, 1))
+    # Of item 1 it may be either of two.
+    monkeypatch.setattr(chance, "SURE", -1000.0)
+    several = rows_of([[5], [7], [3], [2], [9], [2]])
+    assert explained(several, [-5, -2], [-1, -1]) is None
 
 
 def test_late_and_virtual_rows() -> None:
@@ -167,8 +193,9 @@ def test_whoever_sits_out_now_is_not_late() -> None:
 def test_clients_that_nothing_settles_are_no_set() -> None:
     """Four of item 0, of whom two may be late and nothing shows; two of item 1, who are late."""
     item = np.array([True, False, True, False, True, False, True, False, False, True, False, True])
-    rows = rows_of([[1], [0], [2], [0], [1], [0], [2], [0], [0], [5], [0], [7]]).pick(item)
-    before = rows_of([[2], [0], [1], [0], [2], [0], [1], [0], [0], [15], [0], [107]]).pick(item)
+    rows = rows_of([[1], [0], [2], [0], [3], [0], [4], [0], [0], [5], [0], [7]]).pick(item)
+    before = rows_of([[12], [0], [-9], [0], [26], [0], [-19], [0], [0], [15], [0], [107]])
+    before = before.pick(item)
     assert explained(rows, [0, 110], [0, 0], before=before) is None
     of_item_1 = [each.pick(each.rows == 1) for each in (rows, before)]
     found = explained(of_item_1[0], [0, 110], [0, 0], before=of_item_1[1])
@@ -184,7 +211,10 @@ def test_rows_that_enter_as_others() -> None:
 
     assert said([[10], [14], [6], [4], [0], [8]]) == "the rows of clients 0, 1, 2 are doubled"
     assert said([[10], [14], [3], [2], [0], [4]]) == "client 0's rows are doubled"
-    assert said([[10], [7], [9], [9], [0], [4]]) == "client 0's row of item 0 is doubled"
+    assert said([[10], [7], [9], [9], [0], [4]]) == "None"
+    assert said([[10], [7], [0], [0], [0], [4]]) == (
+        "client 0's row of item 0 is doubled, and client 1's rows are zeros"
+    )
     assert said([[6], [8], [1], [1], [0], [4]]) == (
         "the rows of clients 0, 1 are of the round before"
     )
@@ -197,7 +227,9 @@ def test_rows_that_enter_as_others() -> None:
     assert said([[0], [7], [3], [2], [0], [4]]) == "client 0's row of item 0 is zeros"
     assert said([[1], [7], [3], [2], [0], [4]]) == "None"
     # Two rows are doubled, and no other row of their clients and items.
-    assert said([[10], [7], [3], [4], [0], [4]]) == "client 0's row of item 0 is doubled"
+    assert said([[10], [7], [3], [4], [0], [4]]) == (
+        "client 0's row of item 0 is doubled, and client 1's row of item 1 is doubled"
+    )
     assert said([[10], [7], [6], [2], [0], [4]]) == (
         "the rows of item 0 of clients 0, 1 are doubled"
     )
@@ -205,13 +237,14 @@ def test_rows_that_enter_as_others() -> None:
 
 def test_a_row_of_zeros_is_nobodys() -> None:
     due = rows_of([[5], [7], [0], [2]])
-    sent = rows_of([[0], [2], [0], [2]])
+    sent = rows_of([[0], [7], [0], [2]])
     found = explain_rows(sent, due, before=NOBODY, ring=RING)
     assert str(found) == "client 0's row of item 0 is zeros"
 
 
-def test_what_is_said_is_true_and_of_sets_nothing_else_is() -> None:
+def test_what_is_said_is_true_and_of_sets_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows so small that many differences are explained, some of them by several clients."""
+    monkeypatch.setattr(chance, "SURE", -1000.0)  # all that fits is said
     small = st.lists(st.integers(-2, 2), min_size=8, max_size=8)
     signs = st.lists(st.sampled_from((-1, 0, 0, 1)), min_size=8, max_size=8)
     seen: Counter[str] = Counter()
@@ -227,27 +260,29 @@ def test_what_is_said_is_true_and_of_sets_nothing_else_is() -> None:
         np.add.at(difference, rows.rows, changed)
         if not difference.any():
             return
-        found = explained(rows, *difference.T.tolist(), before=before)
+        found = explained(rows, *(difference // [UNIT, 1]).T.tolist(), before=before)
         if found is None:
             return
         seen["explained"] += 1
-        for each in (found, *found.or_else):
-            items = slice(None) if each.items is None else list(each.items)
-            assert (change_of(each, rows, before)[items] == difference[items]).all()
-            seen["one of several"] += len(found.or_else) > 0
-        if len(found.clients) > 1:
+        seen["one of several"] += not found.certain
+        for causes in found.either:
+            assert (change_of(causes, rows, before) == difference).all()
+            seen["row by row"] += len(causes) > 1
+        ((cause, *_), *_) = found.either
+        if len(cause.clients) > 1:
             seen["sets"] += 1
-            alone = {c: change_of(replace(found, clients=(c,)), rows, before) for c in range(4)}
+            alone = {c: change_of([replace(cause, clients=(c,))], rows, before) for c in range(4)}
             changing = [client for client, change in alone.items() if change.any()]
             sets = chain(*(combinations(changing, size) for size in range(1, 5)))
             whole = {each: np.sum([alone[client] for client in each], axis=0) for each in sets}
             same = [each for each in whole if (whole[each] == difference).all()]
-            assert same == [found.clients]
+            assert same == [cause.clients]
 
     check()
-    assert seen["explained"] >= 200
+    assert seen["explained"] >= 190
     assert seen["one of several"] >= 100
     assert seen["sets"] >= 10
+    assert seen["row by row"] >= 10
 
 
 def both(rows: Rows) -> IntArray:
@@ -255,21 +290,23 @@ def both(rows: Rows) -> IntArray:
     return np.column_stack([rows.values, rows.counts])
 
 
-def change_of(found: Explanation, rows: Rows, before: Rows) -> IntArray:
-    """What an explanation makes of sums and counts, written down anew: int64[2, 2]."""
+def change_of(causes: Sequence[Cause], rows: Rows, before: Rows) -> IntArray:
+    """What causes make of sums and counts, written down anew: int64[2, 2]."""
     change = np.zeros((2, 2), dtype=np.int64)
-    for client in found.clients:
+    for cause, client in [(each, client) for each in causes for client in each.clients]:
         now, was = (both(each)[each.clients == client] for each in (rows, before))
-        if found.kind == "another's":
-            change += both(rows)[rows.clients == found.other] - now
-        elif found.kind == "late":
-            change += was - now
+        if cause.kind == "another's":
+            made = both(rows)[rows.clients == cause.other] - now
+        elif cause.kind == "late":
+            made = was - now
         else:
-            sign = 1 if found.kind == "twice" else -1
-            change += sign * now * np.array([found.part != "counts", found.part != "values"])
+            sign = 1 if cause.kind == "twice" else -1
+            made = sign * now * np.array([cause.part != "counts", cause.part != "values"])
+        items = slice(None) if cause.items is None else list(cause.items)
+        change[items] += made[items]
     return change
 
 
 def test_many_are_counted_and_not_listed() -> None:
-    everybody = Explanation(kind="missing", clients=tuple(range(20)))
+    everybody = Explanation(((Cause(kind="missing", clients=tuple(range(20))),),))
     assert str(everybody) == ("the rows of clients 0, 1, 2, 3, 4, 5, 6, 7 and 12 more are missing")

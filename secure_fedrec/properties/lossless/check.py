@@ -30,7 +30,8 @@ from secure_fedrec.properties.lossless.differences import (
     different_integers,
     different_parts,
 )
-from secure_fedrec.properties.lossless.explaining import explain_bags, explain_rows, explain_sums
+from secure_fedrec.properties.lossless.explaining import explain_bags, explain_sums
+from secure_fedrec.properties.lossless.explaining_rows import explain_rows
 from secure_fedrec.properties.lossless.explanation import Explanation
 from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, Vectors, own_ring
 from secure_fedrec.properties.lossless.row_differences import (
@@ -292,7 +293,7 @@ class _Beside:
             where = all_exempt(given.clients, given.exempt)
         self.somebody_else = where is not None
         where = where or self._rows_differ(real, fakes, rows, reported, before)
-        where = where or self._sums_differ(sums, before, fakes)
+        where = where or self._sums_differ(sums, before, vectors, fakes)
         where = where or self._bags_differ(sums, vectors)
         where = where or self._ends_differ()
         return None if where is None else f"round {len(self.settled)}, {where}"
@@ -325,7 +326,9 @@ class _Beside:
         )
         if differs is None and (differs := values_differ(real, self._summed)) is not None:
             ring = self._ring
-            self.explanation = explain_rows(real, self._summed, before=before, ring=ring)
+            # What was not added up as it was sent differs in more than the rows.
+            if self._added_up(real):
+                self.explanation = explain_rows(real, self._summed, before=before, ring=ring)
         return differs or unlike_record(
             self._traits,
             covered=given.clients[: None if self._covered else 0],
@@ -334,16 +337,28 @@ class _Beside:
             silent=len(silent),
         )
 
-    def _sums_differ(self, plain: Plain, before: Rows, fakes: Rows) -> str | None:
+    def _added_up(self, rows: Rows) -> bool:
+        """Whether the server got the sums and counts of rows."""
+        aggregate = self._protected.aggregate
+        sums, counts = np.zeros_like(aggregate.ring), np.zeros_like(aggregate.counts)
+        np.add.at(sums, rows.rows, self._ring.from_integers(rows.values))
+        np.add.at(counts, rows.rows, rows.counts)
+        off = self._ring.reduce(aggregate.ring - sums)
+        return not off.any() and np.array_equal(aggregate.counts, counts)
+
+    def _sums_differ(self, plain: Plain, before: Rows, vectors: Vectors, fakes: Rows) -> str | None:
         """Sums first: they say by how many ring units, the tables only that something differs."""
         aggregate, ring = self._protected.aggregate, self._ring
         sums = ring.to_integers(aggregate.ring)
         differs = different_integers("sum of item", sums, plain.sums, "ring units")
         differs = differs or different_integers("count of item", aggregate.counts, plain.counts)
         if differs is not None:
-            self.explanation = explain_sums(
+            found = explain_sums(
                 aggregate, plain, now=self._summed, before=before, virtual=fakes, ring=ring
             )
+            if found is not None and self._bags_differ(plain, vectors) is not None:
+                found = found.agreeing(self.explanation)
+            self.explanation = found
         return differs
 
     def _bags_differ(self, plain: Plain, before: Vectors) -> str | None:

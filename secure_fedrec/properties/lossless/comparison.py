@@ -68,8 +68,8 @@ class Comparison:
         virtual_rows: rows sent beside them that their clients called virtual.
         compared: rows that are summed and vectors that are collected, less those that are zero in
             the ring; at 0 nothing was tested.
-        explanation: whose rows the difference is, and what became of them; None where no client's
-            are it exactly.
+        explanation: whose rows all of the difference is, and what became of them; None where no
+            clients' are it exactly, or may be so by chance.
     """
 
     rounds: int

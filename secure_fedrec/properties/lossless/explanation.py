@@ -1,16 +1,16 @@
 """What a difference is, in terms of clients: whose rows, and what became of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 _SAID = {"twice": "counted twice", "late": "of the round before", "zeroed": "zeros"}
 _LISTED = 8
-"""Most clients or items that words name."""
+"""Most clients, items or causes that words name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What a difference is exactly, integer by integer.
+class Cause:
+    """What became of some rows.
 
     Args:
         kind: of what was right as it entered "missing", "twice", "late" (of the round before) or
@@ -20,7 +20,6 @@ class Explanation:
         items: of the rows that are meant, of vectors their places in the plain bag; None for all.
         part: "rows"; "values" or "counts" where the other is right; "virtual rows"; "vectors".
         other: the client whose rows stand in their place ("another's").
-        or_else: what explains the difference as exactly.
     """
 
     kind: str
@@ -28,22 +27,15 @@ class Explanation:
     items: tuple[int, ...] | None = None
     part: str = "rows"
     other: int | None = None
-    or_else: tuple["Explanation", ...] = ()
 
     def __str__(self) -> str:
-        """Clients and kind, or one of several where the numbers do not say which."""
-        each = (replace(self, or_else=()), *self.or_else)
-        if len({replace(one, clients=()) for one in each}) == 1 < len(each):
-            clients = [client for one in each for client in one.clients]
-            return self._said(f"the {{}} of one of clients {_listed(clients)}")
-        return ", or ".join(
-            one._said(f"client {one.clients[0]}'s {{}}")
-            if len(one.clients) == 1
-            else one._said(f"the {{}} of clients {_listed(one.clients)}")
-            for one in each
-        )
+        """Clients and kind."""
+        if len(self.clients) == 1:
+            return self.said(f"client {self.clients[0]}'s {{}}")
+        return self.said(f"the {{}} of clients {_listed(self.clients)}")
 
-    def _said(self, whose: str) -> str:
+    def said(self, whose: str) -> str:
+        """The same of other clients, in whose words there is a place for what is theirs."""
         items, part = self.items or (), self.part
         one = len(items) == len(self.clients) == 1 and part.endswith(("rows", "vectors"))
         place = "" if part == "vectors" else f" of item{'s' * (len(items) > 1)}"
@@ -53,6 +45,77 @@ class Explanation:
         said = "added twice" if self.kind == "twice" and part == "counts" else said
         said = said if self.other is None else f"client {self.other}'s"
         return f"{whose.format(part + place)} {'is' if one else 'are'} {said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the whole difference of a round is exactly, integer by integer.
+
+    Args:
+        either: the causes that together are the difference. Of several such, the numbers do not
+            say which it is.
+    """
+
+    either: tuple[tuple[Cause, ...], ...]
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[Cause, ...]]) -> "Explanation | None":
+        """All that explains a difference; None if nothing does."""
+        either = tuple(found)
+        return cls(either) if either else None
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing else explains the difference as exactly."""
+        return len(self.either) == 1
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """All clients that the words name, ascending: all of them, or one if not ``certain``."""
+        return tuple(sorted({each for cause in self._causes for each in cause.clients}))
+
+    @property
+    def kind(self) -> str:
+        """The kinds of the causes, most often one; of several "missing or twice"."""
+        return (" or " if len(self.either) > 1 else " and ").join(self._kinds)
+
+    @property
+    def items(self) -> tuple[int, ...] | None:
+        """Items of the rows that are meant, ascending; None where a cause is of all of them."""
+        of_each = [cause.items for cause in self._causes]
+        found = {item for items in of_each for item in items or ()}
+        return None if None in of_each else tuple(sorted(found))
+
+    def agreeing(self, other: "Explanation | None") -> "Explanation | None":
+        """What explains this as the other explains another part: by the same clients and kinds."""
+        theirs = () if other is None else map(_gist, other.either)
+        known = set(theirs)
+        return Explanation.of(causes for causes in self.either if _gist(causes) in known)
+
+    @property
+    def _causes(self) -> tuple[Cause, ...]:
+        return tuple(cause for causes in self.either for cause in causes)
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(cause.kind for cause in self._causes))
+
+    def __str__(self) -> str:
+        """Clients and kind, or one of several where the numbers do not say which."""
+        causes = self._causes
+        if len({replace(cause, clients=()) for cause in causes}) == 1 < len(self.either):
+            return causes[0].said(f"the {{}} of one of clients {_listed(self.clients)}")
+        return ", or ".join(map(_together, self.either))
+
+
+def _gist(causes: tuple[Cause, ...]) -> frozenset[tuple[str, int | None, tuple[int, ...]]]:
+    return frozenset((cause.kind, cause.other, cause.clients) for cause in causes)
+
+
+def _together(causes: tuple[Cause, ...]) -> str:
+    more = len(causes) - _LISTED
+    said = ", and ".join(map(str, causes[:_LISTED]))
+    return said if more <= 0 else f"{said}, and so on for {more} more"
 
 
 def _listed(numbers: Sequence[int]) -> str:

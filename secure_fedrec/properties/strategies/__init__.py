@@ -11,14 +11,13 @@ Import this module by name; it needs Hypothesis. The shortest test of an own alg
         assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
 What a strategy drew is printed with the falsifying example as code, to be put into a regular test
-below the imports that are printed with it. Defaults keep a federation small enough for some
-milliseconds per example.
+below the imports that are printed with it; a comment there names what cannot be imported. Defaults
+keep a federation small enough for some milliseconds per example.
 """
 
 from secure_fedrec.errors import brought_by
 
 with brought_by("properties"):
-    from hypothesis import note
     from hypothesis import strategies as st
 
 from dataclasses import replace
@@ -42,10 +41,12 @@ from secure_fedrec.properties.strategies.federation import (
     stack_of,
     whole_groups,
 )
+from secure_fedrec.properties.strategies.imports import telling, told
 from secure_fedrec.properties.strategies.layers import (
     CLOAKS,
     codecs,
     randomized_responses,
+    stack_arguments,
     stacks,
     virtual_ratings,
 )
@@ -82,6 +83,7 @@ _CORNERS = 32
 """One example in so many is any federation at all, or a small one, which others shrink to."""
 
 
+@told()
 def streams() -> st.SearchStrategy[Streams]:
     """Random streams of any seed.
 
@@ -90,11 +92,16 @@ def streams() -> st.SearchStrategy[Streams]:
         @given(streams=streams())
         def test_my_draw_is_a_function_of_the_seed(streams: Streams) -> None: ...
     """
+    return _streams()
+
+
+def _streams() -> st.SearchStrategy[Streams]:
     # Mapped, a call without its class would be printed.
     return st.integers(0, 2**128 - 1).flatmap(lambda seed: st.just(Streams.from_seed(seed)))
 
 
 @st.composite
+@telling
 def rating_tables(
     draw: st.DrawFn,
     *,
@@ -135,6 +142,7 @@ def rating_tables(
     return ratings_of(found, items=n_items, scale=scale)
 
 
+@told()
 def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     """Invitations: everybody, or any number of clients per round.
 
@@ -147,10 +155,15 @@ def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
         def test_my_collector_sits_out_lonely_clients(data: st.DataObject) -> None:
             cohort = data.draw(cohorts(n_clients=6))
     """
+    return _cohorts(n_clients)
+
+
+def _cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     sizes = st.none() | st.integers(1, n_clients)
     return st.builds(CohortConfig, clients_per_round=sizes)
 
 
+@told()
 def pmf_configs(
     *,
     max_rank: int = 3,
@@ -189,6 +202,7 @@ def pmf_configs(
 
 
 @st.composite
+@telling
 def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0) -> FloatArray:
     """Tables float64[rows, width] with entries up to ``limit``, some of them zeros, tiny or equal.
 
@@ -210,6 +224,7 @@ def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0
     return table
 
 
+@told(fault_of)
 def faults(
     *,
     max_round: int = 6,
@@ -236,6 +251,7 @@ def faults(
 
 
 @st.composite
+@telling
 def federations(
     draw: st.DrawFn,
     *,
@@ -274,24 +290,22 @@ def federations(
         telling, small = corner > 0, corner == 1
     fewest, least = (min(5, max_items), min(2, max_rounds)) if telling and not small else (1, 1)
     table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
-    run_streams = draw(streams())
+    run_streams = draw(_streams())
     collector = draw(st.sampled_from(collectors)) if collectors else None
     if cloaks is None:
         cloaks = CLOAKS[2:] if collectors else CLOAKS[:2]
     layers: dict[str, Any] = {"cloaks": cloaks, "telling": telling, "collector": collector}
-    stack = draw(stacks(table, width=width, streams=run_streams, **layers))
+    stack = stack_of(**draw(stack_arguments(table, width=width, streams=run_streams, **layers)))
     drawn = Federation(
         ratings=table,
         streams=run_streams,
         stack=stack,
         rounds=draw(st.integers(least, max_rounds)),
-        cohort=draw(cohorts(table.n_clients)),
+        cohort=draw(_cohorts(table.n_clients)),
         scope=scope_of(stack),
         made=None if collector is None else (stack.collector, collector, width),
     )
-    federation = _served(drawn, telling=telling)
-    note(federation.imports)
-    return federation
+    return _served(drawn, telling=telling)
 
 
 def _served(federation: Federation, *, telling: bool) -> Federation:

@@ -1,9 +1,17 @@
 """What a strategy drew, as code that makes it again."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from inspect import signature
+from enum import Enum
+from functools import partial
+from inspect import getsourcelines, signature
+from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+
+from secure_fedrec.streams import Streams
 
 _Call = tuple[Callable[..., Any], Mapping[str, Any]]
 
@@ -24,13 +32,8 @@ class Repeatable:
 
     @property
     def imports(self) -> str:
-        """Lines that import what the call names."""
-        names: dict[str, set[str]] = {}
-        for module, name in _names(self):
-            names.setdefault(module, set()).add(name)
-        return "\n".join(
-            f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)
-        )
+        """Lines that import what the call names, and comments that say what cannot be."""
+        return imports_of(self)
 
     @property
     def code(self) -> str:
@@ -40,7 +43,7 @@ class Repeatable:
     def __repr__(self) -> str:
         function, arguments = _given(*self.call())
         lines = "".join(f"    {name}={_code(value)},\n" for name, value in arguments.items())
-        return f"{function.__name__}(\n{lines})"
+        return f"{function.__qualname__}(\n{lines})"
 
     def _repr_pretty_(self, printer: _Printer, _cycle: bool) -> None:
         for number, line in enumerate(repr(self).splitlines()):
@@ -49,13 +52,32 @@ class Repeatable:
             printer.text(line)
 
 
-def _call_of(value: Any) -> _Call | None:
+def imports_of(*values: Any) -> str:
+    """Lines that import what the code of values names, and comments that say what cannot be."""
+    names: dict[str, set[str]] = {}
+    comments: dict[str, None] = {}
+    # Other values than these Hypothesis prints, and leaves nothing out.
+    each = [part for value in values for part in _parts(value, isinstance(value, Repeatable))]
+    for part in each:
+        if _importable(part):
+            names.setdefault(part.__module__, set()).add(part.__qualname__.partition(".")[0])
+        elif (said := _said(part)) is not None:
+            comments[f"# {said}"] = None
+    # Arrays print eight digits.
+    of_floats = (value for value in values if getattr(value, "dtype", None) == np.float64)
+    comments |= {f"# In full: array({value.tolist()})": None for value in of_floats}
+    lines = [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
+    return "\n".join([*lines, *comments])
+
+
+def _call_of(value: Any, *, short: bool = True) -> _Call | None:
     """The call that makes a value, if it is of something that has fields."""
+    call: _Call | None = None
     if isinstance(value, Repeatable):
-        return _given(*value.call())
-    if is_dataclass(value) and not isinstance(value, type):
-        return _given(type(value), {each.name: getattr(value, each.name) for each in fields(value)})
-    return None
+        call = value.call()
+    elif is_dataclass(value) and not isinstance(value, type):
+        call = type(value), {each.name: getattr(value, each.name) for each in fields(value)}
+    return _given(*call) if call is not None and short else call
 
 
 def _given(function: Callable[..., Any], arguments: Mapping[str, Any]) -> _Call:
@@ -72,15 +94,73 @@ def _code(value: Any) -> str:
     call = _call_of(value)
     if call is not None:
         arguments = ", ".join(f"{name}={_code(each)}" for name, each in call[1].items())
-        return f"{call[0].__name__}({arguments})"
-    return str(getattr(value, "__name__", repr(value)))
+        return f"{_code(call[0])}({arguments})"
+    if isinstance(value, partial):
+        given = [*map(_code, (value.func, *value.args))]
+        given += (f"{name}={_code(each)}" for name, each in value.keywords.items())
+        return f"partial({', '.join(given)})"
+    if isinstance(value, Enum):
+        return str(value)
+    name = str(getattr(value, "__qualname__", repr(value)))
+    # Of what is made inside a function the code has the last name, to be defined beside it.
+    said = name.rpartition("<locals>.")[2]
+    return said if _is_expression(said) else "..."
 
 
-def _names(value: Any) -> Iterator[tuple[str, str]]:
-    """Modules and names in the code of a value."""
-    function, arguments = _call_of(value) or (value, {})
-    # What is defined inside a function cannot be imported.
-    if getattr(function, "__qualname__", ".").isidentifier():
-        yield function.__module__, function.__name__
-    for each in arguments.values():
-        yield from _names(each)
+def _parts(value: Any, short: bool) -> Iterator[Any]:
+    """What the code of a value names: classes, functions, and objects that have no code.
+
+    Args:
+        value: any.
+        short: whether the code leaves arguments out that are as they are by default.
+    """
+    if isinstance(value, Enum) or (isinstance(value, Streams) and value.seed is not None):
+        yield type(value)
+    elif isinstance(value, np.ndarray):
+        yield np.array
+    elif isinstance(value, partial):
+        yield partial
+        for each in (value.func, *value.args, *value.keywords.values()):
+            yield from _parts(each, short)
+    elif (call := _call_of(value, short=short)) is not None:
+        yield call[0]
+        for each in call[1].values():
+            yield from _parts(each, short)
+    else:
+        yield value
+
+
+def _importable(value: Any) -> bool:
+    """Whether a fresh file can import it: no script's own, and nothing made inside a function."""
+    found = sys.modules.get(getattr(value, "__module__", None) or "")
+    name = getattr(value, "__qualname__", None)
+    if not isinstance(name, str) or found is None or found.__name__ == "__main__":
+        return False
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return bool(found == value)
+
+
+def _said(value: Any) -> str | None:
+    """What to put where a value is named that cannot be imported; None for numbers and the like."""
+    name = getattr(value, "__qualname__", None)
+    if name is None:
+        return None if _is_expression(repr(value)) else f"In place of ... put {value!r}."
+    where = value.__module__
+    try:
+        where = f"{Path(sys.modules[where].__file__ or where).name}"
+        where = f"{where}, line {getsourcelines(value)[1]}"
+    except (AttributeError, KeyError, OSError, TypeError):
+        pass  # typed in, or not written in Python
+    what = _code(value)
+    if what == "...":
+        return f"In place of ... put {name} ({where})."
+    return f"Define {what.partition('.')[0]} here, or import it: {name} ({where})."
+
+
+def _is_expression(code: str) -> bool:
+    try:
+        compile(code, "", "eval")
+    except SyntaxError:
+        return False
+    return True

@@ -3,13 +3,16 @@
 Import that module by name; both need Hypothesis.
 """
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
 from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties.strategies.federation import MakesCollector, stack_of
+from secure_fedrec.properties.strategies.federation import MakesCollector, Ratings, stack_of
+from secure_fedrec.properties.strategies.imports import parts, tell, telling
 from secure_fedrec.protection import (
     Cloak,
     DenoisersConfig,
@@ -29,6 +32,7 @@ _CLIP = 256.0
 
 
 @st.composite
+@telling
 def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
     """Rings of 24 to 64 bits, often 32 or 64, that hold any sum of ``n_clients`` rows.
 
@@ -48,6 +52,7 @@ def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
 
 
 @st.composite
+@telling
 def virtual_ratings(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> VirtualRatings:
@@ -78,6 +83,7 @@ def virtual_ratings(
 
 
 @st.composite
+@telling
 def randomized_responses(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> RandomizedResponse:
@@ -133,19 +139,45 @@ def stacks(
             stack = data.draw(stacks(table, width=4, streams=streams))
             assert_lossless(algorithm=mine, stack=stack, ratings=table, streams=streams, rounds=3)
     """
+    with parts():
+        made_of = draw(
+            stack_arguments(
+                table,
+                width=width,
+                streams=streams,
+                cloaks=cloaks,
+                telling=telling,
+                collector=collector,
+            )
+        )
+    tell(stack_of, *made_of.values())
+    return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
+
+
+@st.composite
+def stack_arguments(
+    draw: st.DrawFn,
+    table: RatingTable,
+    *,
+    width: int,
+    streams: Streams,
+    cloaks: tuple[str, ...],
+    telling: bool,
+    collector: MakesCollector | None,
+) -> dict[str, Any]:
+    """Arguments of ``stack_of``, drawn by those of ``stacks``."""
     codec = draw(codecs(table.n_clients))
     named = [name for name in cloaks if name != "none"] if telling else []
     cloak = draw(_cloak(draw(st.sampled_from(named or cloaks)), table.n_items, streams, telling))
     by = collector or DenoisersConfig(count=draw(st.integers(1, table.n_clients // 2)))
-    made_of = {
-        "ratings": table,
+    return {
+        "ratings": Ratings.of(table),
         "width": width,
         "streams": streams,
         "codec": codec,
         "cloak": getattr(cloak, "config", None),
         "collector": by,
     }
-    return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
 
 
 def _cloak(

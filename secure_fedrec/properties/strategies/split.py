@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import note
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.local_settings import OPTIMIZERS, LocalTrainingConfig
@@ -32,6 +31,7 @@ from secure_fedrec.properties.split.aggregation import (
 from secure_fedrec.properties.split.random import Column, generator_of
 from secure_fedrec.properties.split.training import Examples
 from secure_fedrec.properties.strategies.code import Repeatable
+from secure_fedrec.properties.strategies.imports import telling, told
 from secure_fedrec.streams import Streams
 
 _CORNERS = 16
@@ -87,6 +87,7 @@ class SplitRun(Repeatable):
 
 
 @st.composite
+@telling
 def split_runs(
     draw: st.DrawFn,
     *,
@@ -128,18 +129,17 @@ def split_runs(
     together = draw(st.integers(0, len(cohorts) - 1))
     if not alone:
         cohorts[together] = sorted({*cohorts[together], *order[:fewest]})
-    run = SplitRun(
+    return SplitRun(
         sizes=tuple(sizes),
         cohorts=tuple(tuple(each) for each in cohorts),
         training=draw(local_trainings()),
         aggregate=draw(averaging_rules() if rules is None else rules),
         seed=draw(st.integers(0, 2**32 - 1)),
     )
-    note(run.imports)
-    return run
 
 
 @st.composite
+@telling
 def local_trainings(draw: st.DrawFn) -> LocalTrainingConfig:
     """Any optimiser, with fresh moments or moments kept on the device, in any batches."""
     optimizer = draw(st.sampled_from(OPTIMIZERS))
@@ -155,6 +155,7 @@ def local_trainings(draw: st.DrawFn) -> LocalTrainingConfig:
     )
 
 
+@told()
 def averaging_rules() -> st.SearchStrategy[Aggregator]:
     """Both rules of FURL, weighted by examples, by their square root, or not at all."""
     weighted = st.builds(
