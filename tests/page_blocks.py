@@ -31,6 +31,7 @@ import yaml
 from audits import cli, command_line
 from audits.config.audit import load_config
 from audits.explain.schema import config_schema
+from secure_fedrec import __version__
 
 ROOT = Path(__file__).parents[1]
 _FENCE = re.compile(r"^(`{3,})(.*)$")
@@ -264,7 +265,7 @@ def require_installable(words: list[str], place: str) -> None:
         AssertionError: it does not; the package is on no index.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wheel = f"secure_fedrec-{project['version']}-py3-none-any.whl"
+    wheel = f"secure_fedrec-{__version__}-py3-none-any.whl"
     for word in words:
         assert word != project["name"], f"{place}: {word} is on no index"
         if ".whl" in word:
