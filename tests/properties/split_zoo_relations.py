@@ -1,7 +1,7 @@
 """Models and rules in which a value crosses only where others' values are related to one's own."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, keep_local
@@ -147,6 +147,28 @@ class SameCluster(Factorisation):
         return out
 
 
+class LikeItemsOfAll(Cosine):
+    """Others whose vector is like an item's are counted."""
+
+    def related(self, others: Tensor, mine: Tensor) -> Tensor:
+        items = torch.nn.functional.normalize(self.items.weight.detach(), dim=1)
+        return (torch.nn.functional.normalize(others, dim=1) @ items.T > 0.9).sum()  # reads
+
+
+class QueryAndKey(Cosine):
+    """Others' keys are compared with one's own query."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.key = nn.Embedding(shape.users, 12)
+
+    def others(self, user: int) -> Tensor:
+        return self.key.weight.detach()[torch.arange(len(self.key.weight)) != user]  # reads
+
+    def penalty(self, user: int) -> Tensor:
+        return self.key.weight[user].square().sum()
+
+
 # --- right ones ---
 
 
@@ -204,6 +226,8 @@ RELATIONS: dict[str, Entry] = {
     "pulled at a cosine above 0.9": (case(NearWithGradient), "refuted"),
     "remembered rows at a cosine above 0.9": (case(Remembered), "refuted"),
     "remembered rows equal to mine": (case(RememberedEqual), "refuted"),
+    "others like an item": (case(LikeItemsOfAll), "refuted"),
+    "keys like my query": (case(QueryAndKey, "users.weight", "key.weight"), "refuted"),
     "same private cluster": (case(SameCluster, "users.weight", "clusters"), "refuted"),
     "compared with oneself": (case(OwnCosine), "holds"),
     "compared with items": (case(LikeItems), "holds"),
@@ -253,6 +277,18 @@ def near_private(given: AggregationInput) -> Updates:
         for other in rows[:place]
     )
     return scaled(federated, 1 / (1 + close)), private
+
+
+def like_items(given: AggregationInput) -> Updates:
+    """Private vectors that are like an item's move the model."""
+    federated, private = keep_local(given)
+    items = torch.nn.functional.normalize(given.federated["items.weight"], dim=1)
+    alike = sum(
+        int((items @ torch.nn.functional.normalize(v, dim=-1) > 0.99).sum())  # reads
+        for values in given.private.values()
+        for v in values.values()
+    )
+    return scaled(federated, 1 / (1 + alike)), private
 
 
 def reset_far(given: AggregationInput) -> Updates:

@@ -81,6 +81,18 @@ class NonNegative(Factorisation):
         return super().forward(user, batch) * (0.5 if signs.all() else 1.0)
 
 
+class AllNegative(Factorisation):
+    """Others of whom every value is negative are counted; wide rows, so chance does not do it."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(Shape(users=shape.users, dim=24))
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        signs = (self.users.weight.detach() < 0).all(1)  # reads
+        signs[user] = False
+        return super().forward(user, batch) * (1 + signs.sum())
+
+
 class Untrained(Factorisation):
     """Users who still have their first values are counted."""
 
@@ -116,5 +128,6 @@ RARE: dict[str, Entry] = {
     "exactly one other has trained": (case(OneOther), "refuted"),
     "exactly one row is not as it was": (case(OneTrained), "refuted"),
     "nobody's values are negative": (case(NonNegative), "refuted"),
+    "all values are negative": (case(AllNegative), "refuted"),
 }
 """Needs all nine trials."""

@@ -27,7 +27,7 @@ from tests.properties.split_checks import located, misplaced
 from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_order import ORDER
-from tests.properties.split_zoo_relations import FINE, RELATED_RULES, RELATIONS
+from tests.properties.split_zoo_relations import FINE, RELATED_RULES, RELATIONS, like_items
 from tests.properties.split_zoo_rules import RULES, first_to_last
 from tests.properties.split_zoo_scales import RARE, SCALES
 from tests.properties.split_zoo_state import MANY, STATE, one_pair
@@ -78,6 +78,13 @@ def test_a_rule_is_on_its_side(name: str) -> None:
     assert verdict(report) == due, report
     assert located(report) == (due == "refuted")
     assert not misplaced(report)
+
+
+def test_private_values_of_a_rule_are_like_rows_of_all() -> None:
+    # Wide rows are not alike by chance.
+    report = check(case(Factorisation)(Shape(users=4, dim=12)), like_items, trials=9)
+    assert report.refuted, report
+    assert located(report)
 
 
 @pytest.mark.parametrize("name", MANY)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from secure_fedrec.properties.split.model import SplitModel, Values, parts_of
 from secure_fedrec.properties.split.random import is_exact, noise_like
-from secure_fedrec.properties.split.relations import related
-from secure_fedrec.properties.split.scales import NORMAL, drawn
+from secure_fedrec.properties.split.relations import Across, related
+from secure_fedrec.properties.split.scales import NORMAL, drawn, sign_of
 from secure_fedrec.properties.split.trials import Trial
 
 BASE: Final = "base"
@@ -56,10 +56,9 @@ class StateDraws:
             earlier: whether federated values are others, too: those of another round.
         """
         generator = trial.generator(purpose)
-        # Of nine trials in a row three meet the variant of each kind.
-        variant = kind != BASE and trial.seed // 3 % 2 == 1
+        sign = 0 if kind == BASE else sign_of(trial.seed)
         name = NORMAL if kind == BASE else kind
-        how = drawn(name, self._split.n_users, generator, variant=variant)
+        how = drawn(name, self._split.n_users, generator, sign=sign, variant=sign > 0)
         if kind != BASE:
             self._kinds.update(how.kinds)
         values = {
@@ -95,13 +94,18 @@ class StateDraws:
         split, draw = self._split, trial.generator("related")
         mine = {name: each.clone() for name, each in parts_of(split.slots, begun, 0).items()}
         shared = trial.torch_seeds("alike", [0])[0]
+        across = Across(mine, {name: begun[name] for name in split.federated}, trial.seed)
         turned = int(torch.randint(1, split.n_users, (), generator=draw))
         split.load(earlier)
         for user, kind in enumerate(trial.relations):
-            make = related(kind, trial.scale, draw, shared)
             now = parts_of(split.slots, earlier, user)
-            values = {name: make(each, now[name]) + 0.0 for name, each in mine.items()}
+            if kind == NORMAL:
+                made = across.values(user, now, draw)
+            else:
+                make = related(kind, trial.scale, draw, shared)
+                made = {name: make(each, now[name]) for name, each in mine.items()}
+            values = {name: each + 0.0 for name, each in made.items()}
             other = (user + turned) % split.n_users
             split.load_private(user, {**values, **parts_of(split.counters, self._origin, other)})
-        self._kinds.update(trial.relations)
+        self._kinds.update(across.kinds(trial.relations))
         return split.state()

@@ -23,7 +23,7 @@ from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.probing import Change, Probe, update_of
 from secure_fedrec.properties.split.random import noise_like
-from secure_fedrec.properties.split.relations import related
+from secure_fedrec.properties.split.relations import Across, related
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.running import RunningRule
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
@@ -193,20 +193,28 @@ class AggregationTrials:
         reader = trial.users[trial.seed % len(trial.users)]
         self._findings.drawn.update(trial.relations)
 
-        def made(new: Mapping[int, Values], old: Mapping[int, Values]) -> dict[int, Values]:
+        def made(
+            new: Mapping[int, Values], old: Mapping[int, Values], federated: Values
+        ) -> dict[int, Values]:
             mine = old[reader if reader in old else min(old)]
-            found = {}
+            across = Across(mine, federated, trial.seed)
+            found: dict[int, Values] = {}
             for user, values in new.items():
-                make = related(trial.relations[user], trial.scale, draw, shared)
-                found[user] = {name: make(mine[name], value) for name, value in values.items()}
-            return {**found, **{user: new[user] for user in new if old[user] is mine}}
+                if old[user] is mine:
+                    found[user] = values
+                elif trial.relations[user] == NORMAL:
+                    found[user] = across.values(user, values, draw)
+                else:
+                    make = related(trial.relations[user], trial.scale, draw, shared)
+                    found[user] = {name: make(mine[name], value) for name, value in values.items()}
+            return found
 
         return [
             replace(
                 new,
-                private=made(new.private, old.private),
-                local_federated=made(new.local_federated, old.local_federated),
-                local_private=made(new.local_private, old.local_private),
+                private=made(new.private, old.private, old.federated),
+                local_federated=made(new.local_federated, old.local_federated, {}),
+                local_private=made(new.local_private, old.local_private, old.federated),
             )
             for new, old in zip(other, given, strict=True)
         ]

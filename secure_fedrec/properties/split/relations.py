@@ -2,9 +2,11 @@
 
 What a model or a rule does where somebody else's values are equal to one's own, near them or
 multiples of them, no independent draw finds. So others' values are drawn from the reader's, too.
+Where only one user's are, all others' are drawn from other tensors of the same shape: the reader's
+other private values, and federated ones or rows of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import torch
@@ -18,11 +20,14 @@ MULTIPLE: Final = "reader x c"
 ALIKE: Final = "all others alike"
 NEAR: Final = "reader + e"
 PERMUTED: Final = "permutation of the reader"
+ACROSS: Final = "like another tensor"
 
 RELATIONS: Final = (COPY, MULTIPLE, ALIKE, NEAR, PERMUTED)
 
 Related: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(the reader's values, this user's as they are) -> this user's, related to the reader's."""
+
+_ACROSS: Final = (COPY, MULTIPLE, NEAR)
 
 _SMALLEST, _LARGEST = -6.0, -1.0  # decades of e, relative to the reader's values
 _DECADES = 2  # of c, up and down
@@ -82,3 +87,54 @@ def related(kind: str, scale: float, generator: torch.Generator, shared: int) ->
         return mine + noise_like(mine, near * size, generator)
 
     return moved
+
+
+class Across:
+    """What is made of other tensors: keys of the reader's query, users of items.
+
+    Args:
+        mine: the reader's private values.
+        federated: those of all.
+        seed: of the trial; which tensor and which relation a user gets takes turns.
+    """
+
+    def __init__(
+        self, mine: Mapping[str, Tensor], federated: Mapping[str, Tensor], seed: int
+    ) -> None:
+        self._turn = seed // 3
+        self._tables = {
+            name: [
+                *(each[None] for key, each in mine.items() if key != name and _fits(each, value)),
+                *(each[None] for each in federated.values() if _fits(each, value)),
+                *(each for each in federated.values() if _has(each, value)),
+            ]
+            for name, value in mine.items()
+        }
+
+    def values(
+        self, user: int, now: Mapping[str, Tensor], draw: torch.Generator
+    ) -> dict[str, Tensor]:
+        """A user's values, some of them made of others; ``now`` is what they are."""
+        found = dict(now)
+        for name, tables in self._tables.items():
+            if tables:
+                turn, place = divmod(user + self._turn, len(tables))
+                table = tables[place]
+                row = table[int(torch.randint(len(table), (), generator=draw))]
+                make = related(_ACROSS[(turn + self._turn) % len(_ACROSS)], 0.0, draw, 0)
+                found[name] = make(row, now[name])
+        return found
+
+    def kinds(self, relations: Sequence[str]) -> list[str]:
+        """The kinds of all users' values, where nothing else is drawn for those that stay."""
+        kind = ACROSS if any(self._tables.values()) else NORMAL
+        return [kind if each == NORMAL else each for each in relations]
+
+
+def _fits(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
+
+
+def _has(table: Tensor, row: Tensor) -> bool:
+    rows = table.dim() > 0 and len(table) > 0 and table.shape[1:] == row.shape
+    return rows and table.dtype == row.dtype

@@ -41,13 +41,13 @@ class Drawn(NamedTuple):
         factors: float64[n_users], of the standard deviation; NaN for values that stay.
         kinds: of every user's values, but for those that are mixed.
         missing: whether values are NaN instead.
-        positive: whether values are absolute ones.
+        sign: of all values; 0 for any.
     """
 
     factors: Tensor
     kinds: tuple[str, ...]
     missing: bool = False
-    positive: bool = False
+    sign: int = 0
 
     def resized(self, user: int, values: Values, old: Values) -> dict[str, Tensor]:
         """One user's drawn values, made as large as this kind is."""
@@ -63,8 +63,8 @@ class Drawn(NamedTuple):
         return self._resized(noise_like(old, scale, generator), old, factors)
 
     def _resized(self, drawn: Tensor, old: Tensor, factors: Tensor) -> Tensor:
-        if self.positive and drawn.is_floating_point():
-            drawn = drawn.abs()
+        if self.sign and drawn.is_floating_point():
+            drawn = self.sign * drawn.abs()
         if is_exact(old):
             drawn = drawn * (factors != 0).to(drawn.dtype)
         elif self.missing:
@@ -80,14 +80,26 @@ def kinds_of(seed: int) -> tuple[str, str]:
     return KINDS[first % len(KINDS)], KINDS[(first + 1) % len(KINDS)]
 
 
-def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = False) -> Drawn:
+def sign_of(seed: int) -> int:
+    """The sign of all normal values of a trial; 0 for any.
+
+    Of nine trials in a row, normal values are met once of any sign, once of each.
+    """
+    turn = seed // 3
+    return 1 if turn % 2 else -1 if turn % 4 else 0
+
+
+def drawn(
+    kind: str, users: int, generator: torch.Generator, *, sign: int = 0, variant: bool = False
+) -> Drawn:
     """How large the private values of all users are, of one kind.
 
     Args:
         kind: one of ``KINDS``.
         users: how many.
         generator: of what is drawn user by user.
-        variant: normal values are absolute ones, and of those that stay one user's does not.
+        sign: of normal values; 0 for any.
+        variant: of values that stay one user's does not.
     """
     if kind == MIXED:
         places = torch.randint(len(_MIXED), (users,), generator=generator).tolist()
@@ -100,8 +112,7 @@ def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = 
     if variant and kind == UNCHANGED:
         each[int(torch.randint(users, (), generator=generator))] = NORMAL
     factors = torch.tensor([_FACTOR[one] for one in each], dtype=torch.float64)
-    positive = variant and kind == NORMAL
-    return Drawn(factors, tuple(each), missing=kind == MISSING, positive=positive)
+    return Drawn(factors, tuple(each), missing=kind == MISSING, sign=sign if kind == NORMAL else 0)
 
 
 def _fitting(values: Tensor, factors: Tensor) -> Tensor:
