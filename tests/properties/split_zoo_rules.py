@@ -116,6 +116,32 @@ def first_to_last(given: AggregationInput) -> Updates:
     return federated, private
 
 
+def alone(given: AggregationInput) -> Updates:
+    """Who takes part alone moves the model by its private norm."""
+    federated, private = keep_local(given)
+    if len(given.summaries) == 1:
+        (own,) = given.local_private.values()
+        return scaled(federated, 1 + norm(own)), private
+    return federated, private
+
+
+def geometric(given: AggregationInput) -> Updates:
+    """A geometric mean by private norms: NaN, as local values are of both signs."""
+    _, private = keep_local(given)
+    weights = {user: norm(own) for user, own in private.items()}
+    logs = {
+        name: [weights[u] * given.local_federated[u][name].log() for u in weights]
+        for name in given.federated
+    }
+    return {n: torch.stack(v).sum(0) / sum(weights.values()) for n, v in logs.items()}, private
+
+
+def no_private_number(given: AggregationInput) -> Updates:
+    """Private values are divided by zero."""
+    federated, private = keep_local(given)
+    return federated, {user: scaled(own, float("nan")) for user, own in private.items()}
+
+
 # --- right ones ---
 
 
@@ -167,6 +193,22 @@ class ServerAdam:
         return moved, private
 
 
+def by_deviation(given: AggregationInput) -> Updates:
+    """Steps are divided by how far apart local values are: NaN where there is one."""
+    federated, private = keep_local(given)
+    return {
+        n: v / (1 + torch.stack([own[n] for own in given.local_federated.values()]).std(0))
+        for n, v in federated.items()
+    }, private
+
+
+def two_at_least(given: AggregationInput) -> Updates:
+    """A single update is not averaged."""
+    if len(given.summaries) < 2:
+        raise ValueError("a round of one would show its update")
+    return keep_local(given)
+
+
 _first_norms: list[float] = []
 
 
@@ -188,8 +230,12 @@ RULES: dict[str, tuple[Aggregator, str]] = {
     "vectors of zeros": (counts_zeros, "refuted"),
     "ratio of 10,000": (largest_ratio, "refuted"),
     "global that is filled once": (first_norms, "refuted"),
+    "rounds of one by its private norm": (alone, "refuted"),
     "trimmed mean": (trimmed, "holds"),
     "clipped by own norms": (clipped, "holds"),
     "absentees returned": (absentees_too, "holds"),
     "server Adam": (ServerAdam(), "holds"),
+    "divided by a deviation": (by_deviation, "holds"),
+    "two participants at least": (two_at_least, "holds"),
+    "private values that are NaN": (no_private_number, "open"),
 }

@@ -28,7 +28,7 @@ from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_order import ORDER
 from tests.properties.split_zoo_relations import FINE, RELATED_RULES, RELATIONS, like_items
-from tests.properties.split_zoo_rules import RULES, first_to_last
+from tests.properties.split_zoo_rules import RULES, first_to_last, geometric, no_private_number
 from tests.properties.split_zoo_scales import RARE, SCALES
 from tests.properties.split_zoo_state import MANY, STATE, one_pair
 
@@ -85,6 +85,19 @@ def test_private_values_of_a_rule_are_like_rows_of_all() -> None:
     report = check(case(Factorisation)(Shape(users=4, dim=12)), like_items, trials=9)
     assert report.refuted, report
     assert located(report)
+
+
+@pytest.mark.parametrize("name", ["divided by a deviation", "two participants at least"])
+def test_a_rule_may_refuse_a_round_of_one(name: str) -> None:
+    report = check(case(Factorisation)(Shape(users=4)), RULES[name][0], trials=9)
+    assert [each for each in report.advice if "round of one participant" in each]
+
+
+@pytest.mark.parametrize("rule", [geometric, no_private_number])
+def test_what_a_rule_returns_must_be_finite(rule: Aggregator) -> None:
+    report = check(case(Factorisation)(Shape(users=4)), rule)
+    assert any("not finite" in gap.problem for gap in report.gaps)
+    assert not report.holds
 
 
 @pytest.mark.parametrize("name", MANY)

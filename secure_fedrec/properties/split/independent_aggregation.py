@@ -11,6 +11,7 @@ users some set holds one and not the other; and of few users each alone. What th
 drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -25,7 +26,7 @@ from secure_fedrec.properties.split.probing import Change, Probe, update_of
 from secure_fedrec.properties.split.random import noise_like
 from secure_fedrec.properties.split.relations import Across, related
 from secure_fedrec.properties.split.report import Findings
-from secure_fedrec.properties.split.running import RunningRule
+from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change
 
@@ -45,6 +46,14 @@ _WHICH = {
     "federated": "value before the round",
     "local_federated": "local value",
 }
+
+
+_NOT_ALONE: Final = (
+    "the rule fails in a round of one participant, or its answer is not finite: not tried further"
+)
+_NOT_FINITE: Final = (
+    "returns values that are not finite, though all that it gets are: they cannot be compared"
+)
 
 
 def example_counts(_user: int, generator: torch.Generator) -> Summary:
@@ -79,10 +88,10 @@ class AggregationTrials:
 
     def run(self, trial: Trial) -> None:
         """Test the influence of every user of the trial."""
-        cohorts = self._draw_cohorts(trial)
-        given = self._draw(trial, "given", cohorts)
-        for place, other in enumerate(self._others(trial, cohorts, given)):
-            probe = Probe(self._begin, given, other)
+        plain = self._plain(trial)
+        given = plain.given
+        for place, other in enumerate(self._others(trial, given)):
+            probe = _towards(plain, other)
             if not place and not probe.is_reproducible():
                 problem = (
                     "returns something else for equal inputs: it draws, or keeps state that can "
@@ -95,18 +104,42 @@ class AggregationTrials:
         if self._first:
             self._first = False
             missing = self._resized(trial, MISSING, given, given)
-            self._advise(trial, Probe(self._begin, given, missing))
+            self._advise(trial, _towards(plain, missing))
+
+    def _plain(self, trial: Trial) -> Probe:
+        """The rule at random inputs of all rounds, none of which is replaced.
+
+        In some trials a single user takes part in one round, and in some local federated values are
+        of all sizes: a rule that clips federated values may look at private ones only where it
+        clips. A rule that fails at either, or whose answer is not finite then, gets more users, or
+        values of one size.
+        """
+        alone = lonely_round(trial.seed) if len(trial.users) <= _FEW else None
+        kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
+        tries = list(dict.fromkeys((a, k) for k in (kind, NORMAL) for a in (alone, None)))
+        for lonely, sizes in tries:
+            given = self._draw(trial, "given", self._draw_cohorts(trial, lonely), sizes)
+            try:
+                probe = Probe(self._begin, given, given)
+            except Exception:
+                if (lonely, sizes) == tries[-1]:
+                    raise
+                continue
+            if _is_finite(probe.base):
+                if lonely != alone:
+                    self._findings.advise(_NOT_ALONE)
+                return probe
+        self._findings.leave_open("aggregate", _NOT_FINITE, trial.seed)
+        return probe
 
     def _others(
-        self,
-        trial: Trial,
-        cohorts: Sequence[Mapping[int, Summary]],
-        given: Sequence[AggregationInput],
+        self, trial: Trial, given: Sequence[AggregationInput]
     ) -> Iterator[list[AggregationInput]]:
         """What values change to: of every size, and related to one user's."""
-        other = list(given)
+        cohorts, other = [each.summaries for each in given], list(given)
+        sizes = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
         for place, kind in enumerate(trial.kinds):
-            other = self._draw(trial, f"other.{place}", cohorts)
+            other = self._draw(trial, f"other.{place}", cohorts, sizes)
             yield self._resized(trial, kind, given, other)
         yield self._related(trial, given, other)
 
@@ -131,17 +164,12 @@ class AggregationTrials:
         yield (None,), ("federated",)
 
     def _draw(
-        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
+        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]], kind: str
     ) -> list[AggregationInput]:
-        """Random values everywhere, anew in every round.
-
-        In some trials local federated values are of all sizes: a rule that clips federated values
-        may look at private ones only where it clips.
-        """
+        """Random values everywhere, anew in every round; local federated ones of one kind."""
         generator = trial.generator(purpose)
         federated = self._split.federated_values()
         private = self._split.private_values(0)  # all users' have the same shapes
-        kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
         how = drawn(kind, self._split.n_users, generator)
 
         def noise(values: Values) -> Values:
@@ -219,13 +247,19 @@ class AggregationTrials:
             for new, old in zip(other, given, strict=True)
         ]
 
-    def _draw_cohorts(self, trial: Trial) -> list[dict[int, Summary]]:
-        """Every round's participants: at least two, in about half of the rounds not all."""
+    def _draw_cohorts(self, trial: Trial, lonely: int | None) -> list[dict[int, Summary]]:
+        """Every round's participants: at least two, in about half of the rounds not all.
+
+        Args:
+            trial: whose users take part.
+            lonely: the round in which a single one does, if there is one.
+        """
         generator = trial.generator("cohort")
         cohorts = []
-        for _ in range(_ROUNDS):
+        for round_ in range(_ROUNDS):
             order = torch.randperm(len(trial.users), generator=generator).tolist()
             size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
+            size = 1 if round_ == lonely else size
             users = sorted(trial.users[position] for position in order[:size])
             cohorts.append(
                 {user: self._summaries(user, trial.generator("summary", user)) for user in users}
@@ -294,3 +328,29 @@ class AggregationTrials:
             trial.seed,
             locate=lambda: (None, probe.line(changes[:step], changes[: step + 1], whose, name)),
         )
+
+
+def lonely_round(seed: int) -> int | None:
+    """The round of a trial in which a single user takes part; of nine trials three have one.
+
+    They are at every scale, and it is another round in each.
+    """
+    turn = seed // 3
+    return turn % _ROUNDS if (seed + turn) % 3 == 0 else None
+
+
+def _towards(probe: Probe, other: Sequence[AggregationInput]) -> Probe:
+    """The same probe, whose answers are known, with other values to replace those it has."""
+    found = copy.copy(probe)
+    found.other = other
+    return found
+
+
+def _is_finite(answers: Sequence[Updates]) -> bool:
+    """Whether all that a rule returned can be compared: a NaN stays one, whatever it is made of."""
+    return all(
+        bool(value.isfinite().all())
+        for federated, private in answers
+        for values in (federated, *private.values())
+        for value in values.values()
+    )
