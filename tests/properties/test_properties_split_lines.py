@@ -101,6 +101,60 @@ class Queue(Factorisation):
         return out
 
 
+class Tastes(Factorisation):
+    """Tastes are trained with vectors; they, their sign, items and the last bias are remembered."""
+
+    mean: Tensor
+    liked: Tensor
+    seen: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.tastes = nn.Embedding(shape.users, shape.dim)
+        self.own_bias = nn.Parameter(torch.zeros(shape.users))
+        self.register_buffer("mean", torch.zeros(shape.dim))
+        self.register_buffer("liked", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros(shape.dim))
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        self.remember(user, batch)
+        tastes: Tensor = self.tastes.weight[user] + self.own_bias[user]
+        out: Tensor = super().forward(user, batch) * (self.items(batch["item"]) @ tastes)
+        return out
+
+    def remember(self, user: int, batch: Batch) -> None:
+        self.mean.copy_(self.tastes.weight[user].detach())
+        self.liked.fill_(int(self.own_bias[user] > 0))
+        self.seen.copy_(self.items.weight[batch["item"]].detach().mean(0))
+
+
+class LastBias(Tastes):
+    """The last user's bias scales the next loss."""
+
+    last = torch.zeros(())
+
+    def remember(self, user: int, batch: Batch) -> None:
+        self.before, self.last = self.last, self.own_bias[user].detach().clone()
+
+    def penalty(self, user: int) -> Tensor:
+        return self.before.tanh() * own(self, user).sum()
+
+
+TASTES = ("users.weight", "tastes.weight", "own_bias")
+
+
+@pytest.mark.parametrize("private", [TASTES, TASTES[::-1]])
+def test_a_buffer_is_blamed_on_what_is_in_it(private: tuple[str, ...]) -> None:
+    report = check(case(Tastes, *private)(Shape()), trials=1)
+    assert {each.parameter for each in report.violations} == {"tastes.weight", "own_bias", "seen"}
+
+
+@pytest.mark.parametrize("private", [TASTES, TASTES[::-1]])
+def test_a_memory_is_blamed_on_what_is_in_it(private: tuple[str, ...]) -> None:
+    report = check(case(LastBias, *private)(Shape()), trials=1)
+    assert {each.parameter for each in report.violations} == {"own_bias"}
+
+
 class Counts(Factorisation):
     """How often anybody has trained, whatever with."""
 

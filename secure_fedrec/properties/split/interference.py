@@ -22,7 +22,7 @@ from secure_fedrec.properties.split.evaluation import LOSS
 from secure_fedrec.properties.split.locating import Crossing, first_difference, located, mixed
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.report import Findings
-from secure_fedrec.properties.split.traces import Digests, LocalTraces, Setting, differing
+from secure_fedrec.properties.split.traces import Digests, LocalTraces, Observed, Setting, differing
 from secure_fedrec.properties.split.trials import Trial, first_change
 
 TRAINING: Final = "local training"
@@ -288,17 +288,22 @@ class Interference:
         if len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED):
             self.broken.add(reader)
             return
-        observed = self.traces.observed
-        expected = observed(at(0))
+        # Without the optimiser's steps first: after one, all is made of all that was trained.
+        for traces in (self.traces.still(), self.traces):
+            expected = traces.observed(at(0))
 
-        def changed(number: int) -> bool:
-            return first_difference(observed(at(number)), expected) is not None
+            def changed(
+                number: int, traces: LocalTraces = traces, expected: Observed = expected
+            ) -> bool:
+                return first_difference(traces.observed(at(number)), expected) is not None
 
-        if not changed(len(steps)):
+            if changed(len(steps)):
+                break
+        else:
             return
         step = first_change(len(steps), changed)
         self.broken.add(reader)
-        found = first_difference(observed(at(step + 1)), expected)
+        found = first_difference(traces.observed(at(step + 1)), expected)
         what, size = found or (TRAINING, float("nan"))
         name, owner = steps[step]
         crossing = Crossing(at(step), at(step + 1), owner)

@@ -95,12 +95,19 @@ class LocalTraining:
         self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
         self._steps = STEPS
         self._examples: int | None = None
+        self._still = False
 
     def shortened(self, *, steps: int, examples: int | None = None) -> "LocalTraining":
         """The same with fewer steps to a training, and fewer examples to a batch."""
         shorter = copy.copy(self)
         shorter._steps, shorter._examples = steps, examples
         return shorter
+
+    def still(self) -> "LocalTraining":
+        """The same without the optimiser's steps: a value moves what is made of it, and no more."""
+        found = copy.copy(self)
+        found._still = True
+        return found
 
     def batch_size(self, user: int) -> int:
         """Examples of a user's first batch."""
@@ -163,7 +170,8 @@ class LocalTraining:
                     note("value of {} after the loss" + later, self.own(user))
                 if inspection is not None:
                     self._inspect_step(user, value, gradients, begun, inspection)
-                self._optimizer.step()
+                if not self._still:
+                    self._optimizer.step()
         note("value of {} after local training", self.own(user))
 
     def own(self, user: int) -> dict[str, Tensor]:

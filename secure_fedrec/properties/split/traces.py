@@ -113,6 +113,12 @@ class LocalTraces:
         shorter.overwritten = []
         return shorter
 
+    def still(self) -> "LocalTraces":
+        """The same without the optimiser's steps."""
+        found = copy.copy(self)
+        found.training, found.overwritten = self.training.still(), []
+        return found
+
     def beginning(self, start: Values) -> "LocalTraces":
         """The same where readers begin with other values of their own."""
         other = copy.copy(self)
