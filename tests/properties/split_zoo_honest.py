@@ -76,6 +76,19 @@ class TwoNames(OwnHeads):
             head.again.register_parameter("bias", cast("nn.Linear", head).bias)
 
 
+class Again(Factorisation):
+    """The users' table goes by two names, and the loss takes the second."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.z_users = self.users
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        item = batch["item"]
+        out: Tensor = self.items(item) @ self.z_users.weight[user] + self.bias[item]
+        return out
+
+
 class OneHot(Factorisation):
     """A user's row by a product with the whole table: zeros times everybody else."""
 
@@ -173,6 +186,7 @@ HONEST: dict[str, Entry] = {
     "complex": (case(Complex, *COMPLEX), "holds"),
     "own memory": (case(OwnMemory), "holds"),
     "own momentum in a hook": (case(OwnMomentum), "holds"),
+    "one table under two names": (case(Again), "holds"),
     "one tensor under two names": (case(TwoNames, "heads.{user}.*"), "holds"),
     "own first value": (case(OwnFirst), "holds"),
     "half precision": (halved, "holds"),

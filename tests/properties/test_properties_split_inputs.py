@@ -20,6 +20,7 @@ from tests.properties.split_zoo import (
     case,
     loss,
 )
+from tests.properties.split_zoo_honest import HONEST
 
 # --- private names ---
 
@@ -90,6 +91,24 @@ def test_heads_that_are_taken_for_a_table_do_not_pass() -> None:
     found = case(OwnHeads)(Shape(dim=2))
     with pytest.raises(ConfigError, match=r"do not agree|at least 2"):
         check(found.model, private=("heads.*",))
+
+
+def test_two_users_with_one_head_are_told_so() -> None:
+    model = OwnHeads(SHAPE)
+    model.heads[2] = model.heads[0]
+    found = case(OwnHeads, "heads.{user}.*")(SHAPE)
+    report = check(model, private=found.private, batches=found.batches(), trials=1)
+    same = [each for each in report.violations if "have the same tensor" in each.reaches]
+    assert {(each.parameter, each.users) for each in same} == {
+        ("heads.{user}.weight", (0, 2)),
+        ("heads.{user}.bias", (0, 2)),
+    }
+
+
+def test_a_private_tensor_under_another_name_is_told() -> None:
+    report = check(HONEST["one table under two names"][0](SHAPE).model)
+    assert report.holds
+    assert report.advice[0].startswith("'z_users.weight' is a private tensor under another name")
 
 
 # --- settings ---

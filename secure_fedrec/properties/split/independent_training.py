@@ -165,10 +165,16 @@ class LocalTrials:
         return _Begun(trial, traces, base, fresh, inspections)
 
     def find_ties(self, seed: int) -> None:
-        """Find federated parameters that lie in the memory of private ones."""
+        """Find federated parameters that lie in the memory of private ones, and users that share."""
         split = self._split
         before = split.state()
-        for name in split.federated_names:
+        for name in split.aliases:
+            self._findings.advise(
+                f"{name!r} is a private tensor under another name, and is taken for private: where "
+                "it stands for something that is not, give that a tensor of its own"
+            )
+        self._find_shared(seed)
+        for name in split.federated:
             split.load({name: before[name] + 1})
             for slot in split.own:
                 for owner in self._owners_changed(slot.sources, before, slot.is_table):
@@ -179,6 +185,16 @@ class LocalTrials:
                         1, slot.name, (owner, int(owner == 0)), reaches, size, seed
                     )
             split.load(before)
+
+    def _find_shared(self, seed: int) -> None:
+        """Find users who have one tensor, such as one head that stands in a list twice."""
+        for slot in self._split.own:
+            owners: dict[tuple[int, int], int] = {}
+            for user, source in enumerate(() if slot.is_table else slot.sources):
+                owner = owners.setdefault(self._split.tensors.key(source), user)
+                if owner != user:
+                    reaches = "both users have the same tensor"
+                    self._findings.violate(1, slot.name, (owner, user), reaches, 1.0, seed)
 
     def finish(self) -> None:
         """Leave open what no loss has reached: a gradient that never was proves nothing."""

@@ -74,6 +74,7 @@ class SplitModel:
         slots: what every user has one of, and rules may average.
         counters: private integers, such as the batches a user's own normalisation has seen.
         own: both.
+        aliases: names of private tensors that no pattern names.
 
     Raises:
         ConfigError: a pattern matches nothing, no parameter is private or none is federated, or
@@ -107,8 +108,11 @@ class SplitModel:
         )
         if not self.federated:
             raise ConfigError("private", patterns, "names every parameter; none is federated")
-        # Under all their names: a tensor may be private by one name and not by another.
-        self.federated_names = tuple(sorted(set(parameters) - private_names))
+        self.aliases = tuple(
+            name
+            for name in sorted(set(parameters) - private_names)
+            if tensors.key(name) in private_keys
+        )
 
     def _once(self, names: Iterable[str]) -> list[str]:
         """Every tensor by the first of its names."""
