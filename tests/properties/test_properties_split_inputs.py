@@ -9,17 +9,19 @@ from torch import nn
 
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.properties.split import FedProx, integers, random_batches
+from secure_fedrec.properties.split import FedProx, integers, normals, random_batches
 from secure_fedrec.properties.split.aggregation import AggregationInput, Averaging, keep_local
 from secure_fedrec.properties.split.model import Values
-from tests.properties.split_checks import SHAPE, check
+from tests.properties.split_checks import FOUND, SHAPE, check
 from tests.properties.split_zoo import (
+    Factorisation,
     OwnHeads,
     Personal,
     Shape,
     case,
     loss,
 )
+from tests.properties.split_zoo_broken import BROKEN
 from tests.properties.split_zoo_honest import HONEST
 
 # --- private names ---
@@ -111,6 +113,52 @@ def test_a_private_tensor_under_another_name_is_told() -> None:
     assert report.advice[0].startswith("'z_users.weight' is a private tensor under another name")
 
 
+def table_of_two(model: nn.Module, user: int, batch: Batch) -> torch.Tensor:
+    """Rows 0 to 2 are vectors, 3 to 5 their scales, and the rest are items."""
+    table = model.get_parameter("users.weight")
+    mine, scale, items = table[user], table[3 + user], table[6 + batch["item"]]
+    return nn.functional.mse_loss(items @ (mine * scale), batch["rating"])
+
+
+def test_two_slices_of_one_table_are_two_tables() -> None:
+    slices = ("users.weight[:3]", "users.weight[3:6]")
+    found = case(Factorisation)(Shape(users=30))
+    settings = {
+        "private": slices,
+        "batches": random_batches(4, item=integers(24), rating=normals()),
+    }
+    report = check(found.model, table_of_two, **settings)
+    assert report.private == slices
+    assert "users.weight[6:]" in report.federated
+    assert not report.refuted
+    leak = check(
+        found.model,
+        lambda model, user, batch: table_of_two(model, user + (user < 2), batch),
+        **settings,
+    )
+    assert {each.parameter for each in leak.violations} == set(slices)
+    with pytest.raises(ConfigError, match="overlaps another slice of the table"):
+        check(found.model, table_of_two, private=(slices[0], "users.weight[2:5]"))
+
+
+def test_a_table_that_is_not_of_users_is_named() -> None:
+    with pytest.raises(
+        ConfigError, match=r"of user 3 of \d+.*fails with IndexError.* count the users"
+    ):
+        check(private=("items.weight",))
+
+
+def with_a_number(user: int, generator: torch.Generator) -> Batch:
+    return {**FOUND.batches()(user, generator), "kind": {"k": 3}, "k": 3}  # type: ignore[dict-item]
+
+
+def test_columns_may_be_numbers() -> None:
+    assert check(batches=with_a_number).holds
+    leak = check(BROKEN["matrix norm"].build(SHAPE).model, batches=with_a_number)
+    assert leak.violations[0].smallest is not None
+    assert leak.violations[0].smallest.examples == 1
+
+
 # --- settings ---
 
 
@@ -118,6 +166,7 @@ def test_a_private_tensor_under_another_name_is_told() -> None:
     ("settings", "key"),
     [
         ({"trials": 0}, "trials"),
+        ({"summaries": lambda _user, _generator: None}, "summaries"),
         ({"scales": ()}, "scales"),
         ({"scales": (0.5, 0.0)}, "scales"),
     ],
@@ -125,6 +174,11 @@ def test_a_private_tensor_under_another_name_is_told() -> None:
 def test_checks_of_nothing_are_refused(settings: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError, match=f"^{key} = "):
         check(**settings)
+
+
+def test_a_number_of_trials_is_whole() -> None:
+    with pytest.raises(ConfigError, match=r"trials = 2\.5: must be an integer of at least 1"):
+        check(trials=2.5)
 
 
 def test_batches_of_nothing_are_refused() -> None:

@@ -141,7 +141,8 @@ def assert_split_personalization(report: SplitReport) -> None:
 
 def _require_trials(trials: int, scales: Sequence[float], seed: int) -> None:
     if not isinstance(trials, int) or trials < 1:
-        raise ConfigError("trials", trials, "must be at least 1: nothing would be tested")
+        problem = "must be an integer of at least 1: nothing would be tested"
+        raise ConfigError("trials", trials, problem)
     if not isinstance(seed, int) or seed < 0:
         raise ConfigError("seed", seed, "must be an integer of at least 0")
     if not scales or not all(0 < scale < math.inf for scale in scales):

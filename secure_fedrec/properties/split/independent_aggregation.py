@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 import torch
 
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, Summary
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
@@ -261,10 +262,14 @@ class AggregationTrials:
             size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
             size = 1 if round_ == lonely else size
             users = sorted(trial.users[position] for position in order[:size])
-            cohorts.append(
-                {user: self._summaries(user, trial.generator("summary", user)) for user in users}
-            )
+            cohorts.append({user: self._summary(trial, user) for user in users})
         return cohorts
+
+    def _summary(self, trial: Trial, user: int) -> Summary:
+        found: object = self._summaries(user, trial.generator("summary", user))
+        if not isinstance(found, Mapping):
+            raise ConfigError("summaries", type(found).__name__, "must return numbers by name")
+        return found
 
     def _judge_moves(
         self,

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.drawing import BASE, StateDraws
 from secure_fedrec.properties.split.evaluation import LOSS, Loss
 from secure_fedrec.properties.split.interference import Interference
@@ -130,7 +131,7 @@ class LocalTrials:
             )
         for user, inspection in inspections.items():
             if inspection.failed:
-                traces.require_alone(base, user)
+                self._require_alone(traces, base, user)
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
         changed = [
@@ -154,6 +155,18 @@ class LocalTrials:
             missing = self._draws.others(trial, start, MISSING, "missing")
             self._advise(sound, traces, base, missing)
 
+    def _require_alone(self, traces: LocalTraces, base: Values, user: int) -> None:
+        """Let a model's own error pass that needs nobody else; an index may be the check's."""
+        try:
+            traces.require_alone(base, user)
+        except IndexError as failure:
+            problem = (
+                f"fails with {type(failure).__name__}: {failure}. Do the private tensors count the "
+                "users, a row or a module for each, and are the indices of the batch in range?"
+            )
+            whose = f"of user {user} of {self._split.n_users}"
+            raise ConfigError("loss", whose, problem) from failure
+
     def _begin(self, trial: Trial) -> "_Begun":
         """Train every user of a trial, with nobody before but those ahead of it."""
         self._memory.restore()
@@ -165,7 +178,7 @@ class LocalTrials:
         return _Begun(trial, traces, base, fresh, inspections)
 
     def find_ties(self, seed: int) -> None:
-        """Find federated parameters that lie in the memory of private ones, and users that share."""
+        """Find federated parameters in the memory of private ones, and users who share a tensor."""
         split = self._split
         before = split.state()
         for name in split.aliases:

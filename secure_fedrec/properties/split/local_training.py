@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -113,7 +114,7 @@ class LocalTraining:
         """Examples of a user's first batch."""
         draw = torch.Generator().manual_seed(self._batch_seeds[user])
         columns = self._batches(user, draw).values()
-        return max((len(column) for column in columns if column.dim()), default=1)
+        return max((len(column) for column in columns if _has_rows(column)), default=1)
 
     def attempt(
         self,
@@ -156,7 +157,10 @@ class LocalTraining:
                 self._optimizer.zero_grad()
                 batch = require_columns(self._batches(user, draw))
                 if self._examples is not None:
-                    batch = {n: c[: self._examples] if c.dim() else c for n, c in batch.items()}
+                    batch = {
+                        name: column[: self._examples] if _has_rows(column) else column
+                        for name, column in batch.items()
+                    }
                 value = self._loss(model, user, batch)
                 require_scalar(value)
                 if inspection is not None and not step:
@@ -224,6 +228,11 @@ class LocalTraining:
             and all(bool(each.isfinite().all()) for each in gradients.values())
             and all(bool((written[n].isfinite() | ~begun[n]).all()) for n in written)
         )
+
+
+def _has_rows(column: object) -> bool:
+    """Whether a column has an entry per example; a number, a dict or a list is handed on whole."""
+    return isinstance(column, Tensor | np.ndarray) and column.ndim > 0
 
 
 def numbers(what: str, value: Tensor) -> Tensor:

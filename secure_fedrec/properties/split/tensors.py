@@ -94,24 +94,35 @@ class Tensors(Mapping[str, Tensor]):
         if asked is None or pattern in self._places:
             return
         name = asked["name"]
-        if name not in self._places:
+        pieces = [each for each in self._places if each == name or each.startswith(f"{name}[")]
+        if not pieces:
             raise ConfigError("private", pattern, "matches no parameter and no buffer", self)
-        place = self._places[name]
-        rows = len(place.whole) if place.whole.dim() else 0
+        whole = self._places[pieces[0]].whole
+        rows = len(whole) if whole.dim() else 0
         start = int(asked["start"] or 0)
         stop = int(asked["stop"] or rows)
         if not 0 <= start < stop <= rows:
             raise ConfigError("private", pattern, f"{name!r} has rows 0 to {rows - 1}")
-        pieces = {
-            f"{name}[:{start}]": slice(0, start),
-            pattern: slice(start, stop),
-            f"{name}[{stop}:]": slice(stop, rows),
+        for piece in pieces:
+            held = self._places[piece].rows or slice(0, rows)
+            if held.start <= start and stop <= held.stop:
+                self._cut(piece, pattern, name, (held, slice(start, stop)))
+                return
+        raise ConfigError("private", pattern, "overlaps another slice of the table", pieces)
+
+    def _cut(self, piece: str, pattern: str, name: str, rows: tuple[slice, slice]) -> None:
+        """Cut the rows of a pattern out of a piece of a table."""
+        place, (held, cut) = self._places.pop(piece), rows
+        end = "" if held.stop == len(place.whole) else held.stop
+        parts = {
+            f"{name}[{held.start or ''}:{cut.start}]": slice(held.start, cut.start),
+            pattern: cut,
+            f"{name}[{cut.stop}:{end}]": slice(cut.stop, held.stop),
         }
-        del self._places[name]
-        found = {new: rows for new, rows in pieces.items() if rows.start < rows.stop}
-        self._places |= {new: place._replace(rows=rows) for new, rows in found.items()}
-        if name in self.parameters:
-            self.parameters.remove(name)
+        found = {new: part for new, part in parts.items() if part.start < part.stop}
+        self._places |= {new: place._replace(rows=part) for new, part in found.items()}
+        if piece in self.parameters:
+            self.parameters.remove(piece)
             self.parameters += found
 
 
