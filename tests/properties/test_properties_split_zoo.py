@@ -179,6 +179,7 @@ def test_a_product_that_would_meet_a_nan_is_advised_against(name: str, users: in
     assert report.holds
     assert len(report.advice) == users
     assert ("- advice: a NaN among" in str(report)) == bool(users)
+    assert all("0 * NaN" in each and "isnan" in each for each in report.advice)
 
 
 # --- what is remembered ---

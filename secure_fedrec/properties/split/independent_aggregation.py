@@ -302,7 +302,8 @@ class AggregationTrials:
             return
         if moved:
             self._findings.advise(
-                "a NaN among private values would reach the federated update: 0 * NaN is NaN"
+                "a NaN among private values would reach the federated update: by a product "
+                "(0 * NaN is NaN), or by a look at them (isnan, isfinite)"
             )
 
     def _blame(

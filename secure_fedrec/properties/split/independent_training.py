@@ -212,6 +212,11 @@ class LocalTrials:
     def finish(self) -> None:
         """Leave open what no loss has reached: a gradient that never was proves nothing."""
         self._memory.restore()
+        if any(each.constraint == 1 for each in self._findings.violations):
+            self._findings.advise(
+                "after a violation of (1) a user is not looked at further, and what else reaches "
+                "it may be missing here: mend it, and run again"
+            )
         for name in sorted(self._trained - self._reached):
             self._findings.leave_open(name, "is reached by no loss")
         for name, users in self._reached_own.items():
@@ -258,7 +263,10 @@ class LocalTrials:
         broken = self._judge_gradients(found, user, inspection.gradients)
         if not inspection.finite:
             if not broken:
-                problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
+                problem = (
+                    f"of user {user}, a gradient of it, or what it writes, is not finite: where "
+                    "that is the size of the values, pass smaller scales="
+                )
                 self._findings.leave_open(LOSS, problem, found.trial.seed)
             return False
         self._reached |= inspection.reached
@@ -369,5 +377,6 @@ class LocalTrials:
         if met:
             self._findings.advise(
                 f"a NaN among other users' private values would reach the local training of user "
-                f"{met[0]}: 0 * NaN is NaN, so select by index instead of by a product"
+                f"{met[0]}: by a product (0 * NaN is NaN), so select by index; or by a look at "
+                "them (isnan, isfinite), so look at the user's own"
             )
