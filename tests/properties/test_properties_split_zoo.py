@@ -10,6 +10,7 @@ from torch import nn
 
 from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split.aggregation import Aggregator
+from secure_fedrec.properties.split.independent_aggregation import lonely_round, rounds_of
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.relations import (
@@ -121,6 +122,18 @@ def test_every_two_users_are_separated_both_ways(users: int) -> None:
     for one in range(users):
         without = [set(found) for found in sets if one not in found]
         assert set().union(*without) == set(range(users)) - {one}
+
+
+def test_rounds_of_all_users_of_a_large_model_are_fewer() -> None:
+    assert [rounds_of(500, size) for size in (1000, 192_000)] == [3, 1]
+    assert rounds_of(8, 10**8) == 3
+
+
+def test_three_of_nine_trials_have_a_round_of_one_at_every_scale() -> None:
+    rounds = {seed: lonely_round(seed) for seed in range(9)}
+    lonely = {seed % 3: round_ for seed, round_ in rounds.items() if round_ is not None}
+    assert len(lonely) == 3
+    assert set(lonely.values()) == {0, 1, 2}
 
 
 def test_nine_trials_meet_every_size_at_every_scale() -> None:

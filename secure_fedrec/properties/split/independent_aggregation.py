@@ -37,6 +37,7 @@ Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 # The first round meets fresh state, the second what the rule learnt in it, and the third also what
 # it made of two rounds, such as the change between them.
 _ROUNDS = 3
+_LARGE: Final = 2**25
 _FEW: Final = 16  # users up to which each is tried alone
 _NAMED: Final = 16  # readers of one change
 _PRIVATE: Final = ("private", "local_private")
@@ -257,7 +258,9 @@ class AggregationTrials:
         """
         generator = trial.generator("cohort")
         cohorts = []
-        for round_ in range(_ROUNDS):
+        federated = (self._split.tensors[name] for name in self._split.federated)
+        size = sum(value.numel() for value in federated)
+        for round_ in range(rounds_of(len(trial.users), size)):
             order = torch.randperm(len(trial.users), generator=generator).tolist()
             size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
             size = 1 if round_ == lonely else size
@@ -334,6 +337,11 @@ class AggregationTrials:
             trial.seed,
             locate=lambda: (None, probe.line(changes[:step], changes[: step + 1], whose, name)),
         )
+
+
+def rounds_of(users: int, size: int) -> int:
+    """Rounds of a trial of so many users with so many federated values each: all are in memory."""
+    return 1 if users > _FEW and users * size > _LARGE else _ROUNDS
 
 
 def lonely_round(seed: int) -> int | None:
