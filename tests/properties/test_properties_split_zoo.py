@@ -14,6 +14,7 @@ from secure_fedrec.properties.split.independent_aggregation import lonely_round,
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.relations import (
+    ACROSS,
     ALIKE,
     COPY,
     MULTIPLE,
@@ -181,6 +182,7 @@ def test_a_report_counts_what_was_drawn() -> None:
     assert report.drawn.keys() >= {*KINDS, *RELATIONS_DRAWN} - {MIXED}
     assert min(report.drawn[kind] for kind in RELATIONS_DRAWN) >= 6
     assert f"{COPY} {report.drawn[COPY]}" in str(report)
+    assert report.drawn[ACROSS] == 3 * 5  # in three trials of nine, of all users but one
 
 
 # --- NaN is advice ---
