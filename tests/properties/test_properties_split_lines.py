@@ -1,6 +1,7 @@
 """A violation says in which line, in how small a run, and behind which parameter."""
 
 import linecache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -255,3 +256,31 @@ def test_lines_that_cannot_be_read_are_numbered_all_the_same(tmp_path: Path) -> 
     assert line is not None
     assert (line.number, line.text) == (2, "")
     assert "gone.py:2 in penalty" in str(line)
+
+
+class Columns(Factorisation):
+    """The score is a column of what all users have a share in; one example makes it one number."""
+
+    pick: Callable[[Tensor], Tensor]
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        mixed = own(self, user) + 0.1 * self.users.weight.detach().mean(0)
+        scores = self.items(batch["item"]) * mixed
+        out: Tensor = type(self).pick(scores) * 2
+        return out
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda scores: scores[:, 1],
+        lambda scores: scores.unbind(1)[1].contiguous(),
+        lambda scores: scores.T[0].clone(),
+        lambda scores: scores[:, :1].squeeze(-1),
+    ],
+)
+def test_the_way_back_goes_through_columns(pick: Callable[[Tensor], Tensor]) -> None:
+    kind = type("Picked", (Columns,), {"pick": staticmethod(pick)})
+    violations = check(case(kind)(Shape()), trials=1).violations
+    lines = [each.line for each in violations]
+    assert all(line is not None and line.text.startswith("mixed =") for line in lines), lines

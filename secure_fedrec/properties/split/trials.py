@@ -77,7 +77,9 @@ def first_change(steps: int, changed: Callable[[int], bool]) -> int:
 
 def raw_bytes(tensor: Tensor) -> Tensor:
     """The bytes of a tensor in their order: uint8[bytes]."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    # One number of a column counts as contiguous, and keeps the column's stride.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
 
 
 def equal_bits(left: Tensor, right: Tensor) -> bool:
