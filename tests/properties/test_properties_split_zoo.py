@@ -26,6 +26,7 @@ from secure_fedrec.properties.split.relations import (
 )
 from secure_fedrec.properties.split.relations import RELATIONS as RELATIONS_DRAWN
 from secure_fedrec.properties.split.scales import KINDS, MIXED, NORMAL, kinds_of
+from tests.properties.split_by_hand import shows_by_hand
 from tests.properties.split_checks import located, misplaced
 from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
@@ -72,6 +73,8 @@ def test_a_model_is_on_its_side(name: str) -> None:
     if due == "refuted" and name not in ELSEWHERE:
         assert located(report)
         assert not misplaced(report)
+    smallest = {each.smallest: each for each in report.violations[:3] if each.smallest}
+    assert all(shows_by_hand(build, Shape(users=users), each) for each in smallest.values())
 
 
 @pytest.fixture

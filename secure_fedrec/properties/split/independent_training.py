@@ -23,11 +23,17 @@ from secure_fedrec.properties.split.drawing import BASE, StateDraws
 from secure_fedrec.properties.split.evaluation import LOSS, Loss
 from secure_fedrec.properties.split.interference import Interference
 from secure_fedrec.properties.split.local_training import Inspection
-from secure_fedrec.properties.split.locating import Crossing, Located, located, mixed
+from secure_fedrec.properties.split.locating import (
+    Crossing,
+    Located,
+    Write,
+    located,
+    located_write,
+    mixed,
+)
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import Batches, noise_like
-from secure_fedrec.properties.split.reading import Recorder, line_of
 from secure_fedrec.properties.split.report import Findings
 from secure_fedrec.properties.split.scales import MISSING
 from secure_fedrec.properties.split.traces import (
@@ -359,15 +365,8 @@ class LocalTrials:
 
     def _locate_write(self, found: "_Found", user: int, name: str, owner: int | None) -> Located:
         """Where a training writes what is not its own."""
-        tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
-        place = tensors[name] if owner is None else slots[name].part(tensors, owner)
-        for state in (found.base, *found.changed):  # values that are clamped need to be large
-            self._split.load(state)
-            recorder = Recorder(watched=place.detach())
-            found.traces.observed(Setting(state, (), state, user), recorder=recorder)
-            if recorder.overwrites is not None:
-                return None, line_of(recorder.overwrites)
-        return None, None
+        states = (found.base, *found.changed)
+        return located_write(found.traces, states, Write(user, name, owner), found.trial.users)
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values

@@ -1,15 +1,20 @@
 """Where a value crosses: the smallest run that shows it, and the line that reads it."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from secure_fedrec.properties.split.evaluation import Part
 from secure_fedrec.properties.split.local_training import STEPS
 from secure_fedrec.properties.split.model import Values
-from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
+from secure_fedrec.properties.split.reading import Line, Recorder, line_of, reading_line
 from secure_fedrec.properties.split.report import Smallest
-from secure_fedrec.properties.split.traces import LocalTraces, Observed, Setting
+from secure_fedrec.properties.split.traces import LocalTraces, Observed, Run, Setting
 from secure_fedrec.properties.split.trials import largest_change, same_bits
+
+_TRIES: Final = 48  # to leave something out of a run
+
+_Item = TypeVar("_Item")
 
 Located: TypeAlias = tuple[Smallest | None, Line | None]
 """The smallest run that shows a violation, and the line that reads; None where there is none."""
@@ -28,44 +33,132 @@ class Crossing(NamedTuple):
     other: Setting
     owner: int
 
-    def without_others(self) -> "Crossing":
-        """Nobody trains before but the owner and the reader."""
-        kept = {self.owner, self.one.reader}
 
-        def less(each: Setting) -> Setting:
-            return each._replace(history=tuple(user for user in each.history if user in kept))
+class Write(NamedTuple):
+    """A training that writes what is not its own.
 
-        return self._replace(one=less(self.one), other=less(self.other))
+    Args:
+        user: who trains.
+        name: of what is written.
+        owner: whose that is; None for a buffer of all.
+    """
 
-    def without_history(self) -> "Crossing":
-        """Nobody trains before."""
-        one, other = (each._replace(history=()) for each in (self.one, self.other))
-        return self._replace(one=one, other=other)
+    user: int
+    name: str
+    owner: int | None
+
+
+class _Turn(NamedTuple):
+    """A training before the one that is looked at.
+
+    Args:
+        user: whose.
+        late: whether it comes when the values are those of ``Setting.then``.
+        added: whether only the other run has it.
+    """
+
+    user: int
+    late: bool = False
+    added: bool = False
+
+
+class _Pair(NamedTuple):
+    """A crossing with all its trainings; of the last one alone is seen that the runs differ.
+
+    Args:
+        crossing: the values.
+        turns: the trainings.
+        also: values that change in both runs; see ``Smallest.changes``.
+    """
+
+    crossing: Crossing
+    turns: tuple[_Turn, ...]
+    also: tuple[str, ...]
+
+    @property
+    def runs(self) -> tuple[Run, Run]:
+        """Both, as they are run."""
+        one, other = (
+            Run(
+                setting.others,
+                tuple(each.user for each in turns if not each.late),
+                setting.then,
+                tuple(each.user for each in turns if each.late),
+                setting.reader,
+            )
+            for setting, turns in (
+                (self.crossing.one, [each for each in self.turns if not each.added]),
+                (self.crossing.other, self.turns),
+            )
+        )
+        return one, other
+
+    def _changes(self) -> tuple[str, ...]:
+        one, other, _ = self.crossing
+        owners = same_bits(one.others, other.others) and not same_bits(one.then, other.then)
+        return (*(["owner's"] if owners else []), *self.also)
+
+    def smallest(self, steps: int, places: Sequence[int]) -> Smallest:
+        """In a report's words."""
+        one = self.crossing.one
+        early = sum(not each.late for each in self.turns)
+        changes = self._changes() if early else ()
+        return Smallest(
+            trains=one.reader,
+            trained_before=tuple(each.user for each in self.turns),
+            left_out=tuple(place for place, each in enumerate(self.turns) if each.added),
+            changes=changes,
+            changed_after=early if changes else 0,
+            steps=steps,
+            places=tuple(places),
+        )
 
 
 def located(traces: LocalTraces, crossing: Crossing) -> Located:
     """Where a value crosses."""
-    if not _shows(traces, crossing):
+    pair = next((each for each in _pairs(traces, crossing) if _shows(traces, each)), None)
+    if pair is None:
         return None, None
-    shown = next(
-        (each for each in _simpler(crossing) if each != crossing and _shows(traces, each)), crossing
+    pair = pair._replace(turns=_fewest_turns(traces, pair))
+
+    def shows(shorter: LocalTraces) -> bool:
+        return _shows(shorter, pair)
+
+    shorter, steps, places = _shortest(traces, crossing.one.reader, shows)
+    return pair.smallest(steps, places), _line(shorter, *pair.runs)
+
+
+def located_write(
+    traces: LocalTraces, states: Sequence[Values], write: Write, users: Sequence[int]
+) -> Located:
+    """Where a training writes what is not its own.
+
+    Args:
+        traces: runs trainings.
+        states: values of all to try; those that are clamped need to be large.
+        write: what is written.
+        users: of the trial.
+    """
+    user = write.user
+    others = tuple(each for each in users if each != user)
+    histories = ((), (user,), others, (*others, user))
+    runs = (Run(state, before, state, (), user) for before in histories for state in states)
+    run = next((each for each in runs if traces.writes(each, *write)), None)
+    if run is None:
+        return None, None
+    state, before = run.others, run.history
+
+    def at(history: Sequence[int]) -> Run:
+        return Run(state, tuple(history), state, (), user)
+
+    kept = tuple(fewest(before, lambda some: traces.writes(at(some), *write)))
+    shorter, steps, places = _shortest(
+        traces, user, lambda shorter: shorter.writes(at(kept), *write)
     )
-    steps, examples = STEPS, traces.training.batch_size(crossing.one.reader)
-    if _shows(traces.shortened(steps=1), shown):
-        steps = 1
-    low, high = 0, examples
-    while high - low > 1:  # few examples show what many do, if any
-        middle = 1 if not low else (low + high) // 2
-        if _shows(traces.shortened(steps=steps, examples=middle), shown):
-            high = middle
-        else:
-            low = middle
-    smallest = Smallest(
-        trained_before=tuple(dict.fromkeys((*shown.one.history, *shown.other.history))),
-        steps=steps,
-        examples=high,
-    )
-    return smallest, _line(traces.shortened(steps=steps, examples=high), shown)
+    smallest = Smallest(trains=user, trained_before=kept, steps=steps, places=tuple(places))
+    recorder = Recorder(watched=partial(traces.tensor, write.name, write.owner))
+    shorter.last(at(kept), recorder=recorder)
+    return smallest, line_of(recorder.overwrites)
 
 
 def mixed(base: Values, others: Values, parts: Sequence[Part]) -> Values:
@@ -89,22 +182,87 @@ def first_difference(found: Observed, expected: Observed) -> tuple[str, float] |
     return None if len(found) == len(expected) else ("local training", float("nan"))
 
 
-def _simpler(crossing: Crossing) -> Iterator[Crossing]:
-    yield crossing.without_history()
-    yield crossing.without_others()
+def _pairs(traces: LocalTraces, crossing: Crossing) -> Iterator[_Pair]:
+    """What may show a crossing: the reader's first training or its second one, plain values first.
+
+    Between the two somebody of the history trains again, as in the search.
+    """
+    one, other, owner = crossing
+    added = other.history[len(one.history) :]
+    turns = (*map(_Turn, one.history), *(_Turn(user, added=True) for user in added))
+    again: tuple[_Turn, ...] = (_Turn(one.reader, late=True),)
+    if other.history and one.reader not in other.history:
+        again += (_Turn(other.history[0], late=True, added=not one.history),)
+    for second in ((), again):
+        for also in ((), ("federated",), ("federated", "own")):
+            plain = partial(traces.plain, federated="federated" not in also, own="own" not in also)
+            yield _Pair(Crossing(plain(one), plain(other), owner), (*turns, *second), also)
 
 
-def _shows(traces: LocalTraces, crossing: Crossing) -> bool:
-    return (
-        first_difference(traces.observed(crossing.other), traces.observed(crossing.one)) is not None
-    )
+def _fewest_turns(traces: LocalTraces, pair: _Pair) -> tuple[_Turn, ...]:
+    """Who must have trained."""
+
+    def shows(turns: Sequence[_Turn]) -> bool:
+        return _shows(traces, pair._replace(turns=tuple(turns)))
+
+    reader, owner = pair.crossing.one.reader, pair.crossing.owner
+    for users in ({owner}, {owner, reader}):  # of many, these are the first to be asked
+        some = [each for each in pair.turns if each.user in users]
+        if 0 < len(some) < len(pair.turns) - 1 and shows(some):
+            return tuple(fewest(some, shows))
+    return tuple(fewest(pair.turns, shows))
 
 
-def _line(traces: LocalTraces, crossing: Crossing) -> Line | None:
+def _shortest(
+    traces: LocalTraces, user: int, shows: Callable[[LocalTraces], bool]
+) -> tuple[LocalTraces, int, list[int]]:
+    """The fewest steps, and then examples, that show it."""
+    places = list(range(traces.training.batch_size(user)))
+    steps = 1 if shows(traces.shortened(steps=1)) else STEPS
+
+    def at(some: Sequence[int]) -> LocalTraces:
+        whole = len(some) == len(places)
+        return traces.shortened(steps=steps, examples=None if whole else some)
+
+    kept = fewest(places, lambda some: shows(at(some)), least=1)
+    first = places[: len(kept)]
+    if kept != first and shows(at(first)):
+        kept = first
+    return at(kept), steps, kept
+
+
+def fewest(
+    items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool], least: int = 0
+) -> list[_Item]:
+    """What is left when no single one can be left out, the last ones first.
+
+    Many at once are tried before few, and no more than a number of times.
+    """
+    kept, tries = list(items), _TRIES
+    size = len(kept) - least
+    while size > 0:
+        end, before = len(kept), len(kept)
+        while end > 0 and tries:
+            start = max(0, end - size)
+            rest = kept[:start] + kept[end:]
+            if len(rest) >= least:
+                tries -= 1
+                kept = rest if shows(rest) else kept
+            end = start
+        if size > 1 or len(kept) == before or not tries:
+            size = 1 << (size - 1).bit_length() - 1 if size > 1 else 0  # the next power of two
+    return kept
+
+
+def _shows(traces: LocalTraces, pair: _Pair) -> bool:
+    one, other = (traces.last(run) for run in pair.runs)
+    return first_difference(other, one) is not None
+
+
+def _line(traces: LocalTraces, *runs: Run) -> Line | None:
     recorders = Recorder(), Recorder()
     one, other = (
-        traces.observed(setting, recorder=recorder)
-        for setting, recorder in zip(crossing[:2], recorders, strict=True)
+        traces.last(run, recorder=recorder) for run, recorder in zip(runs, recorders, strict=True)
     )
     ends = [
         recorders[0].last_writer(values[name])

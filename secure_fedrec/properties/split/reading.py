@@ -11,7 +11,7 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,19 +95,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records what is computed while it is entered.
 
     Args:
-        watched: a tensor of which is noted when it is first written into.
+        watched: finds a tensor of which is noted when it is first written into, or replaced.
 
     Attributes:
         events: in their order.
         overwrites: the event that first wrote into the watched tensor; None if none did.
     """
 
-    def __init__(self, watched: Tensor | None = None) -> None:
+    def __init__(self, watched: Callable[[], Tensor] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.events: list[_Event] = []
         self.overwrites: _Event | None = None
         self._watched = watched
-        self._before = None if watched is None else _digest(watched)
+        self._before = b""
         self._held: list[Tensor] = []  # so that no other storage gets a number that is known
         self._outermost: FrameType | None = None
 
@@ -116,12 +116,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Record operations and lines."""
         # Of whoever enters this, behind contextlib: what it calls is under test.
         self._outermost, before = sys._getframe(2), sys.gettrace()
+        if self._watched is not None:
+            self._before = _digest(self._watched())
         sys.settrace(self._trace)
         try:
             with self, _Numbers(self):
                 yield
         finally:
             sys.settrace(before)
+            self._note_replaced()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -131,6 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [each for each in tree_flatten((args, kwargs))[0] if each is not None]
         tensors = [each for each in given if isinstance(each, Tensor)]
         inputs = tuple((_key(each), _digest(each)) for each in tensors)
+        self._note_replaced()
         answer = func(*args, **kwargs)
         results = tree_flatten(answer)[0]
         made = [each for each in results if isinstance(each, Tensor)]
@@ -155,8 +159,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self.events.append(event)
         if self._watched is not None and self.overwrites is None:
-            self.overwrites = event if _digest(self._watched) != self._before else None
+            self.overwrites = event if _digest(self._watched()) != self._before else None
         return answer
+
+    def _note_replaced(self) -> None:
+        """Note that another tensor is in the watched one's place: no operation shows it."""
+        if self._watched is None or self.overwrites is not None or not self.events:
+            return
+        if _digest(self._watched()) != self._before:
+            self.overwrites = next((each for each in self.events[::-1] if each.what), None)
 
     def note_number(self, name: str, tensors: Sequence[Tensor], answer: object) -> None:
         """Note what Python got of some tensors: a number, a list, an array."""

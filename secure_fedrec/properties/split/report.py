@@ -17,23 +17,56 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smallest:
-    """The smallest run that shows a violation of constraint (1) between its two users.
+    """The smallest run that shows a violation of constraint (1): trainings one after another.
+
+    After every training all tensors are put back. The last training is looked at, in two runs that
+    differ in the owner's value, or in some trainings. Of a write one run is enough.
 
     Args:
-        trained_before: who must have trained before the reader; nobody, mostly.
-        steps: of local training.
-        examples: of a batch.
+        trains: whose training shows it: the reader's, or of a user that writes into what is not
+            its own, this user's.
+        trained_before: who trains before, once each, in this order; nobody, mostly. ``trains`` is
+            among them where a second training of it shows what the first one does not.
+        left_out: places in ``trained_before`` of the trainings that only one of the runs has; empty
+            where they differ in a value.
+        changes: values that become others meanwhile: the "owner's" in one of the runs (it is
+            another from the beginning if that is not named), "federated" ones in both, or the
+            "own" ones of ``trains``.
+        changed_after: so many of the trainings are over then.
+        steps: of every training.
+        places: of the examples in every batch that are left in it, counted from 0.
     """
 
+    trains: int
     trained_before: tuple[int, ...]
+    left_out: tuple[int, ...] = ()
+    changes: tuple[str, ...] = ()
+    changed_after: int = 0
     steps: int
-    examples: int
+    places: tuple[int, ...]
+
+    @property
+    def examples(self) -> int:
+        """How many a batch has."""
+        return len(self.places)
+
+    @property
+    def trained_without(self) -> tuple[int, ...]:
+        """Who trains before in the other run."""
+        before = enumerate(self.trained_before)
+        return tuple(user for place, user in before if place not in self.left_out)
 
     def __str__(self) -> str:
         steps = "one step" if self.steps == 1 else f"{self.steps} steps"
         examples = "one example" if self.examples == 1 else f"{self.examples} examples"
-        before = ", ".join(map(str, self.trained_before))
-        after = f", after user{'s' * (len(self.trained_before) > 1)} {before}" if before else ""
+        if self.places != tuple(range(self.examples)):
+            examples += f" (number {', '.join(map(str, self.places))} of the batch, from 0)"
+        after = f", after {_users(self.trained_before)}" if self.trained_before else ""
+        if self.left_out:
+            after += f" or after {_users(self.trained_without)}"
+        if self.changes:
+            changed = _users(self.trained_before[: self.changed_after])
+            after += f", where {' and '.join(self.changes)} values change after {changed}"
         return f"{steps} with {examples}{after}"
 
 
@@ -53,7 +86,8 @@ class Violation:
         seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again.
         line: of the code under test that reads the value, or writes it; None where it was not
             looked for, or not found.
-        smallest: the smallest run that shows it; None for rules, and where it was not looked for.
+        smallest: the smallest run that shows it; None for rules, for parameters that are one
+            tensor, where a gradient is all that shows it, and where it was not looked for.
     """
 
     constraint: int
@@ -181,6 +215,12 @@ class Findings:
     def violations(self) -> tuple[Violation, ...]:
         """In the order of the constraints."""
         return tuple(sorted(self._violations.values(), key=lambda each: each.constraint))
+
+
+def _users(users: tuple[int, ...]) -> str:
+    if not users:
+        return "nobody"
+    return f"user{'s' * (len(users) > 1)} {', '.join(map(str, users))}"
 
 
 def _refuted(violations: Iterable[Violation]) -> str:

@@ -63,6 +63,24 @@ class Setting(NamedTuple):
     reader: int
 
 
+class Run(NamedTuple):
+    """Trainings in their order, of which the last one is looked at.
+
+    Args:
+        others: state with what all hold.
+        history: who trains first, on these values.
+        then: state with what all hold since.
+        since: who trains then, each on its own values.
+        reader: whose training comes last, on the values that readers begin with.
+    """
+
+    others: Values
+    history: tuple[int, ...]
+    then: Values
+    since: tuple[int, ...]
+    reader: int
+
+
 class _Sequence(NamedTuple):
     """Whose trainings come before those that are looked at; see ``LocalTraces.digests``."""
 
@@ -106,8 +124,8 @@ class LocalTraces:
         self._common = (*split.federated, *split.shared_buffers)
         self.overwritten: list[Overwritten] = []
 
-    def shortened(self, *, steps: int, examples: int | None = None) -> "LocalTraces":
-        """The same with fewer steps to a training, and fewer examples to a batch."""
+    def shortened(self, *, steps: int, examples: Sequence[int] | None = None) -> "LocalTraces":
+        """The same with fewer steps to a training, and some of the examples of a batch."""
         shorter = copy.copy(self)
         shorter.training = self.training.shortened(steps=steps, examples=examples)
         shorter.overwritten = []
@@ -172,30 +190,84 @@ class LocalTraces:
         loudly = partial(self.training.train, note=unnoted, inspection=None, closely=False)
         self._run(_Sequence(others, (), others), [user], loudly)
 
-    def observed(self, setting: Setting, *, recorder: Recorder | None = None) -> Observed:
+    def observed(self, setting: Setting) -> Observed:
         """All that one reader's training shows, and another one after it.
 
         Args:
             setting: whose training, and what comes before it.
-            recorder: of what the reader computes.
         """
         found: Observed = []
 
         def train(user: int) -> None:
-            again = " (in a second training)" if found else ""
-
-            def note(what: str, values: Values) -> None:
-                copies = {name: numbers(what, value).clone() for name, value in values.items()}
-                found.append((what + again, copies))
-
-            with contextlib.nullcontext() if recorder is None else recorder.recording():
-                failure = self.training.attempt(user, note, None, closely=True)
-            if failure is not None:
-                found.append((f"{type(failure).__name__}: {failure}", {}))
+            found.extend(self._shown(user, " (in a second training)" if found else ""))
 
         sequence = _Sequence(setting.others, setting.history, setting.then)
         self._run(sequence, [setting.reader, setting.reader], train)
         return found
+
+    def last(self, run: Run, *, recorder: Recorder | None = None) -> Observed:
+        """All that the last training of a run shows.
+
+        Args:
+            run: who trains.
+            recorder: of what its reader computes since the values are ``run.then``.
+        """
+        self._memory.restore()
+        self._split.load(run.others)
+        for user in run.history:
+            self.training.attempt(user)
+            self._put_back(user, run.others, closely=True)
+        self._split.load(run.then)
+        found: Observed = []
+        for user in (*run.since, run.reader):
+            mine = user == run.reader
+            if mine:
+                self._split.load_private(user, self._split.parts(self.begun, user))
+            with recorder.recording() if mine and recorder else contextlib.nullcontext():
+                found = self._shown(user)
+            self._put_back(user, run.then, closely=True)
+        return found
+
+    def plain(self, setting: Setting, *, federated: bool, own: bool) -> Setting:
+        """The same, but what is everybody's, or the reader's, is the same in all trainings."""
+        others, then, reader = setting.others, setting.then, setting.reader
+        if own:
+            others, then = self._with_own(others, reader), self._with_own(then, reader)
+        if federated:
+            others = {**others, **{name: then[name] for name in self._common}}
+        return setting._replace(others=others, then=then)
+
+    def _with_own(self, state: Values, user: int) -> Values:
+        """A state in which a user has the values that readers begin with."""
+        found = dict(state)
+        for slot in self._split.own:
+            found |= {source: state[source].clone() for source in slot.sources}
+            slot.part(found, user).copy_(slot.part(self.begun, user))
+        return found
+
+    def _shown(self, user: int, again: str = "") -> Observed:
+        found: Observed = []
+
+        def note(what: str, values: Values) -> None:
+            copies = {name: numbers(what, value).clone() for name, value in values.items()}
+            found.append((what + again, copies))
+
+        failure = self.training.attempt(user, note, None, closely=True)
+        if failure is not None:
+            found.append((f"{type(failure).__name__}: {failure}", {}))
+        return found
+
+    def writes(self, run: Run, user: int, name: str, owner: int | None) -> bool:
+        """Whether a user's training writes what is an owner's, or of all if that is None."""
+        probe = copy.copy(self)
+        probe.overwritten = []
+        probe.last(run)
+        return (user, name, owner) in {found[:3] for found in probe.overwritten}
+
+    def tensor(self, name: str, owner: int | None) -> Tensor:
+        """A tensor of the model as it is now, or a user's part of a slot."""
+        tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
+        return (tensors[name] if owner is None else slots[name].part(tensors, owner)).detach()
 
     def left(self, others: Values, user: int, name: str) -> Tensor:
         """What a tensor of the model holds when a user has trained."""
