@@ -38,7 +38,7 @@ def shows_by_hand(build: Callable[[Shape], Case], shape: Shape, violation: Viola
     assert violation.smallest is not None
     assert violation.owner is not None
     writes = "overwrites" in violation.reaches or "writes into" in violation.reaches
-    for others, kind, scale, seed in product(_OTHERS, _OTHERS, _SCALES, range(_TRIES)):
+    for seed, others, kind, scale in product(range(_TRIES), _OTHERS, _OTHERS, _SCALES):
 
         def ends(*, second: bool) -> tuple[Bits, bool]:
             found = build(shape)

@@ -293,8 +293,8 @@ def like_items(given: AggregationInput) -> Updates:
 
 def reset_far(given: AggregationInput) -> Updates:
     """Private values start anew where the model moved by more than 5."""
-    federated, private = keep_local(given)  # reads
-    step = {name: federated[name] - old for name, old in given.federated.items()}
+    federated, private = keep_local(given)
+    step = {name: federated[name] - old for name, old in given.federated.items()}  # reads
     return federated, {
         user: scaled(values, 0.0 if norm(step) > 5e2 else 1.0) for user, values in private.items()
     }

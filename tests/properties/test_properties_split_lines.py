@@ -3,6 +3,7 @@
 import linecache
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,13 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties import SplitReport
-from secure_fedrec.properties.split import Violation
+from secure_fedrec.properties.split import (
+    AggregationInput,
+    Violation,
+    federated_averaging,
+    keep_local,
+)
+from secure_fedrec.properties.split.aggregation import Aggregator
 from tests.properties.split_checks import check as check_model
 from tests.properties.split_zoo import Factorisation, Shape, case, own
 from tests.properties.split_zoo_broken import BROKEN
@@ -223,6 +230,102 @@ def test_a_report_says_that_one_leak_may_hide_another() -> None:
     assert {each.parameter for each in report.violations} == {"users.weight"}
     assert any("mend it, and run again" in each for each in report.advice)
     assert not check(case(Hyper)(Shape()), trials=1).advice
+
+
+def named(kind: type[Factorisation], **changes: Any) -> set[str]:
+    """The lines of a report, all of which have one."""
+    return {_text(each) for each in check(case(kind, **changes)(Shape(users=4))).violations[:16]}
+
+
+def _text(violation: Violation) -> str:
+    return "" if violation.line is None else violation.line.text
+
+
+class Stream(Factorisation):
+    """What others hold decides how much is drawn, and so what is drawn next."""
+
+    def penalty(self, user: int) -> Tensor:
+        count = int((self.users.weight > 0).sum())
+        torch.rand(count)
+        return (torch.rand(2) * own(self, user)).sum()
+
+
+class Seed(Factorisation):
+    """What others hold is the seed."""
+
+    def penalty(self, user: int) -> Tensor:
+        torch.manual_seed(int(self.users.weight.detach().abs().sum() * 1000) % 100_000)
+        return (torch.rand(2) * own(self, user)).sum()
+
+
+def test_the_way_back_goes_through_the_random_stream() -> None:
+    assert named(Stream) == {"count = int((self.users.weight > 0).sum())"}
+    assert all(text.startswith("torch.manual_seed(int(") for text in named(Seed))
+
+
+class Heads(Factorisation):
+    """A head of one's own begins as a neighbour's."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.heads = nn.ModuleList(nn.Linear(shape.dim, 1) for _ in range(shape.users))
+
+    def warm(self, mine: Any, there: Any) -> None:
+        raise NotImplementedError
+
+    def penalty(self, user: int) -> Tensor:
+        self.warm(self.heads[user], self.heads[(user + 1) % len(self.heads)])
+        head: Any = self.heads[user]
+        out: Tensor = head(own(self, user)).sum()
+        return out
+
+
+class Loaded(Heads):
+    def warm(self, mine: Any, there: Any) -> None:
+        mine.load_state_dict(there.state_dict())  # warms
+
+
+class Replaced(Heads):
+    def warm(self, mine: Any, there: Any) -> None:
+        mine.weight.data = there.weight.data.clone()  # warms
+
+
+@pytest.mark.parametrize("kind", [Loaded, Replaced])
+def test_a_copy_into_a_users_own_module_is_named(kind: type[Heads]) -> None:
+    report = check(case(kind, "users.weight", "heads.{user}.*")(Shape()))
+    assert all(_text(each).endswith("# warms") for each in report.violations[:16]), report
+
+
+def divided(given: AggregationInput) -> Any:
+    federated, private = federated_averaging(given)
+    size = sum(float(each["users.weight"].norm()) for each in private.values())  # guilty
+    return {name: value / (1 + size) for name, value in federated.items()}, private
+
+
+def handed_round(given: AggregationInput) -> Any:
+    federated, private = keep_local(given)
+    users = sorted(private)
+    return federated, {user: private[users[p - 1]] for p, user in enumerate(users)}  # guilty
+
+
+def moved_far(given: AggregationInput) -> Any:
+    federated, private = keep_local(given)
+    moved = float((federated["items.weight"] - given.federated["items.weight"]).norm())  # guilty
+    return federated, {u: {n: v * (moved < 5) for n, v in p.items()} for u, p in private.items()}
+
+
+def smallest_reset(given: AggregationInput) -> Any:
+    federated, private = keep_local(given)
+    sizes = {user: float(each["users.weight"].norm()) for user, each in private.items()}  # guilty
+    smallest = min(sizes, key=lambda user: sizes[user])
+    return federated, {**private, smallest: {"users.weight": private[smallest]["users.weight"] * 0}}
+
+
+@pytest.mark.parametrize("rule", [divided, handed_round, moved_far, smallest_reset])
+def test_what_every_rule_does_is_not_blamed(rule: Aggregator) -> None:
+    report = check(case(Factorisation)(Shape(users=4)), rule)
+    assert report.refuted
+    assert all(_text(each).endswith("# guilty") for each in report.violations[:16]), report
 
 
 class Never(Factorisation):

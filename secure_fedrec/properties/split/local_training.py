@@ -95,12 +95,8 @@ class LocalTraining:
         # Not Adam: what it divides by is 0 in float16.
         self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
         self._steps = STEPS
-<<<<<<< HEAD
-        self._examples: int | None = None
-        self._still = False
-=======
         self._examples: Sequence[int] | None = None
->>>>>>> 0f13d748 (Split checks: the smallest run is what was run, and nothing in it can be left out)
+        self._still = False
 
     def shortened(self, *, steps: int, examples: Sequence[int] | None = None) -> "LocalTraining":
         """The same with fewer steps to a training, and some of the examples of a batch."""
@@ -118,11 +114,7 @@ class LocalTraining:
         """Examples of a user's first batch."""
         draw = torch.Generator().manual_seed(self._batch_seeds[user])
         columns = self._batches(user, draw).values()
-<<<<<<< HEAD
         return max((len(column) for column in columns if _has_rows(column)), default=1)
-=======
-        return max((len(column) for column in columns if _has_examples(column)), default=1)
->>>>>>> 0f13d748 (Split checks: the smallest run is what was run, and nothing in it can be left out)
 
     def attempt(
         self,
@@ -165,14 +157,7 @@ class LocalTraining:
                 self._optimizer.zero_grad()
                 batch = require_columns(self._batches(user, draw))
                 if self._examples is not None:
-<<<<<<< HEAD
-                    batch = {
-                        name: column[: self._examples] if _has_rows(column) else column
-                        for name, column in batch.items()
-                    }
-=======
                     batch = _picked(batch, self._examples)
->>>>>>> 0f13d748 (Split checks: the smallest run is what was run, and nothing in it can be left out)
                 value = self._loss(model, user, batch)
                 require_scalar(value)
                 if inspection is not None and not step:
@@ -242,25 +227,19 @@ class LocalTraining:
         )
 
 
-<<<<<<< HEAD
 def _has_rows(column: object) -> bool:
     """Whether a column has an entry per example; a number, a dict or a list is handed on whole."""
     return isinstance(column, Tensor | np.ndarray) and column.ndim > 0
-=======
-def _has_examples(column: object) -> bool:
-    """A column may be a plain number, which is of the batch and of no example."""
-    return isinstance(column, Tensor) and column.dim() > 0
 
 
 def _picked(batch: Batch, places: Sequence[int]) -> Batch:
     """Some examples of a batch, as far as it has them."""
     return {
         name: column[[place for place in places if place < len(column)]]
-        if _has_examples(column)
+        if _has_rows(column)
         else column
         for name, column in batch.items()
     }
->>>>>>> 0f13d748 (Split checks: the smallest run is what was run, and nothing in it can be left out)
 
 
 def numbers(what: str, value: Tensor) -> Tensor:

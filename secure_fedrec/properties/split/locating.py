@@ -260,7 +260,7 @@ def _shows(traces: LocalTraces, pair: _Pair) -> bool:
 
 
 def _line(traces: LocalTraces, *runs: Run) -> Line | None:
-    recorders = Recorder(), Recorder()
+    recorders = Recorder(kept=traces.kept), Recorder(kept=traces.kept)
     one, other = (
         traces.last(run, recorder=recorder) for run, recorder in zip(runs, recorders, strict=True)
     )

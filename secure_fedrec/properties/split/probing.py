@@ -3,13 +3,15 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from secure_fedrec.properties.split.aggregation import AggregationInput
 from secure_fedrec.properties.split.model import Values
-from secure_fedrec.properties.split.reading import Line, Recorder, reading_line
+from secure_fedrec.properties.split.reading import Allowed, Line, Recorder, reading_line
 from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.trials import equal_bits, same_bits
+
+_FIELDS: Final = ("private", "local_private", "local_federated")
 
 
 class Change(NamedTuple):
@@ -109,7 +111,29 @@ class Probe:
         pairs = zip(*answers, strict=True)
         updates = [tuple(update_of(each, whose)[name] for each in pair) for pair in pairs]
         ends = [recorders[0].last_writer(old) for old, new in updates if not equal_bits(old, new)]
-        return reading_line(*recorders, ends)
+        return reading_line(*recorders, ends, self._allowed(recorders[0], answers[0], other[-1]))
+
+    def _allowed(self, recorder: Recorder, answers: Sequence[Updates], moved: Change) -> Allowed:
+        """What the rule may do with a value: private ones are their owner's, others are for all."""
+
+        def ends(whose: int | None) -> list[int | None]:
+            updates = [update_of(each, whose) for each in answers]
+            return [recorder.last_writer(value) for each in updates for value in each.values()]
+
+        if not moved.field.endswith("private"):
+            return Allowed(shared=ends(None))
+        owner = moved.user
+        inputs = [getattr(each, field) for each in (*self.given, *self.other) for field in _FIELDS]
+        return Allowed(
+            own=[] if owner is None else ends(owner),
+            foreign=[
+                value
+                for given in inputs
+                for user, values in given.items()
+                if user != owner
+                for value in values.values()
+            ],
+        )
 
     def is_reproducible(self) -> bool:
         """Whether the same inputs have the same answers twice."""

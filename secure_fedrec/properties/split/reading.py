@@ -35,6 +35,9 @@ _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 _COPIES: Final = frozenset({"clone", "cat", "stack", "_to_copy", "copy_", "repeat", "detach"})
 _NUMBERS: Final = (bool, int, float, complex)
 
+_STREAM: Final = ("torch's generator",)
+"""What the state of the generator is known by, as if it were a tensor."""
+
 _Key: TypeAlias = tuple[Any, ...]
 """Of a tensor: its storage, and where in it."""
 
@@ -96,18 +99,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         watched: finds a tensor of which is noted when it is first written into, or replaced.
+        kept: finds tensors that a copy does not hand on: what is copied into them has arrived.
 
     Attributes:
         events: in their order.
         overwrites: the event that first wrote into the watched tensor; None if none did.
     """
 
-    def __init__(self, watched: Callable[[], Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        watched: Callable[[], Tensor] | None = None,
+        kept: Callable[[], Iterable[Tensor]] = tuple,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.events: list[_Event] = []
         self.overwrites: _Event | None = None
-        self._watched = watched
+        self._watched, self._find_kept = watched, kept
+        self._kept: set[object] = set()
         self._before = b""
+        self._stream = b""
         self._held: list[Tensor] = []  # so that no other storage gets a number that is known
         self._outermost: FrameType | None = None
 
@@ -118,12 +128,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._outermost, before = sys._getframe(2), sys.gettrace()
         if self._watched is not None:
             self._before = _digest(self._watched())
+        self._stream = _stream()
+        self._note_kept()
         sys.settrace(self._trace)
         try:
             with self, _Numbers(self):
                 yield
         finally:
             sys.settrace(before)
+            self._note_kept()
             self._note_replaced()
 
     def __torch_dispatch__(
@@ -135,7 +148,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [each for each in given if isinstance(each, Tensor)]
         inputs = tuple((_key(each), _digest(each)) for each in tensors)
         self._note_replaced()
+        self._note_seed()
+        stream = self._stream
         answer = func(*args, **kwargs)
+        self._stream = _stream()
+        draws = self._stream != stream
         results = tree_flatten(answer)[0]
         made = [each for each in results if isinstance(each, Tensor)]
         before = dict(inputs)
@@ -149,10 +166,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         event = _Event(
             what=func._schema.name.partition("::")[2],
             place=self._place(),
-            inputs=inputs,
+            inputs=(*inputs, *([(_STREAM, stream)] if draws else [])),
             plain=tuple(each for each in given if isinstance(each, _NUMBERS)),
-            outputs=tuple(_digest(each) for each in (*made, *changed)),
-            written=tuple(_key(each) for each in (*made, *changed)),
+            outputs=(*map(_digest, (*made, *changed)), *([self._stream] if draws else [])),
+            written=(*map(_key, (*made, *changed)), *([_STREAM] if draws else [])),
             plain_output=tuple(each for each in results if isinstance(each, _NUMBERS)),
             is_view=is_view,
             narrows=any(each.numel() < largest for each in made),
@@ -161,6 +178,30 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._watched is not None and self.overwrites is None:
             self.overwrites = event if _digest(self._watched()) != self._before else None
         return answer
+
+    def reads(self, place: int) -> bool:
+        """Whether an operation does more than to hand a value on."""
+        event = self.events[place]
+        if event.is_view:
+            return event.narrows
+        return event.what not in _COPIES or any(key[0] in self._kept for key in event.written)
+
+    def _note_kept(self) -> None:
+        """At both ends: a module may put another tensor in a parameter's place."""
+        tensors = list(self._find_kept())
+        self._held += tensors
+        self._kept |= {_key(each)[0] for each in tensors}
+
+    def _note_seed(self) -> None:
+        """Note that the generator was seeded: no operation shows it."""
+        stream = _stream()
+        if stream != self._stream:
+            place = self.events[-1].place if self.events else None
+            seed = (torch.initial_seed(),)
+            self.events.append(
+                _Event("manual_seed", place, plain=seed, outputs=(stream,), written=(_STREAM,))
+            )
+        self._stream = stream
 
     def _note_replaced(self) -> None:
         """Note that another tensor is in the watched one's place: no operation shows it."""
@@ -202,6 +243,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _trace_line(self, frame: FrameType, event: str, _argument: object) -> Any:
         if event == "line":
+            self._note_seed()
             code = frame.f_code
             self.events.append(_Event("", (code.co_filename, frame.f_lineno, code.co_name)))
         return self._trace_line
@@ -235,13 +277,30 @@ def line_of(event: _Event | None) -> Line | None:
     return Line(file=file, number=number, function=function, operation=event.what or "branch")
 
 
-def reading_line(one: Recorder, other: Recorder, ends: Iterable[int | None]) -> Line | None:
+class Allowed(NamedTuple):
+    """What a value may do, so that no line is blamed for it.
+
+    Args:
+        own: events of the first run that end in what is its owner's, made of that alone.
+        shared: events that end in what may be made of everybody's.
+        foreign: tensors that are other users'.
+    """
+
+    own: Sequence[int | None] = ()
+    shared: Sequence[int | None] = ()
+    foreign: Sequence[Tensor] = ()
+
+
+def reading_line(
+    one: Recorder, other: Recorder, ends: Iterable[int | None], allowed: Allowed | None = None
+) -> Line | None:
     """The line that reads what differs between two runs.
 
     Args:
         one: a run.
         other: the run that differs.
         ends: events of the first run whose results should have been the same, in their order.
+        allowed: of a rule, what it may do with the value.
     """
     parted = next(
         (
@@ -252,23 +311,31 @@ def reading_line(one: Recorder, other: Recorder, ends: Iterable[int | None]) -> 
         min(len(one.events), len(other.events)),
     )
     runs = _Runs(one.events[:parted], other.events[:parted])
+    lines = [each for each in runs.one if each.place is not None]
     differing = [end for end in ends if end is not None and end < parted and runs.differs(end)]
     whole = parted == len(one.events) == len(other.events)
+    branch = line_of(lines[-1]._replace(what="")) if lines and not whole else None
     if differing:
         end: int | None = differing[0]
     else:
         # A branch: on a number that a tensor held, or on what Python remembers.
         end = runs.last_number_that_differs()
-        if end is None and not whole and parted:
-            lines = [each for each in runs.one if each.place is not None]
-            return line_of(lines[-1]._replace(what="")) if lines else None
+        if end is None and branch is not None:
+            return branch
     if end is None:
-        found = [place for place in range(parted) if runs.differs(place) and runs.reads(place)]
+        found = [place for place in range(parted) if runs.differs(place) and one.reads(place)]
     else:
         found = sorted(runs.way_back(end))
-    readers = [each for each in found if runs.reads(each) and runs.one[each].place is not None]
-    readers = readers or [each for each in found if runs.one[each].place is not None]
-    return line_of(runs.one[readers[0]]) if readers else None
+    if allowed is not None:
+        spared = runs.spared(allowed)
+        found = [each for each in found if each not in spared]
+    placed = [each for each in found if runs.one[each].place is not None]
+    readers = [each for each in placed if one.reads(each)] or placed
+    if readers:
+        return line_of(runs.one[readers[0]])
+    # A rule that gives an update to another user ends where it says so.
+    ended = [each for each in lines if not each.what]
+    return line_of(ended[-1]._replace(what="return")) if allowed is not None and ended else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +350,6 @@ class _Runs:
         one, other = self.one[place], self.other[place]
         return (one.outputs, one.plain_output) != (other.outputs, other.plain_output)
 
-    def reads(self, place: int) -> bool:
-        """Whether an operation does more than to hand a value on."""
-        event = self.one[place]
-        return event.narrows if event.is_view else event.what not in _COPIES
-
     def last_number_that_differs(self, before: int | None = None) -> int | None:
         """The last operation that returned another plain number."""
         for place in range((len(self.one) if before is None else before) - 1, -1, -1):
@@ -295,24 +357,52 @@ class _Runs:
                 return place
         return None
 
-    def way_back(self, end: int) -> set[int]:
-        """All operations on the way to an end whose results differ."""
+    def way_back(self, end: int, *, through_python: bool = True) -> set[int]:
+        """All operations on the way to an end whose results differ.
+
+        Args:
+            end: an operation.
+            through_python: whether a number that Python got may be what it chose a tensor by.
+        """
         found: set[int] = set()
         waiting = [end]
         while waiting:
             place = waiting.pop()
             if place not in found and self.differs(place):
                 found.add(place)
-                waiting += self._before(place)
+                waiting += self._before(place, through_python)
         return found
 
-    def _before(self, place: int) -> Iterator[int]:
+    def spared(self, allowed: Allowed) -> set[int]:
+        """Operations that a rule may do with a value: of that alone, if they end in its owner's."""
+        foreign = {_key(each)[0] for each in allowed.foreign}
+        mixes: set[int] = set()
+        for place, event in enumerate(self.one):
+            if any(key[0] in foreign for key, _ in event.inputs):
+                mixes.add(place)
+                foreign |= {key[0] for key in event.written}
+        own, shared = (
+            {
+                place
+                for end in ends
+                if end is not None and end < len(self.one)
+                for place in self.way_back(end, through_python=False)
+            }
+            for ends in (allowed.own, allowed.shared)
+        )
+        return (own - mixes) | shared
+
+    def _before(self, place: int, through_python: bool) -> Iterator[int]:
         one, other = self.one[place], self.other[place]
         pairs = zip(one.inputs, other.inputs, strict=False)
         keys = [key for (key, held), (_, there) in pairs if held != there]
-        for key in keys:
-            yield from self._makers(key, place)
-        if not keys and one.plain != other.plain:
+        makers = [maker for key in keys for maker in self._makers(key, place)]
+        yield from makers
+        if not through_python:
+            return
+        # Python chose a tensor, or passed a number on.
+        chosen = makers and not any(self.differs(maker) for maker in makers)
+        if chosen or (not keys and one.plain != other.plain):
             number = self.last_number_that_differs(place)
             if number is not None:
                 yield number
@@ -336,6 +426,10 @@ def _is_under_test(frame: FrameType) -> bool:
     if file.startswith("<"):  # generated code, but for cells of a notebook
         return file.startswith("<ipython")
     return _PACKAGES not in file and not file.startswith(_LIBRARIES)
+
+
+def _stream() -> bytes:
+    return torch.get_rng_state().numpy().tobytes()
 
 
 def _key(tensor: Tensor) -> _Key:

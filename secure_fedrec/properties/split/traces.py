@@ -269,6 +269,11 @@ class LocalTraces:
         tensors, slots = self._split.tensors, {slot.name: slot for slot in self._split.own}
         return (tensors[name] if owner is None else slots[name].part(tensors, owner)).detach()
 
+    def kept(self) -> list[Tensor]:
+        """What training may leave values in: parameters, and all that is private."""
+        names = {source for slot in self._split.own for source in slot.sources}
+        return [self._split.tensors[name] for name in (*self._split.federated, *names)]
+
     def left(self, others: Values, user: int, name: str) -> Tensor:
         """What a tensor of the model holds when a user has trained."""
         found: list[Tensor] = []
