@@ -182,6 +182,7 @@ def test_a_buffer_is_blamed_on_what_is_written_into_it() -> None:
     assert {each.parameter for each in named} == {"users.weight"}
     assert named[0].line is not None
     assert named[0].line.text.startswith("self.queue.copy_(")
+    assert "\n  written at " in str(named[0])
     assert first(check(case(Counts)(Shape()))).parameter == "calls"
 
 
@@ -326,6 +327,21 @@ def test_what_every_rule_does_is_not_blamed(rule: Aggregator) -> None:
     report = check(case(Factorisation)(Shape(users=4)), rule)
     assert report.refuted
     assert all(_text(each).endswith("# guilty") for each in report.violations[:16]), report
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("<made>", "read in <made>, which has no file"),
+        ("/x/site-packages/part.py", "read in part.py of an installed package"),
+    ],
+)
+def test_why_there_is_no_line_is_said(file: str, why: str) -> None:
+    space: dict[str, Any] = {}
+    source = "def hide(m, u, b): return m.users.weight.norm() * (m.items.weight + m.bias[0]).sum()"
+    exec(compile(source, file, "exec"), space)  # noqa: S102
+    report = check_model(Factorisation(Shape()), space["hide"], trials=1)
+    assert why in str(first(report))
 
 
 class Never(Factorisation):

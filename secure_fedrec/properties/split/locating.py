@@ -16,8 +16,8 @@ _TRIES: Final = 48  # to leave something out of a run
 
 _Item = TypeVar("_Item")
 
-Located: TypeAlias = tuple[Smallest | None, Line | None]
-"""The smallest run that shows a violation, and the line that reads; None where there is none."""
+Located: TypeAlias = tuple[Smallest | None, Line | str | None]
+"""The smallest run that shows a violation, and the line that reads, or why none can be named."""
 
 
 class Crossing(NamedTuple):
@@ -158,7 +158,7 @@ def located_write(
     smallest = Smallest(trains=user, trained_before=kept, steps=steps, places=tuple(places))
     recorder = Recorder(watched=partial(traces.tensor, write.name, write.owner))
     shorter.last(at(kept), recorder=recorder)
-    return smallest, line_of(recorder.overwrites)
+    return smallest, line_of(recorder.overwrites, writes=True)
 
 
 def mixed(base: Values, others: Values, parts: Sequence[Part]) -> Values:
@@ -259,7 +259,7 @@ def _shows(traces: LocalTraces, pair: _Pair) -> bool:
     return first_difference(other, one) is not None
 
 
-def _line(traces: LocalTraces, *runs: Run) -> Line | None:
+def _line(traces: LocalTraces, *runs: Run) -> Line | str | None:
     recorders = Recorder(kept=traces.kept), Recorder(kept=traces.kept)
     one, other = (
         traces.last(run, recorder=recorder) for run, recorder in zip(runs, recorders, strict=True)

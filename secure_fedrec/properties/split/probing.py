@@ -94,7 +94,7 @@ class Probe:
 
     def line(
         self, one: Sequence[Change], other: Sequence[Change], whose: int | None, name: str
-    ) -> Line | None:
+    ) -> Line | str | None:
         """The line of the rule that reads what two inputs differ in.
 
         Args:

@@ -50,13 +50,15 @@ class Line:
         file: its path.
         number: counted from 1.
         function: that it is part of.
-        operation: what torch does there, or "branch".
+        operation: what torch does there, "branch", or "return".
+        writes: whether it writes what is not the user's own; it reads else.
     """
 
     file: str
     number: int
     function: str
     operation: str
+    writes: bool = False
 
     @property
     def text(self) -> str:
@@ -81,6 +83,7 @@ class _Event(NamedTuple):
         written: where that lies.
         plain_output: a result that is not a tensor.
         narrows: whether it picks a part of what it is given.
+        hidden: why it has no place.
     """
 
     what: str
@@ -92,6 +95,7 @@ class _Event(NamedTuple):
     plain_output: tuple[object, ...] = ()
     is_view: bool = False
     narrows: bool = False
+    hidden: str = ""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -173,6 +177,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             plain_output=tuple(each for each in results if isinstance(each, _NUMBERS)),
             is_view=is_view,
             narrows=any(each.numel() < largest for each in made),
+            hidden=self._hidden(),
         )
         self.events.append(event)
         if self._watched is not None and self.overwrites is None:
@@ -238,6 +243,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             frame = frame.f_back
         return None
 
+    def _hidden(self) -> str:
+        """Whose code asks for an operation, if no line of it is named."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame is not self._outermost:
+            file = frame.f_code.co_filename
+            if _is_under_test(frame):
+                return ""
+            if file.startswith("<"):
+                return f"in {file}, which has no file"
+            if _PACKAGES in file and f"{_PACKAGES}torch{os.sep}" not in file:
+                return f"in {Path(file).name} of an installed package"
+            frame = frame.f_back
+        return ""
+
     def _trace(self, frame: FrameType, _event: str, _argument: object) -> Any:
         return self._trace_line if _is_under_test(frame) else None
 
@@ -269,12 +288,13 @@ class _Numbers(TorchFunctionMode):
         return answer
 
 
-def line_of(event: _Event | None) -> Line | None:
+def line_of(event: _Event | None, *, writes: bool = False) -> Line | None:
     """The line that asked for an operation."""
     if event is None or event.place is None:
         return None
     file, number, function = event.place
-    return Line(file=file, number=number, function=function, operation=event.what or "branch")
+    operation = event.what or "branch"
+    return Line(file=file, number=number, function=function, operation=operation, writes=writes)
 
 
 class Allowed(NamedTuple):
@@ -293,8 +313,8 @@ class Allowed(NamedTuple):
 
 def reading_line(
     one: Recorder, other: Recorder, ends: Iterable[int | None], allowed: Allowed | None = None
-) -> Line | None:
-    """The line that reads what differs between two runs.
+) -> Line | str | None:
+    """The line that reads what differs between two runs, or why there is none.
 
     Args:
         one: a run.
@@ -335,7 +355,10 @@ def reading_line(
         return line_of(runs.one[readers[0]])
     # A rule that gives an update to another user ends where it says so.
     ended = [each for each in lines if not each.what]
-    return line_of(ended[-1]._replace(what="return")) if allowed is not None and ended else None
+    if allowed is not None and ended:
+        return line_of(ended[-1]._replace(what="return"))
+    hidden = next((runs.one[each].hidden for each in found if runs.one[each].hidden), "")
+    return hidden or "in none of the lines that were followed: another thread, or no code of Python"
 
 
 @dataclass(frozen=True, slots=True)

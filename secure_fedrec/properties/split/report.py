@@ -86,6 +86,8 @@ class Violation:
         seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again.
         line: of the code under test that reads the value, or writes it; None where it was not
             looked for, or not found.
+        no_line: where the reading happens if no line can be named: in an installed package, in code
+            without a file, or out of sight.
         smallest: the smallest run that shows it; None for rules, for parameters that are one
             tensor, where a gradient is all that shows it, and where it was not looked for.
     """
@@ -98,6 +100,7 @@ class Violation:
     size: float
     seed: int
     line: Line | None = None
+    no_line: str = ""
     smallest: Smallest | None = None
 
     @property
@@ -108,7 +111,9 @@ class Violation:
     def __str__(self) -> str:
         whose = "the server's" if self.owner is None else f"user {self.owner}'s"
         shown = "" if self.smallest is None else f"; shown by {self.smallest}"
-        line = "" if self.line is None else f"\n  read at {self.line}"
+        line = f"\n  read {self.no_line}" if self.no_line else ""
+        if self.line is not None:
+            line = f"\n  {'written' if self.line.writes else 'read'} at {self.line}"
         return (
             f"constraint ({self.constraint}), {_NAMES[self.constraint]}: {whose} "
             f"{self.parameter!r} reaches user {self.reader}: {self.reaches}, by {self.size:.3g} "
@@ -178,7 +183,7 @@ class Findings:
         size: float,
         seed: int,
         *,
-        locate: Callable[[], tuple[Smallest | None, Line | None]] | None = None,
+        locate: Callable[[], tuple[Smallest | None, Line | str | None]] | None = None,
     ) -> None:
         """Note a ``Violation``; ``users`` are its owner and its reader.
 
@@ -186,7 +191,8 @@ class Findings:
         """
         if (constraint, parameter, users) in self._violations:
             return
-        smallest, line = None, None
+        smallest: Smallest | None = None
+        line: Line | str | None = None
         if locate is not None and self._located < _LOCATED:
             self._located += 1
             smallest, line = locate()
@@ -198,7 +204,8 @@ class Findings:
             reaches=reaches,
             size=size,
             seed=seed,
-            line=line,
+            line=line if isinstance(line, Line) else None,
+            no_line=line if isinstance(line, str) else "",
             smallest=smallest,
         )
         self._violations[constraint, parameter, users] = found
