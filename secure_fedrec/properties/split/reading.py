@@ -246,7 +246,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _hidden(self) -> str:
         """Whose code asks for an operation, if no line of it is named."""
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame is not self._outermost:
+        while frame is not self._outermost and frame is not None:
             file = frame.f_code.co_filename
             if _is_under_test(frame):
                 return ""
