@@ -21,6 +21,7 @@ _KINDS: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {
     ),
     "zero": lambda old, _mine, _draw: torch.zeros_like(old),
     "positive": lambda old, _mine, draw: torch.rand(old.shape, generator=draw, dtype=old.dtype),
+    "negative": lambda old, _mine, draw: -torch.rand(old.shape, generator=draw, dtype=old.dtype),
     "near": lambda _old, mine, draw: (
         mine + torch.randn(mine.shape, generator=draw, dtype=mine.dtype) * 1e-4
     ),
@@ -28,7 +29,7 @@ _KINDS: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {
     "opposite": lambda _old, mine, _draw: -mine,
     "permuted": lambda _old, mine, _draw: mine.flatten().flip(0).reshape(mine.shape),
 }
-_OTHERS = (*_KINDS, "copy", "unchanged")
+_OTHERS = (*_KINDS, "copy", "unchanged", "across")
 
 Bits = list[list[str]]
 
@@ -38,7 +39,7 @@ def shows_by_hand(build: Callable[[Shape], Case], shape: Shape, violation: Viola
     assert violation.smallest is not None
     assert violation.owner is not None
     writes = "overwrites" in violation.reaches or "writes into" in violation.reaches
-    for seed, others, kind, scale in product(range(_TRIES), _OTHERS, _OTHERS, _SCALES):
+    for seed, others, kind, scale in _tries():
 
         def ends(*, second: bool) -> tuple[Bits, bool]:
             found = build(shape)
@@ -53,6 +54,14 @@ def shows_by_hand(build: Callable[[Shape], Case], shape: Shape, violation: Viola
         if wrote if writes else one != ends(second=True)[0]:
             return True
     return False
+
+
+def _tries() -> Iterator[tuple[int, str, str, float]]:
+    """Seed, kinds of others' and of the owner's values, scale; first what shows most violations."""
+    likely = [("normal", kind) for kind in _OTHERS] + [(kind, "normal") for kind in _OTHERS]
+    for seed, (others, kind), scale in product(range(6), likely, _SCALES):
+        yield seed, others, kind, scale
+    yield from product(range(_TRIES), _OTHERS, _OTHERS, _SCALES)
 
 
 class _Hand:
@@ -124,10 +133,20 @@ class _Hand:
         for part, mine, old in zip(*parts, strict=True):
             if kind in ("unchanged", "copy"):
                 part.copy_(old if kind == "unchanged" else mine)
+            elif kind == "across":
+                part.copy_(self._across(part))
             elif part.is_floating_point() or part.is_complex():
                 part.copy_(_KINDS[kind](part, mine, self._draw))
             else:  # integers
                 part.copy_(torch.randint(1, 1000, part.shape, generator=self._draw))
+
+    def _across(self, part: Tensor) -> Tensor:
+        """A row of any tensor, of the same length."""
+        tensors = self._case.model.state_dict(keep_vars=True).values()
+        rows = [row for each in tensors if each.dim() == 2 for row in each.detach()]
+        like = [row for row in rows if row.shape == part.shape and row.dtype == part.dtype]
+        chosen = int(torch.randint(len(like) or 1, (), generator=self._draw))
+        return like[chosen].clone() if like else part.detach().clone()
 
     def _own(self, user: int, pattern: str, state: dict[str, Tensor] | None = None) -> list[Tensor]:
         """A user's part of private tensors."""
