@@ -162,12 +162,6 @@ def layers() -> str:
 # --- what is shipped -----------------------------------------------------------------------------
 
 
-def quickstart() -> str:
-    """How to install, and the first audit: the section of the README."""
-    section_of = README.partition("## Quickstart\n")[2].partition("\n## ")[0]
-    return section_of.replace("](docs/", "](").replace("\n### ", "\n## ")
-
-
 def presets() -> str:
     """Every shipped configuration: its head comment, its outcome, and what it says of itself."""
     lines: list[str] = []
@@ -387,7 +381,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "layers": layers,
     "presets": presets,
     "claims": claim_table,
-    "quickstart": quickstart,
     "data-sets": data_sets,
     "commands": commands,
     "exit-codes": exit_codes,
