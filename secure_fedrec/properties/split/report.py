@@ -8,6 +8,7 @@ from secure_fedrec.properties.check_report import CheckReport, Gap, listed
 from secure_fedrec.properties.split.reading import Line
 
 _LOCATED = 16  # violations whose line is looked for
+_ALIKE = 3  # of one constraint and parameter among them, which mostly have one line
 _NAMES = {
     1: "independent local training",
     2: "independent aggregation of federated parameters",
@@ -169,7 +170,7 @@ class Findings:
 
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
-        self._located = 0
+        self._located: Counter[tuple[int, str]] = Counter()
         self.gaps: dict[tuple[str, str], Gap] = {}
         self.advice: dict[str, None] = {}
         self.drawn: Counter[str] = Counter()
@@ -187,14 +188,16 @@ class Findings:
     ) -> None:
         """Note a ``Violation``; ``users`` are its owner and its reader.
 
-        ``locate`` finds the line and the smallest run; it is called for the first violations only.
+        ``locate`` finds the line and the smallest run; it is called for the first violations only,
+        of every constraint and parameter.
         """
         if (constraint, parameter, users) in self._violations:
             return
         smallest: Smallest | None = None
         line: Line | str | None = None
-        if locate is not None and self._located < _LOCATED:
-            self._located += 1
+        alike = self._located[constraint, parameter]
+        if locate is not None and alike < _ALIKE and self._located.total() < _LOCATED:
+            self._located[constraint, parameter] += 1
             smallest, line = locate()
         found = Violation(
             constraint=constraint,
