@@ -34,6 +34,7 @@ from audits.explain.schema import config_schema
 from secure_fedrec import __version__
 
 ROOT = Path(__file__).parents[1]
+_MADE = re.compile(r"^<!-- generated: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^(`{3,})(.*)$")
 _MARK = re.compile(r"^<!-- checked, not run: (.+) -->$")
 _FILE = re.compile(r"^# ([\w./-]+\.\w+)$")
@@ -59,8 +60,9 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The blocks of a page, in order."""
-    lines = page.read_text(encoding="utf-8").splitlines()
+    """The blocks of a page, in order, but for those of parts that are made from the code."""
+    text = page.read_text(encoding="utf-8")
+    lines = _MADE.sub(lambda part: "\n" * part[0].count("\n"), text).splitlines()
     at = 0
     while at < len(lines):
         opened = _FENCE.match(lines[at])

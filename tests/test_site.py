@@ -123,3 +123,17 @@ def test_what_is_stable_is_documented(reference: Any) -> None:
     assert set(STABLE) - names == set()
     page = reference.python_api()
     assert len(re.findall(r"^Stable: ", page, re.M)) == len({n.rpartition(".")[0] for n in STABLE})
+
+
+def test_pages_hold_what_the_code_says() -> None:
+    """``python -m docs.write_reference`` writes them anew."""
+    from docs import write_reference
+
+    found = list(write_reference.pages())
+    assert len(found) >= 11
+    for page in found:
+        assert page.read_text("utf-8") == write_reference.written(page), page.name
+
+
+def test_no_page_is_a_stub() -> None:
+    assert [page.name for page in PAGES if len(page.read_text("utf-8")) < 100] == []

@@ -1,8 +1,9 @@
 """Sphinx extension: parts of pages that are made from the code while the site is built.
 
-A page asks for a part by a comment of its own line, ``<!-- generated: figures -->``; a page of
-``project`` is a file of the project's root, ``<!-- file: SECURITY.md -->``, with its links turned
-to the pages of the site.
+A page asks for a part by a comment of its own line, ``<!-- generated: figures -->``. Below it
+stands the part as plain Markdown, up to ``<!-- end -->`` (``docs/write_reference.py``), for whoever
+reads the page in a repository. A page of ``project`` is a file of the project's root,
+``<!-- file: SECURITY.md -->``, with its links turned to the pages of the site.
 """
 
 import json
@@ -27,7 +28,9 @@ ROOT_PAGES = {
 }
 """Files of the project's root, and the pages that show them."""
 
-_PART = re.compile(r"^<!-- (generated|file): ([\w.-]+) -->$", re.MULTILINE)
+_PART = re.compile(
+    r"^<!-- (generated|file): ([\w.-]+) -->$(?:\n(?:(?!<!-- ).*\n)*<!-- end -->$)?", re.MULTILINE
+)
 _LINK = re.compile(r"(\]\()((?:\.\./)*)((?:docs/)?)([\w./-]+\.\w+)((?:#[\w-]*)?\))")
 
 

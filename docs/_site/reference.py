@@ -287,6 +287,22 @@ def python_api() -> str:
     return "\n".join(lines)
 
 
+def python_names() -> str:
+    """The same in plain Markdown: every name with the first line of its docstring."""
+    lines: list[str] = []
+    for module, names in documented_names().items():
+        found = resolve_name(module)
+        lead = (inspect.getdoc(found) or "").partition("\n\n")[0]
+        lines += ["", f"## `{module}`", "", plain(" ".join(lead.split())), ""]
+        for name in names:
+            value = getattr(found, name)
+            text = inspect.getdoc(value) if isinstance(value, type) or callable(value) else None
+            told = plain(" ".join((text or "").partition("\n\n")[0].split()))
+            stable = " (stable)" if f"{module}.{name}" in STABLE else ""
+            lines.append(f"- `{name}`{stable}{f': {told}' if told else ''}")
+    return "\n".join(lines)
+
+
 def _directive(found: Any, module: str, name: str) -> str:
     value = getattr(found, name)
     if isinstance(value, type):
