@@ -182,11 +182,26 @@ class Taught(Factorisation):
         return (own(self, user).sum() - taught).square()
 
 
+class TiedAgain(Factorisation):
+    """Items and an output layer are one tensor, and so are the users and a second name of them."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.out = nn.Linear(shape.dim, shape.items, bias=False)
+        self.out.weight = self.items.weight
+        self.again = self.users
+
+    def penalty(self, user: int) -> Tensor:
+        out: Tensor = self.out(torch.tanh(self.again.weight[user])).square().mean()
+        return out
+
+
 HONEST: dict[str, Entry] = {
     "complex": (case(Complex, *COMPLEX), "holds"),
     "own memory": (case(OwnMemory), "holds"),
     "own momentum in a hook": (case(OwnMomentum), "holds"),
     "one table under two names": (case(Again), "holds"),
+    "items and users under two names each": (case(TiedAgain), "holds"),
     "one tensor under two names": (case(TwoNames, "heads.{user}.*"), "holds"),
     "own first value": (case(OwnFirst), "holds"),
     "half precision": (halved, "holds"),

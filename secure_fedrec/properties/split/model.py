@@ -167,8 +167,10 @@ class SplitModel:
         return parts_of(self.own, state, user)
 
     def state(self) -> dict[str, Tensor]:
-        """All parameters and buffers whole."""
-        return _copies(self.tensors)
+        """All parameters and buffers whole, each once: of a private one by the name that is so."""
+        private = [name for slot in self.own for name in slot.sources]
+        names = self._once([*private, *self.tensors])
+        return _copies({name: self.tensors[name] for name in names})
 
     def load(self, values: Values) -> None:
         """Write federated values, buffers or a whole state."""
