@@ -167,10 +167,11 @@ class SplitModel:
         return parts_of(self.own, state, user)
 
     def state(self) -> dict[str, Tensor]:
-        """All parameters and buffers whole, each once: of a private one by the name that is so."""
-        private = [name for slot in self.own for name in slot.sources]
-        names = self._once([*private, *self.tensors])
-        return _copies({name: self.tensors[name] for name in names})
+        """All parameters and buffers whole, each once: private ones by the names that are so."""
+        tensors = self.tensors
+        private = {name: tensors.key(name) for slot in self.own for name in slot.sources}
+        others = (n for n in self._once(tensors) if tensors.key(n) not in private.values())
+        return _copies({name: tensors[name] for name in (*private, *others)})
 
     def load(self, values: Values) -> None:
         """Write federated values, buffers or a whole state."""
