@@ -39,7 +39,13 @@ class Served(Factors):
             own["table"] = torch.randn(ITEMS, DIM, generator=draw)
             own["seen"] = torch.randint(ITEMS, (6,), generator=draw) + user
             own["rated"] = torch.rand(ITEMS, generator=draw) > 0.5
-        self.given = {"items": first_items(), "spare": torch.zeros(DIM)}
+            own["run"] = torch.arange(4) + user
+            own["group"] = torch.arange(5) == user
+        self.given = {
+            "items": first_items(),
+            "spare": torch.zeros(DIM),
+            "ids": torch.arange(ITEMS + USERS),
+        }
 
     def fit(self, user: int) -> Tensor:
         self.items = self.given["items"]
@@ -48,18 +54,20 @@ class Served(Factors):
         return super().fit(user)
 
 
-def served(hide: Hide, **changes: Any) -> Callable[[], Arguments]:
+def served(
+    hide: Hide, kind: "Callable[[], Served] | None" = None, **changes: Any
+) -> Callable[[], Arguments]:
     """Sends the items and ``extra``, which hides something."""
 
     def build() -> Arguments:
-        made = Served()
+        made = (kind or Served)()
         given: Arguments = {
             "train": lambda user: {
                 "items": (items := made.fit(user)),
                 "extra": hide(made, user, items),
             },
             "clients": lambda user: made.own[user],
-            "private": ("vector", "bias", "table", "seen", "rated"),
+            "private": ("vector", "bias", "table", "seen", "rated", "group", "run"),
             "uploads": ("items", "extra"),
             "downloads": lambda: made.given,
         }
@@ -105,6 +113,23 @@ def in_order(made: Served, user: int, _items: Tensor) -> object:
 def quantized(made: Served, user: int, _items: Tensor) -> object:
     own = made.own[user]["table"]
     return ((own - own.min()) / (own.max() - own.min()) * 255).round().to(torch.uint8)
+
+
+class Refreshed(Served):
+    """A private copy of what was given, sent by nobody."""
+
+    def fit(self, user: int) -> Tensor:
+        items = super().fit(user)
+        self.own[user]["table"].copy_(0.9 * self.given["items"])
+        self.own[user]["table"][0] += torch.tanh(self.own[user]["vector"])
+        return items
+
+
+def sparse(made: Served, _user: int, items: Tensor) -> object:
+    """A number of its own for one item, as a change of biases has."""
+    change = torch.zeros(3 * ITEMS)
+    change[5] = items.sum()
+    return change
 
 
 class Frozen(Engine):
@@ -170,15 +195,21 @@ def slotted() -> Arguments:
     }
 
 
-def regressor(hide: bool) -> Callable[[], Arguments]:
-    """An estimator of scikit-learn: it counts its steps in an attribute that is no array."""
+def regressor(hide: bool, network: bool = False) -> Callable[[], Arguments]:
+    """An estimator of scikit-learn, which counts its steps; a network has an optimiser as well."""
 
     def build() -> Arguments:
         from sklearn.linear_model import SGDRegressor
+        from sklearn.neural_network import MLPRegressor
+
+        def made() -> Any:
+            if network:
+                return MLPRegressor(hidden_layer_sizes=(3,), solver="adam", random_state=0)
+            return SGDRegressor(random_state=0)
 
         draw = torch.Generator().manual_seed(2)
         features = torch.randn(8, DIM, generator=draw).numpy()
-        clients = {user: SGDRegressor(random_state=0) for user in range(USERS)}
+        clients = {user: made() for user in range(USERS)}
         for user, each in clients.items():
             each.partial_fit(features, features[:, 0] * (1 + user))
 
@@ -190,7 +221,7 @@ def regressor(hide: bool) -> Callable[[], Arguments]:
         return {
             "train": train,
             "clients": copy.copy(clients),
-            "private": ("coef_", "intercept_"),
+            "private": ("coefs_.*", "intercepts_.*") if network else ("coef_", "intercept_"),
             "uploads": ("items",),
         }
 
@@ -227,7 +258,15 @@ DISGUISED: dict[str, Entry] = {
     ),
     "an order that tells": Entry(served(in_order, uploads=("items", "extra.*")), "open", found()),
     "a state without a dict": Entry(slotted, "refuted", found("vector")),
+    "a copy of what was given, and nothing": Entry(
+        served(lambda made, _user, _items: torch.zeros(ITEMS, DIM), Refreshed)
+    ),
+    "numbers in a row that everybody was given": Entry(
+        served(lambda made, _user, _items: made.given["ids"].clone())
+    ),
+    "one number of many": Entry(served(sparse)),
     "an estimator": Entry(regressor(hide=False)),
+    "an estimator with an optimiser": Entry(regressor(hide=False, network=True)),
     "an estimator that is sent": Entry(regressor(hide=True), "refuted", found("coef_")),
     "a frozen normalisation": Entry(
         engine(

@@ -393,10 +393,13 @@ def test_copies_are_found_at_any_place_and_time() -> None:
 def test_integers_are_found_times_any_number() -> None:
     own = torch.tensor([0, 3, 3, 1, 20, *range(40)])
     for sent in (own, own.flip(0).flip(0).float() / 7, -2.0 * own):
-        place = find_integers({"b": torch.ones(50), "a": torch.cat([torch.ones(9), sent])}, own)
+        place = find_integers(
+            [{"b": torch.ones(50), "a": torch.cat([torch.ones(9), sent])}] * 2, own
+        )
         assert place == ("a", 9)
     for other in (own + 1, own.flip(0), torch.cat([own[:-1], own[:1]])):
-        assert find_integers({"a": other}, own) is None
+        assert find_integers([{"a": other}, {"a": other}], own) is None
+    assert find_integers([{"a": own}, {"a": own * 2.0}], own) is None
 
 
 def test_one_row_of_a_large_table_is_found() -> None:

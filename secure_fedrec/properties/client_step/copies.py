@@ -48,24 +48,26 @@ def find_copies(
     return Standing(path, found[path][0], form, 1.0, 0.0, len(found[path]))
 
 
-def find_integers(sent: Mapping[str, Tensor], private: Tensor) -> tuple[str, int] | None:
-    """Path and place where all of a private array of integers stands, times any number."""
+def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> tuple[str, int] | None:
+    """Path and place where private integers stand, times one number in all trainings."""
     own = private.reshape(-1).double()
     start = int(own.nonzero()[0])
-    for path, value in sent.items():
-        flat = value.reshape(-1)
-        if flat.is_complex() or len(flat) < len(own):
+    for path in sent[0]:
+        flat = torch.stack([each[path].reshape(-1) for each in sent])
+        if flat.is_complex() or flat.shape[1] < len(own):
             continue
-        windows = flat.double().unfold(0, len(own), 1)
-        # Times any number: the first one that is not 0 says which.
-        places = (windows[:, start] != 0).nonzero()[:, 0]
+        windows = flat.double().unfold(1, len(own), 1)
+        # The first number that is not 0 says times what; it is the same in every training.
+        size = windows[:, :, start]
+        same = ((size - size[0]).abs() <= 1e-5 * size[0].abs()).all(0)
+        left = ((size[0] != 0) & same).nonzero()[:, 0]
         for at in range(0, len(own), _FIRST):
             some = slice(at, at + _FIRST)
-            size = windows[places, start][:, None] / own[start]
-            off = windows[places, some] - own[some] * size
-            places = places[(off.abs() <= 1e-5 * size.abs() * own.abs().max()).all(1)]
-        if len(places):
-            return path, int(places[0])
+            factor = size[:, left, None] / own[start]
+            off = windows[:, left, some] - own[some] * factor
+            left = left[(off.abs() <= 1e-5 * factor.abs() * own.abs().max()).all(2).all(0)]
+        if len(left):
+            return path, int(left[0])
     return None
 
 

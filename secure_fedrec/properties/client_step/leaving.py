@@ -109,7 +109,7 @@ class Leaving:
             before = [values[user][name] for values in draws]
             after = [outcome.private.get(name, torch.empty(0)) for outcome in outcomes]
             if is_exact(before[0]):
-                self._judge_integers(user, name, draws[0], sent[0], seed)
+                self._judge_integers(user, name, draws[0], outcomes, seed)
                 continue
             if not before[0].numel():
                 continue
@@ -140,14 +140,16 @@ class Leaving:
                 )
 
     def _judge_integers(
-        self, user: User, name: str, private: Everybody, sent: Values, seed: int
+        self, user: User, name: str, private: Everybody, outcomes: Sequence[Outcome], seed: int
     ) -> None:
         """Integers are not drawn, so they are told from chance by being each client's own."""
         own = private[user][name]
         if own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all()):
             return
         others = [values.get(name) for each, values in private.items() if each != user]
-        found = find_integers(sent, own)
+        found = find_integers([_reaching(outcome) for outcome in outcomes], own)
+        if find_integers([outcome.downloaded for outcome in outcomes], own) is not None:
+            return  # everybody was given it
         if found is not None and any(o is None or not torch.equal(o, own) for o in others):
             reaches = f"it stands in {found[0]!r}, from number {found[1]} on"
             self.report.violate(VALUE, name, (user, None), reaches, seed)

@@ -50,6 +50,16 @@ def rows_of(
     return exact, rounded
 
 
+def rows_given(downloaded: Sequence[Mapping[str, Tensor]]) -> list[Row]:
+    """What the server gave, in every order that a row may stand in."""
+    return [
+        row
+        for name, first in downloaded[0].items()
+        if first.is_floating_point()
+        for row in _orders(name, torch.stack([each[name] for each in downloaded]))
+    ]
+
+
 def pieces_of(values: Tensor, *, differences: bool = False) -> Iterator[Tensor]:
     """Pieces of rows along each axis of an array: float64[trainings, pieces, numbers].
 

@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from secure_fedrec.properties.client_step.numbers import Row, given_for, pieces_of, rows_of
+from secure_fedrec.properties.client_step.numbers import (
+    Row,
+    given_for,
+    pieces_of,
+    rows_given,
+    rows_of,
+)
 
 DRAWS: Final = 12
 """Trainings of every client: a single number is told from others by so many digits."""
@@ -82,6 +88,7 @@ def find_standing(
         "its change": ended - begun,
     }
     exact, rounded = rows_of(sent, downloaded or [{}] * len(sent), quantized)
+    public = rows_given(downloaded or [{}])
     shifted = [Row(f"{path}, its differences", each.diff(dim=1)) for path, each in rounded]
     found = [
         standing
@@ -93,7 +100,7 @@ def find_standing(
         for form, values in forms.items()
         for shown, scales in _shown(form, values)
         for pieces in pieces_of(shown, differences=differences)
-        for standing in _nearest(rows, pieces, scales, near)
+        for standing in _nearest(rows, pieces, scales, near, _Known(public, differences))
     ]
     for path in sent[0]:
         for given in given_for(path, sent, downloaded or [{}] * len(sent)):
@@ -133,8 +140,40 @@ def _shown(form: str, values: Tensor) -> Iterator[tuple[Tensor, Scales]]:
         yield values / norms, {f"{form} over the norm of its row": one}
 
 
+class _Known:
+    """What the server gave: a private piece that is a multiple of that is not private.
+
+    Args:
+        rows: what it gave.
+        differences: of neighbours, as of the pieces.
+    """
+
+    def __init__(self, rows: Sequence[Row], differences: bool) -> None:
+        self._rows = [each.values.diff(dim=1) if differences else each.values for each in rows]
+
+    def holds(self, pieces: Tensor, near: float) -> Tensor:
+        """Which of float64[trainings, pieces, numbers] it holds, with one factor: bool[pieces]."""
+        found = torch.zeros(pieces.shape[1], dtype=torch.bool)
+        width = pieces.shape[2]
+        row = torch.cat([*self._rows, pieces[:, :0, 0]], dim=1)
+        if row.shape[1] < width:
+            return found
+        windows = row.unfold(1, width, 1)
+        several = width >= _SEVERAL
+        places, chosen = _candidates(
+            *((windows[:1], pieces[:1]) if several else (windows, pieces)), near
+        )
+        product = (windows[:, places] * pieces[:, chosen]).sum(2)
+        there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
+        # The factor may vary where a piece has a direction: the server knows that, too.
+        apart = (1 - product**2 / (there * own)).amax(0)
+        distances = 1 - product.sum(0) ** 2 / (there.sum(0) * own.sum(0))
+        found[chosen[(apart if several else distances) < near]] = True
+        return found
+
+
 def _nearest(
-    rows: Sequence[Row], pieces: Tensor, scales: Scales, near: float
+    rows: Sequence[Row], pieces: Tensor, scales: Scales, near: float, known: _Known
 ) -> Iterator[Standing]:
     """Where pieces stand, for each scale; where the factor varies, for none of them."""
     row, width = torch.cat([each.values for each in rows] or [pieces[:, :0, 0]], 1), pieces.shape[2]
@@ -142,43 +181,51 @@ def _nearest(
         return
     windows = row.unfold(1, width, 1)
     if width >= _SEVERAL:  # they have a direction, so that one training tells where to look
-        places, chosen = _candidates(windows[:1], pieces[:1], near)
-        yield from _judge(rows, windows[:, places], pieces[:, chosen], places, scales, near)
+        pairs = _candidates(windows[:1], pieces[:1], near)
+        yield from _judge(rows, windows, pieces, pairs, scales, near, known)
         return
     for form, scale in scales.items():
         scaled = pieces * scale[:, None, None]
-        places, chosen = _candidates(windows, scaled, near)
         one = {form: torch.ones_like(scale)}
-        yield from _judge(rows, windows[:, places], scaled[:, chosen], places, one, near)
+        pairs = _candidates(windows, scaled, near)
+        yield from _judge(rows, windows, scaled, pairs, one, near, known)
 
 
 def _judge(
     rows: Sequence[Row],
     windows: Tensor,
     pieces: Tensor,
-    places: Tensor,
+    pairs: tuple[Tensor, Tensor],
     scales: Scales,
     near: float,
+    known: _Known,
 ) -> Iterator[Standing]:
-    """The nearest of some pairs, over all trainings: float64[trainings, pairs, numbers] each."""
-    if not len(places):
-        return
-    product = (windows * pieces).sum(2)
-    there, own = windows.square().sum(2), pieces.square().sum(2)
+    """The nearest of some pairs of a place and a piece, over all trainings."""
+    places, chosen = pairs
+    product = (windows[:, places] * pieces[:, chosen]).sum(2)
+    there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
+
+    def best(distances: Tensor) -> int | None:
+        """The nearest pair, if one is near and its piece was not given."""
+        close = (distances.nan_to_num(1.0) < near).nonzero()[:, 0]
+        kinds, which = chosen[close].unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        close = close[~known.holds(pieces[:, kinds], near)[which]]
+        return int(close[distances[close].argmin()]) if len(close) else None
+
     for form, scale in scales.items():
         inner = (product * scale[:, None]).sum(0)
         size = (own * scale[:, None] ** 2).sum(0)
-        distances = (1 - inner**2 / (there.sum(0) * size)).nan_to_num(1.0)
-        best = int(distances.argmin())
-        if float(distances[best]) < near:
-            place = _place(rows, int(places[best]))
-            yield Standing(*place, form, float(inner[best] / size[best]), float(distances[best]))
-    if pieces.shape[2] >= _SEVERAL:
-        apart = (1 - product**2 / (there * own)).nan_to_num(1.0).amax(0)
-        best = int(apart.argmin())
-        if float(apart[best]) < near:
-            place = _place(rows, int(places[best]))
-            yield Standing(*place, next(iter(scales)), None, float(apart[best]))
+        distances = 1 - inner**2 / (there.sum(0) * size)
+        pair = best(distances)
+        if pair is not None:
+            place = _place(rows, int(places[pair]))
+            yield Standing(*place, form, float(inner[pair] / size[pair]), float(distances[pair]))
+    if pieces.shape[2] >= _SEVERAL and len(places):
+        apart = (1 - product**2 / (there * own)).amax(0)
+        pair = best(apart)
+        if pair is not None:
+            place = _place(rows, int(places[pair]))
+            yield Standing(*place, next(iter(scales)), None, float(apart[pair]))
 
 
 def _candidates(windows: Tensor, pieces: Tensor, near: float) -> tuple[Tensor, Tensor]:

@@ -127,7 +127,7 @@ class Memory:
         else:
             if isinstance(found, _CONTAINERS):
                 yield from self._note_container(found)
-            named = any(found is each for each in self._entered)
+            named = any(found is each for each in self._entered) or _is_estimator(type(found))
             if named or isinstance(found, _HOLDERS) or _is_walked(type(found)):
                 yield from self._note_object(found)
 
@@ -379,6 +379,11 @@ def _imported(name: str) -> types.ModuleType | None:
     with contextlib.suppress(Exception):  # the function will meet it itself
         return importlib.import_module(name)
     return None
+
+
+def _is_estimator(kind: type) -> bool:
+    """Whether it is of scikit-learn, whose estimators keep optimisers in attributes."""
+    return kind.__module__.partition(".")[0] == "sklearn"
 
 
 def _is_walked(kind: type) -> bool:
