@@ -69,7 +69,7 @@ def check_client_step(
     _require_numbers(trials, seed, scale)
     states, given = _states(found, private, uploads, downloads, everybody)
     try:
-        memory = Memory(train, clients, downloads, read, entered=states.owners(everybody))
+        memory = Memory(train, clients, downloads, read)
         steps = Steps(train, read, everybody, states, given, memory)
     except LookupError as missing:
         problem = "lack the state of a client: let each of them train once before"

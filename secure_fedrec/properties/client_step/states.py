@@ -27,9 +27,6 @@ class Clients(Protocol):
     def load(self, user: User, values: Values) -> None:
         """Write private values in place."""
 
-    def owners(self, users: Sequence[User]) -> list[object]:
-        """Objects whose attributes are the state, of whatever package they are."""
-
 
 class State:
     """The arrays of an object, which is looked up anew each time: engines put others there.
@@ -93,10 +90,6 @@ class OwnStates:
         """See ``Clients``."""
         self._state(user).load(values)
 
-    def owners(self, users: Sequence[User]) -> list[object]:
-        """See ``Clients``."""
-        return [self._clients(user) for user in users]
-
     def _state(self, user: User) -> State:
         return State(lambda: self._clients(user))
 
@@ -126,10 +119,6 @@ class OneModel:
     def load(self, user: Any, values: Values) -> None:
         """See ``Clients``."""
         self._split.load_private(user, values)
-
-    def owners(self, users: Sequence[User]) -> list[object]:
-        """See ``Clients``."""
-        return []
 
 
 def _write(found: Found, value: Tensor) -> None:

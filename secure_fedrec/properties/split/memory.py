@@ -67,22 +67,15 @@ class Memory:
     Args:
         roots: a model, a loss.
         parameters: tensors that somebody else puts back.
-        entered: objects whose attributes are noted, whatever package their class is of.
     """
 
-    def __init__(
-        self,
-        *roots: object,
-        parameters: Iterable[Tensor] = (),
-        entered: Iterable[object] = (),
-    ) -> None:
+    def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
         self._known = {id(each) for each in parameters}
-        self._entered = list(entered)
         self._seen: dict[int, object] = {}
         self._restore: list[Callable[[], object]] = []
         self._rewind: list[Callable[[], object]] = []
         self._leaves: list[tuple[Tensor, Tensor | None]] = []
-        waiting: list[object] = [*roots, *self._entered]
+        waiting: list[object] = list(roots)
         while waiting:
             each = waiting.pop()
             if id(each) not in self._seen:
@@ -127,8 +120,7 @@ class Memory:
         else:
             if isinstance(found, _CONTAINERS):
                 yield from self._note_container(found)
-            named = any(found is each for each in self._entered) or _is_estimator(type(found))
-            if named or isinstance(found, _HOLDERS) or _is_walked(type(found)):
+            if isinstance(found, _HOLDERS) or _is_estimator(type(found)) or _is_walked(type(found)):
                 yield from self._note_object(found)
 
     def _note_tensor(self, tensor: Tensor) -> None:
