@@ -29,7 +29,7 @@ _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
 _ROUNDED: Final = 1e-3  # numbers in 8 bits are nearer
 _BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
-_NAMED: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
+_PAIRS: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
 
 Scales = Mapping[str, Tensor]
 """What an array may be multiplied by, in words and in every training: float64[trainings]."""
@@ -160,15 +160,14 @@ class _Known:
             return found
         windows = row.unfold(1, width, 1)
         several = width >= _SEVERAL
-        places, chosen = _candidates(
-            *((windows[:1], pieces[:1]) if several else (windows, pieces)), near
-        )
-        product = (windows[:, places] * pieces[:, chosen]).sum(2)
-        there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
-        # The factor may vary where a piece has a direction: the server knows that, too.
-        apart = (1 - product**2 / (there * own)).amax(0)
-        distances = 1 - product.sum(0) ** 2 / (there.sum(0) * own.sum(0))
-        found[chosen[(apart if several else distances) < near]] = True
+        looked = (windows[:1], pieces[:1]) if several else (windows, pieces)
+        for places, chosen in _candidates(*looked, near):
+            product = (windows[:, places] * pieces[:, chosen]).sum(2)
+            there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
+            # The factor may vary where a piece has a direction: the server knows that, too.
+            apart = (1 - product**2 / (there * own)).amax(0)
+            distances = 1 - product.sum(0) ** 2 / (there.sum(0) * own.sum(0))
+            found[chosen[(apart if several else distances) < near]] = True
         return found
 
 
@@ -181,14 +180,14 @@ def _nearest(
         return
     windows = row.unfold(1, width, 1)
     if width >= _SEVERAL:  # they have a direction, so that one training tells where to look
-        pairs = _candidates(windows[:1], pieces[:1], near)
-        yield from _judge(rows, windows, pieces, pairs, scales, near, known)
+        for pairs in _candidates(windows[:1], pieces[:1], near):
+            yield from _judge(rows, windows, pieces, pairs, scales, near, known)
         return
     for form, scale in scales.items():
         scaled = pieces * scale[:, None, None]
         one = {form: torch.ones_like(scale)}
-        pairs = _candidates(windows, scaled, near)
-        yield from _judge(rows, windows, scaled, pairs, one, near, known)
+        for pairs in _candidates(windows, scaled, near):
+            yield from _judge(rows, windows, scaled, pairs, one, near, known)
 
 
 def _judge(
@@ -228,8 +227,8 @@ def _judge(
             yield Standing(*place, next(iter(scales)), None, float(apart[pair]))
 
 
-def _candidates(windows: Tensor, pieces: Tensor, near: float) -> tuple[Tensor, Tensor]:
-    """Places and pieces whose directions agree up to the sign: int64[pairs] twice.
+def _candidates(windows: Tensor, pieces: Tensor, near: float) -> Iterator[tuple[Tensor, Tensor]]:
+    """Places and pieces whose directions agree up to the sign: int64[pairs] twice, some at a time.
 
     Of directions that agree, so do their projections: pairs are looked for in cells of two.
 
@@ -244,7 +243,6 @@ def _candidates(windows: Tensor, pieces: Tensor, near: float) -> tuple[Tensor, T
     cells = [((each @ normalize(axes, dim=0)).abs() / reach).long() for each in (there, own)]
     many = int(2 / reach) + 4
     keys, order = (cells[1][:, 0] * many + cells[1][:, 1]).sort()
-    found = [(torch.empty(0, dtype=torch.int64),) * 2]
     for shift in (-1, 0, 1):
         middle = (cells[0][:, 0] + shift) * many + cells[0][:, 1]
         low = torch.searchsorted(keys, middle - 1)
@@ -258,9 +256,8 @@ def _candidates(windows: Tensor, pieces: Tensor, near: float) -> tuple[Tensor, T
             )
             piece = order[low[place] + within]
             agree = (there[place] * own[piece]).sum(1).abs() > 1 - 10 * near
-            found.append((place[agree], piece[agree]))
-    places, chosen = (torch.cat(each) for each in zip(*found, strict=True))
-    return places[:_NAMED], chosen[:_NAMED]
+            pairs = (torch.split(each[agree], _PAIRS) for each in (place, piece))
+            yield from zip(*pairs, strict=True)
 
 
 def _blocks(counts: Tensor) -> Iterator[Tensor]:
