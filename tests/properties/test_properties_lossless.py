@@ -208,10 +208,10 @@ def test_with_biases_it_is_as_lossless() -> None:
 @pytest.mark.claim("lossless-rounds")
 def test_sdcf_with_langevin_noise_and_denoisers_is_lossless() -> None:
     """Relative to what it reports, and it says so wherever it left something out."""
-    found = search(230, "randomized-response", temperatures=HOT)
-    # About half of them; how many exactly follows from the modules that are imported, of which
-    # Hypothesis takes constants: 112 and 136 were seen.
-    assert found["reports left out"] >= 80
+    # Of 230 there were 112 or 136, by the modules that are imported: Hypothesis takes constants
+    # from them.
+    found = search(300, "randomized-response", temperatures=HOT)
+    assert found["reports left out"] >= 115
 
 
 @given(start=starts("none", temperatures=st.just(0.0) | HOT))
