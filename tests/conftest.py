@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from secure_fedrec.core.allocator import reuse_freed_memory
 
@@ -15,6 +17,11 @@ gc.disable()  # until all is collected: what is imported stays
 reuse_freed_memory()  # as commands do
 settings.register_profile("untimed", deadline=None)  # no test hangs on seconds
 settings.load_profile("untimed")
+
+# Hypothesis also draws constants of the local modules that this process has imported so far: the
+# examples of a test would hang on the tests that ran before it.
+assert hasattr(providers, "_get_local_constants")
+providers._get_local_constants = Constants
 
 _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
 

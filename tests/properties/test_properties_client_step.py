@@ -414,3 +414,27 @@ def test_one_row_of_a_large_table_is_found() -> None:
 def test_zeros_and_constants_are_no_evidence() -> None:
     same = [torch.tensor([1.0, 2.0, 3.0])] * 12
     assert find_standing([{"a": each} for each in same], same, same) is None
+
+
+@pytest.mark.parametrize(
+    "made_of",
+    [
+        lambda noise: noise.sign() * 0.01,  # one step of Adam
+        lambda noise: (noise * 8).exp(),  # one training has nearly all
+        lambda noise: (noise * 100).exp() * noise.sign(),
+        lambda noise: 5 + 1e-3 * noise,  # hardly another one
+        lambda noise: noise * (noise > 1.2),  # mostly zero
+    ],
+)
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_what_agrees_by_chance_is_no_evidence(
+    made_of: Callable[[Tensor], Tensor], numbers: int
+) -> None:
+    generator = torch.Generator().manual_seed(numbers)
+    private, sent = (
+        [made_of(torch.randn(size, generator=generator).double()) for _ in range(12)]
+        for size in (numbers, 20_000)
+    )
+    rows = [{"a": each, "b": each.char(), "c": each[:numbers]} for each in sent]
+    downloaded = [{"c": each[-numbers:]} for each in sent]
+    assert find_standing(rows, private, private, downloaded, {"b"}) is None

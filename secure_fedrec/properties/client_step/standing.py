@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from secure_fedrec.properties.client_step.numbers import (
     Row,
     given_for,
+    is_told_from_chance,
     pieces_of,
     rows_given,
     rows_of,
@@ -115,7 +116,8 @@ def find_standing(
 
 def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | None:
     """What values are times in a sum of them and of what was downloaded, all of one shape."""
-    if target.shape != values.shape:
+    told = is_told_from_chance(values.reshape(len(values), 1, -1))
+    if target.shape != values.shape or not bool(told):
         return None
     parts = torch.stack([given.flatten(), values.flatten()], dim=1)
     flat = target.reshape(-1, 1)
