@@ -113,7 +113,7 @@ def rating_tables(
     """Any small rating set.
 
     Clients may have rated nothing, one item, all items but one, or all; items may have no rating,
-    one, or one by everybody; stars are whole or half.
+    one, or one by everybody; stars are whole or half. Some are of the largest size.
 
     Args:
         draw: given by Hypothesis.
@@ -129,6 +129,8 @@ def rating_tables(
     """
     n_clients = draw(st.integers(min_clients, max_clients))
     n_items = draw(st.integers(min_items, max_items))
+    if draw(st.sampled_from(range(_CORNERS))) == _CORNERS - 1:
+        n_clients, n_items = max_clients, max_items
     scale = draw(st.sampled_from(SCALES))
     sets = st.lists(_rated_sets(n_items), min_size=n_clients, max_size=n_clients)
     rated = draw(sets)
