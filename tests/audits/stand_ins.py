@@ -39,8 +39,8 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "sdcf-ml100k": PMF,
     "fedrecpp-sticky-ml100k": PMF,
     "shared-upload-ml100k": PMF,
-    "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
-    "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},
+    "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 300}},  # with a tail
+    "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 300}},
     "skellam-ml100k": {**PMF, "protection.min_survivors": 150},
     "furl-20newsgroups": {
         "data": {**TEXTS, "users": 80, "base_rate": 0.5},  # no label is nearly everybody's

@@ -108,23 +108,29 @@ def fitting_subsets(
     left, right = halves
     raters, along = left.shape[1] + right.shape[1], columns.values @ line
     slack = error + float(np.sort(columns.errors)[-raters:].sum())
-    sums = along[left].sum(axis=1)
-    order = np.argsort(sums, kind="stable")
+    sums = along[left.T].sum(axis=0)
+    order = np.argsort(sums)
     sums = sums[order]
-    wanted = float(target @ line) - along[right].sum(axis=1)
+    wanted = float(target @ line) - along[right.T].sum(axis=0)
+    queries = np.argsort(wanted)  # in their order, each is looked up near the one before
+    wanted, right = wanted[queries], right[queries]
     first = np.searchsorted(sums, wanted - slack, side="left")
     sizes = np.searchsorted(sums, wanted + slack, side="right") - first
     if sizes.sum() > 16 * _MOST_HITS:
         return np.zeros((0, raters), dtype=np.int64)
     base = np.repeat(np.arange(len(right)), sizes)
-    place = np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]
-    chosen = np.concatenate([left[order[place]], right[base]], axis=1)
+    place = order[np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]]
+    # A second direction drops nearly all of them before they are put together.
+    other = columns.values @ line[::-1]
+    off = float(target @ line[::-1]) - other[left.T].sum(axis=0)[place]
+    near = np.abs(off - other[right.T].sum(axis=0)[base]) <= SLACK * slack
+    chosen = np.concatenate([left[place[near]], right[base[near]]], axis=1)
     whose = np.sort(columns.who[chosen], axis=1)
     chosen = chosen[(whose[:, 1:] != whose[:, :-1]).all(axis=1)]
     kept: list[IntArray] = []
     for part in np.array_split(chosen, 1 + len(chosen) // _MOST_HITS * raters):
-        off = target - columns.values[part].sum(axis=1)
+        rest = target - columns.values[part].sum(axis=1)
         within = SLACK * (error + columns.errors[part].sum(axis=1))
-        kept.append(part[(off**2).sum(axis=1) <= within**2])
+        kept.append(part[(rest**2).sum(axis=1) <= within**2])
     fits = np.sort(np.concatenate(kept), axis=1)
     return np.unique(fits, axis=0) if len(fits) else fits
