@@ -61,7 +61,7 @@ mutants: $(READY)
 	$(BIN)/python -m tests.mutants
 
 mutants-today: $(READY)
-	@$(IN_SCRATCH) $(BIN)/python -m tests.mutants --part
+	@$(IN_SCRATCH) $(BIN)/python -m tests.mutants --changed --part
 
 # All 1,000 audits of federations without a leak; a test run has 100 of them. All 1,000 recorded
 # federations under masks, of which nothing false may be called certain; a test run has 30. And

@@ -53,7 +53,7 @@ from secure_fedrec.engines.federated_problem import Evaluate
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.engines.rating_problems import vault_of
 from secure_fedrec.errors import MISSING, ConfigError
-from secure_fedrec.evaluation import Rule
+from secure_fedrec.evaluation import RankingFigure, Rule, figures_of
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
 from secure_fedrec.protection import Claim, Subject, claims_about
@@ -71,7 +71,7 @@ GENERATOR_TELLS = (
 )
 """What uploads of Fed3CR tell, alone or as a plug-in."""
 
-METRICS = ("hit_rate_at_10", "ndcg_at_10")
+METRICS = figures_of(RankingFigure)
 """Of the test items."""
 _LOCAL = ("random", "never drawn")
 

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ settings.load_profile("untimed")
 assert hasattr(providers, "_get_local_constants")
 providers._get_local_constants = Constants
 
+_QUICK = 0.1
+_SECONDS = "secure_fedrec/seconds"
+_TAKEN = defaultdict[str, float](float)
 _WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
 
 
@@ -34,9 +38,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.fail(f"{metafunc.definition.nodeid}: parametrize over a set; sort it")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--quick``: the inner loop."""
+    quick = f"the first case of every test, but for those that took over {_QUICK} s when last run"
+    parser.addoption("--quick", action="store_true", help=quick)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that mostly wait for processes come first: meanwhile other checks use the machine."""
     items.sort(key=lambda item: item.path.name not in _WAITING)
+    if not config.getoption("--quick"):
+        return
+    seconds: dict[str, float] = config.cache.get(_SECONDS, {}) if config.cache else {}
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        first.setdefault(item.nodeid.partition("[")[0], item)
+    kept = {id(each) for each in first.values() if seconds.get(each.nodeid, 0) <= _QUICK}
+    config.hook.pytest_deselected(items=[each for each in items if id(each) not in kept])
+    items[:] = [each for each in items if id(each) in kept]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what a test takes with its fixtures."""
+    _TAKEN[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what tests took, for ``--quick``."""
+    cache = session.config.cache
+    if cache and not hasattr(session.config, "workerinput"):
+        known = cache.get(_SECONDS, {}) | _TAKEN
+        cache.set(_SECONDS, {each: s for each, s in known.items() if s > _QUICK})
 
 
 def pytest_collection_finish() -> None:

@@ -4,7 +4,7 @@ What is not PMF's own serves every algorithm that learns from rating tables (``r
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -31,7 +31,15 @@ from secure_fedrec.core.registry import Derived
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
 from secure_fedrec.engines.rating_problems import held_out_ranks, ranking_problem
-from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
+from secure_fedrec.evaluation import (
+    Pairs,
+    RankingFigure,
+    RatingFigure,
+    Rule,
+    figures_of,
+    rating_quality,
+    score_rules,
+)
 from secure_fedrec.protection import RECORDS, STACKS, Claim
 
 _PMF = "federated PMF"
@@ -163,7 +171,7 @@ def rating_system(
         title: what it is called in claims; its name if left out.
         others: further fields of ``System``, its statement at least.
     """
-    figures = {"metrics": ("mae", "rmse"), "implicit": ("hit_rate_at_10", "ndcg_at_10")}
+    figures = {"metrics": figures_of(RatingFigure), "implicit": figures_of(RankingFigure)}
     of_set, of_file = (DataKind(kind, settings, **figures) for kind in (RatingData, RatingFileData))
     return System(
         name=name,
@@ -195,7 +203,7 @@ def _rules(split: Split) -> dict[str, Rule]:
     low, high = split.test.scale.low, split.test.scale.high
 
     def quality(predicted: FloatArray) -> dict[str, float]:
-        return asdict(rating_error(predicted, test.scores, low=low, high=high))
+        return rating_quality(predicted, test.scores, low=low, high=high)
 
     return score_rules(train, test, quality)
 

@@ -15,7 +15,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray
 from secure_fedrec.data import RatingScale, RatingTable, Split
 from secure_fedrec.engines.federated_problem import Evaluate, Problem
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation import rating_error
+from secure_fedrec.evaluation import rating_quality
 from secure_fedrec.evaluation.ranking import held_out_quality
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
@@ -167,7 +167,6 @@ def rating_evaluation(algorithm: RatingAlgorithm, test: RatingTable) -> Evaluate
         ]
         low, high, trained = test.scale.low, test.scale.high, trained_scale(algorithm, test.scale)
         predicted = trained.moved(np.concatenate(parts), test.scale)
-        error = rating_error(predicted, test.ratings, low=low, high=high)
-        return {"mae": error.mae, "rmse": error.rmse}
+        return rating_quality(predicted, test.ratings, low=low, high=high)
 
     return evaluate

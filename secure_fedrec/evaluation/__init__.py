@@ -16,11 +16,13 @@ from secure_fedrec.evaluation.characteristics import mean_scores as mean_scores
 from secure_fedrec.evaluation.characteristics import (
     ndcg_of_characteristics as ndcg_of_characteristics,
 )
+from secure_fedrec.evaluation.figure import RankingFigure as RankingFigure
+from secure_fedrec.evaluation.figure import RatingFigure as RatingFigure
+from secure_fedrec.evaluation.figure import UtilityFigure as UtilityFigure
 from secure_fedrec.evaluation.figures import FIGURES as FIGURES
 from secure_fedrec.evaluation.figures import LOWER_IS_BETTER as LOWER_IS_BETTER
-from secure_fedrec.evaluation.figures import UtilityFigure as UtilityFigure
-from secure_fedrec.evaluation.ratings import RatingError as RatingError
-from secure_fedrec.evaluation.ratings import rating_error as rating_error
+from secure_fedrec.evaluation.figures import figures_of as figures_of
+from secure_fedrec.evaluation.ratings import rating_quality as rating_quality
 from secure_fedrec.evaluation.scores import ACCURACY_RULES as ACCURACY_RULES
 from secure_fedrec.evaluation.scores import AccuracyRule as AccuracyRule
 from secure_fedrec.evaluation.scores import ScoreQuality as ScoreQuality

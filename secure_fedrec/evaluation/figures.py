@@ -2,54 +2,28 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
-
-class UtilityFigure(NamedTuple):
-    """One figure of how well a model does on test examples.
-
-    Attributes:
-        about: what it measures.
-        unit: of its values.
-        error: whether it is an error; of all others more is better.
-    """
-
-    about: str
-    unit: str
-    error: bool = False
-
-
-_SHARE = "share, 0 to 1"
+from secure_fedrec.evaluation.figure import SHARE, UtilityFigure
+from secure_fedrec.evaluation.ranking import CUTOFF, RANKING_FIGURES
+from secure_fedrec.evaluation.ratings import RATING_FIGURES
 
 FIGURES: Mapping[str, UtilityFigure] = MappingProxyType(
     {
-        "mae": UtilityFigure(
-            "mean absolute error of predicted ratings, clipped to their scale",
-            "rating points",
-            error=True,
-        ),
-        "rmse": UtilityFigure(
-            "root mean squared error of predicted ratings, clipped to their scale",
-            "rating points",
-            error=True,
-        ),
+        **RATING_FIGURES,
         "auc": UtilityFigure(
-            "area under the ROC curve: how often a positive example is scored above a negative "
-            "one, ties as one half; measured where there are two levels or classes",
-            _SHARE,
+            about="area under the ROC curve: how often a positive example is scored above a "
+            "negative one, ties as one half; measured where there are two levels or classes",
+            unit=SHARE,
         ),
-        "accuracy": UtilityFigure("predictions that are the actual level or class", _SHARE),
+        "accuracy": UtilityFigure(
+            about="predictions that are the actual level or class", unit=SHARE
+        ),
         "accuracy_mixed": UtilityFigure(
-            "accuracy over the examples of users who have several classes, so that knowing the "
-            "user does not answer them",
-            _SHARE,
+            about="accuracy over the examples of users who have several classes, so that knowing "
+            "the user does not answer them",
+            unit=SHARE,
         ),
-        "hit_rate_at_10": UtilityFigure(
-            "clients whose held-out item is among the first ten", _SHARE
-        ),
-        "ndcg_at_10": UtilityFigure(
-            "mean of 1 / log2(place + 1) of the held-out item, 0 beyond the tenth place", _SHARE
-        ),
+        **{f"{name}_at_{CUTOFF}": figure for name, figure in RANKING_FIGURES.items()},
     }
 )
 """Figures of utility by name, in the order of reports; which of them are measured is the data
@@ -57,3 +31,12 @@ set's."""
 
 LOWER_IS_BETTER = frozenset(name for name, figure in FIGURES.items() if figure.error)
 """Figures that are errors; of all others more is better."""
+
+
+def figures_of(kind: type[UtilityFigure]) -> tuple[str, ...]:
+    """Names of the figures of one kind, in the order of reports.
+
+    Args:
+        kind: ``RatingFigure`` or ``RankingFigure``.
+    """
+    return tuple(name for name, figure in FIGURES.items() if isinstance(figure, kind))

@@ -1,10 +1,32 @@
 """Quality of a ranking: was the held-out item among the first, and how far up?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.figure import SHARE, RankingFigure
+
+CUTOFF: Final = 10
+"""The last place that counts, in audits."""
+
+RANKING_FIGURES: Mapping[str, RankingFigure] = MappingProxyType(
+    {
+        "hit_rate": RankingFigure(
+            about="clients whose held-out item is among the first ten",
+            unit=SHARE,
+            gain=lambda places: np.ones(places.shape),
+        ),
+        "ndcg": RankingFigure(
+            about="mean of 1 / log2(place + 1) of the held-out item, 0 beyond the tenth place",
+            unit=SHARE,
+            gain=lambda places: 1.0 / np.log2(places + 1.0),
+        ),
+    }
+)
+"""Figures of a ranking (He et al. 2017) by name, without the cutoff, in the order of reports."""
 
 
 def midranks(values: FloatArray) -> FloatArray:
@@ -65,16 +87,15 @@ def held_out_rank(scores: FloatArray, item: int, candidates: BoolArray) -> int:
     return int(np.count_nonzero(scores[candidates] >= scores[item]))
 
 
-def ranking_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, float]:
-    """HR@K and NDCG@K with one relevant item per client (He et al. 2017).
+def ranking_quality(ranks: IntArray, *, cutoff: int = CUTOFF) -> dict[str, float]:
+    """HR@K, NDCG@K and all other figures of rankings, with one relevant item per client.
 
     Args:
         ranks: int64[N], N > 0, places from 1.
         cutoff: K.
 
     Returns:
-        ``hit_rate_at_K``, the share of ranks up to K, and ``ndcg_at_K``, the mean of
-        ``1 / log2(rank + 1)`` over all, 0 beyond K.
+        The means by name: ``hit_rate_at_K``, ``ndcg_at_K``; see ``RANKING_FIGURES``.
 
     Raises:
         ValueError: there is no rank.
@@ -84,7 +105,7 @@ def ranking_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, float]:
     return {name: float(each.mean()) for name, each in client_quality(ranks, cutoff=cutoff).items()}
 
 
-def client_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray]:
+def client_quality(ranks: IntArray, *, cutoff: int = CUTOFF) -> dict[str, FloatArray]:
     """The terms that ``ranking_quality`` is the mean of.
 
     Args:
@@ -94,14 +115,12 @@ def client_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray
     Returns:
         By the same names float64[...]; NaN where there is nothing to find.
     """
-    inside = ranks <= cutoff
-    gains = np.where(
-        inside, 1.0 / np.log2(ranks + 1.0, where=ranks > 0, out=np.ones(ranks.shape)), 0.0
-    )
-    none = ranks < 1
+    none, places = ranks < 1, np.maximum(ranks, 1)
     return {
-        f"hit_rate_at_{cutoff}": np.where(none, np.nan, inside.astype(np.float64)),
-        f"ndcg_at_{cutoff}": np.where(none, np.nan, gains),
+        f"{name}_at_{cutoff}": np.where(
+            none, np.nan, np.where(places <= cutoff, figure.gain(places), 0.0)
+        )
+        for name, figure in RANKING_FIGURES.items()
     }
 
 
@@ -110,7 +129,7 @@ def held_out_quality(
     held_out: IntArray,
     candidates: Callable[[int], BoolArray],
     *,
-    cutoff: int = 10,
+    cutoff: int = CUTOFF,
 ) -> dict[str, float]:
     """Quality of every client's ranking of its candidates.
 

@@ -1,36 +1,45 @@
 """Rating-prediction error: MAE and RMSE of predictions clipped to the rating scale."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.evaluation.figure import RatingFigure
+
+RATING_FIGURES: Mapping[str, RatingFigure] = MappingProxyType(
+    {
+        "mae": RatingFigure(
+            about="mean absolute error of predicted ratings, clipped to their scale",
+            unit="rating points",
+            error=True,
+            value=lambda differences: float(np.mean(np.abs(differences))),
+        ),
+        "rmse": RatingFigure(
+            about="root mean squared error of predicted ratings, clipped to their scale",
+            unit="rating points",
+            error=True,
+            value=lambda differences: float(np.sqrt(np.mean(differences**2))),
+        ),
+    }
+)
+"""Figures of predicted ratings by name, in the order of reports."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingError:
-    """Error on a test set, in rating points.
-
-    Args:
-        mae: mean absolute error.
-        rmse: root mean squared error.
-    """
-
-    mae: float
-    rmse: float
-
-
-def rating_error(
+def rating_quality(
     predicted: FloatArray, actual: FloatArray, *, low: float, high: float
-) -> RatingError:
-    """MAE and RMSE of predictions clipped to [low, high], as in FedRec's evaluation.
+) -> dict[str, float]:
+    """Figures of predictions clipped to [low, high], as in FedRec's evaluation.
 
     Args:
         predicted: float64[N].
         actual: float64[N], N > 0.
         low: lowest rating of the scale.
         high: highest rating of the scale.
+
+    Returns:
+        By the names of ``RATING_FIGURES``.
     """
-    difference = np.clip(predicted, low, high) - actual
-    mae = float(np.mean(np.abs(difference)))
-    return RatingError(mae=mae, rmse=float(np.sqrt(np.mean(difference**2))))
+    differences = np.clip(predicted, low, high) - actual
+    return {name: figure.value(differences) for name, figure in RATING_FIGURES.items()}

@@ -7,7 +7,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation.ratings import rating_error
+from secure_fedrec.evaluation.ratings import rating_quality
 
 AccuracyRule: TypeAlias = Literal["nearest", "ceil"]
 
@@ -60,12 +60,12 @@ def score_quality(
         raise ValueError(f"{predicted.shape} predictions for {actual.shape} scores")
     if not np.all(np.isfinite(predicted)):
         raise ValueError("a prediction is not finite")
-    error = rating_error(predicted, actual, low=float(levels[0]), high=float(levels[-1]))
+    error = rating_quality(predicted, actual, low=float(levels[0]), high=float(levels[-1]))
     return ScoreQuality(
         accuracy=float(np.mean(level_hits(predicted, actual, levels, rule=rule))),
         auc=area_under_curve(predicted, actual == levels[-1]) if len(levels) == 2 else None,
-        mae=error.mae,
-        rmse=error.rmse,
+        mae=error["mae"],
+        rmse=error["rmse"],
     )
 
 

@@ -11,7 +11,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation import Pairs, rating_error, score_rules
+from secure_fedrec.evaluation import Pairs, rating_quality, score_rules
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import DirectSum, Stack
 from secure_fedrec.streams import Streams
@@ -181,7 +181,7 @@ def test_biases_alone_beat_every_trivial_rule() -> None:
     rules = score_rules(
         pairs,
         pairs,
-        lambda found: {"rmse": rating_error(found, table.ratings, low=low, high=high).rmse},
+        lambda found: rating_quality(found, table.ratings, low=low, high=high),
     )
     assert errors[-1] <= errors[0]
     assert errors[-1] < min(rule.figures["rmse"] for rule in rules.values()) + 0.01

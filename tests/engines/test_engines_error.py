@@ -9,7 +9,7 @@ from secure_fedrec.engines import (
     rating_evaluation,
     vault_of,
 )
-from secure_fedrec.evaluation import rating_error
+from secure_fedrec.evaluation import rating_quality
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     Meter,
@@ -38,9 +38,9 @@ def test_the_error_is_that_of_clipped_predictions() -> None:
     assert error["rmse"] == pytest.approx(
         np.sqrt(((clipped - test.ratings) ** 2).mean()), rel=1e-12
     )
-    exact = rating_error(np.array([9.0, -3.0]), np.array([4.0, 3.0]), low=1.0, high=5.0)
-    assert exact.mae == 1.5
-    assert exact.rmse == pytest.approx(np.sqrt(2.5))
+    exact = rating_quality(np.array([9.0, -3.0]), np.array([4.0, 3.0]), low=1.0, high=5.0)
+    assert exact["mae"] == 1.5
+    assert exact["rmse"] == pytest.approx(np.sqrt(2.5))
 
 
 def test_without_test_ratings_there_is_no_error() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from secure_fedrec.evaluation import Pairs, Rule, best_gain, rating_error, score_rules
+from secure_fedrec.evaluation import Pairs, Rule, best_gain, rating_quality, score_rules
 
 # User 0 rates items 0 and 1 with 5 and 3, user 1 rates items 1 and 2 with 2 and 4.
 TRAIN = Pairs(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5.0, 3.0, 2.0, 4.0]))
@@ -34,8 +34,7 @@ def test_rules_predict_what_their_names_say() -> None:
 
 def test_rules_are_measured_as_models_are() -> None:
     def quality(predicted: np.ndarray) -> dict[str, float]:
-        error = rating_error(predicted, TEST.scores, low=1, high=5)
-        return {"mae": error.mae, "rmse": error.rmse}
+        return rating_quality(predicted, TEST.scores, low=1, high=5)
 
     rules = score_rules(TRAIN, TEST, quality)
     assert rules["user mean + item bias"].figures["mae"] == pytest.approx((1 + 1 + 1.5 + 2) / 4)

@@ -19,7 +19,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tests.mutants.runs import Run, Runner
-from tests.mutants.table import ROOT, MutantError, mutated, part_of_today, read, select
+from tests.mutants.table import (
+    ROOT,
+    MutantError,
+    changed_since_tag,
+    mutated,
+    part_of_today,
+    read,
+    select,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     root, begun = options.root.resolve(), time.monotonic()
     part = None if options.part is None else int(options.part)
     try:
-        mutants = select(read(root / "tests" / "mutants"), part=part, word=options.only)
+        changed = changed_since_tag(root) if options.changed else None
+        table = read(root / "tests" / "mutants")
+        mutants = select(table, part=part, word=options.only, changed=changed)
         work = [(one, mutated(one, root), test) for one in mutants for test in one.tests]
     except MutantError as error:
         print(error, file=sys.stderr)
@@ -58,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
         "--part", nargs="?", const=part_of_today(), help="a tenth: 0 to 9 (default: today's)"
+    )
+    parser.add_argument(
+        "--changed",
+        action="store_true",
+        help="mutations of files that changed since the last tag; with --part, a tenth of the table"
+        " at most",
     )
     parser.add_argument("--only", default="", help="mutations with this word in name or file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="tests at a time")

@@ -16,7 +16,9 @@ Hence a runner of our own (``runs``, ``__main__``), which is to stay at 200 line
 """
 
 import ast
+import subprocess
 import tomllib
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,7 +26,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PARTS", "ROOT", "Mutant", "MutantError", "mutated", "part_of_today", "read", "select"]
+__all__ = [
+    "PARTS",
+    "ROOT",
+    "Mutant",
+    "MutantError",
+    "changed_since_tag",
+    "mutated",
+    "part_of_today",
+    "read",
+    "select",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 PARTS: Final = 10
@@ -108,7 +120,42 @@ def part_of_today() -> int:
     return datetime.now(tz=UTC).toordinal() % PARTS
 
 
-def select(mutants: list[Mutant], *, part: int | None, word: str = "") -> list[Mutant]:
-    """The rows of a part (None: of all), or those with a word in their name or file."""
-    chosen = mutants if part is None else mutants[part % PARTS :: PARTS]
+def select(
+    mutants: list[Mutant],
+    *,
+    part: int | None = None,
+    word: str = "",
+    changed: Container[str] | None = None,
+) -> list[Mutant]:
+    """Rows of a table.
+
+    Args:
+        mutants: all of them.
+        part: which tenth of them; None for all.
+        word: in their name or file.
+        changed: files that they are about; None for any. All rows of those are chosen where they
+            are no more than a tenth of the table, else the part of them.
+    """
+    due = [mutant for mutant in mutants if changed is None or mutant.file in changed]
+    few = changed is not None and len(due) <= len(mutants) // PARTS
+    chosen = due if part is None or few else due[part % PARTS :: PARTS]
     return [mutant for mutant in chosen if word in f"{mutant.name} {mutant.file}"]
+
+
+def changed_since_tag(root: Path = ROOT) -> set[str] | None:
+    """Files that differ from those of the last tag; None without a tag, or without git."""
+    try:
+        tag = _git(root, "describe", "--tags", "--abbrev=0").strip()
+        return set(_git(root, "diff", "--name-only", tag).splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(root: Path, *words: str) -> str:
+    ended = subprocess.run(  # noqa: S603
+        ["git", "-C", str(root), *words],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ended.stdout

@@ -12,7 +12,16 @@ import pytest
 
 from tests.claims import claims
 from tests.mutants import table
-from tests.mutants.table import PARTS, ROOT, MutantError, mutated, part_of_today, read, select
+from tests.mutants.table import (
+    PARTS,
+    ROOT,
+    MutantError,
+    changed_since_tag,
+    mutated,
+    part_of_today,
+    read,
+    select,
+)
 
 MUTANTS = read()
 
@@ -58,6 +67,31 @@ def test_every_part_has_its_day_and_all_parts_are_the_table(
         assert part_of_today() == found[-1]
         days.pop(0)
     assert sorted(found) == list(range(PARTS))
+
+
+def test_mutations_of_what_changed_since_the_last_tag_are_chosen(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: S603, S607
+
+    assert changed_since_tag(tmp_path) is None
+    git("init")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("1")
+    git("add", ".")
+    git("commit", "-m", "one")
+    assert changed_since_tag(tmp_path) is None
+    git("tag", "v1")
+    assert changed_since_tag(tmp_path) == set()
+    (tmp_path / "b.py").write_text("2")
+    assert changed_since_tag(tmp_path) == {"b.py"}
+    files = sorted({mutant.file for mutant in MUTANTS})
+    for changed in ({files[0]}, set(files)):
+        due = [mutant for mutant in MUTANTS if mutant.file in changed]
+        for part in range(PARTS):
+            chosen = select(MUTANTS, part=part, changed=changed)
+            few = len(changed) == 1
+            assert chosen == due if few else chosen == select(MUTANTS, part=part)
 
 
 def row(**changes: str) -> str:

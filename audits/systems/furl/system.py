@@ -22,6 +22,7 @@ from audits.systems.furl.settings import (
     StickersData,
 )
 from secure_fedrec.data import DATASETS
+from secure_fedrec.evaluation import RankingFigure, figures_of
 from secure_fedrec.protection import Claim, Subject, claims_about
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _CLASSES = ("accuracy", "accuracy_mixed")
 _CLICKS = ("auc", "accuracy")
-_RANKING = ("hit_rate_at_10", "ndcg_at_10")
+_RANKING = figures_of(RankingFigure)
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
