@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from secure_fedrec.evaluation import LOWER_IS_BETTER
+from secure_fedrec.evaluation import FIGURES, LOWER_IS_BETTER
 
-_INITIALS = (*LOWER_IS_BETTER, "auc", "ndcg")
+_INITIALS = {name.partition("_")[0] for name, figure in FIGURES.items() if figure.initials}
 
 NOT_MEASURED = "not measured"
 MINUS = "\N{MINUS SIGN}"

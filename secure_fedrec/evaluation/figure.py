@@ -21,11 +21,13 @@ class UtilityFigure:
         about: what it measures.
         unit: of its values.
         error: whether it is an error; of all others more is better.
+        initials: whether the first word of its name is written in capitals.
     """
 
     about: str
     unit: str
     error: bool = False
+    initials: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ FIGURES: Mapping[str, UtilityFigure] = MappingProxyType(
             about="area under the ROC curve: how often a positive example is scored above a "
             "negative one, ties as one half; measured where there are two levels or classes",
             unit=SHARE,
+            initials=True,
         ),
         "accuracy": UtilityFigure(
             about="predictions that are the actual level or class", unit=SHARE

@@ -22,6 +22,7 @@ RANKING_FIGURES: Mapping[str, RankingFigure] = MappingProxyType(
         "ndcg": RankingFigure(
             about="mean of 1 / log2(place + 1) of the held-out item, 0 beyond the tenth place",
             unit=SHARE,
+            initials=True,
             gain=lambda places: 1.0 / np.log2(places + 1.0),
         ),
     }

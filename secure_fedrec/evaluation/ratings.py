@@ -14,12 +14,14 @@ RATING_FIGURES: Mapping[str, RatingFigure] = MappingProxyType(
             about="mean absolute error of predicted ratings, clipped to their scale",
             unit="rating points",
             error=True,
+            initials=True,
             value=lambda differences: float(np.mean(np.abs(differences))),
         ),
         "rmse": RatingFigure(
             about="root mean squared error of predicted ratings, clipped to their scale",
             unit="rating points",
             error=True,
+            initials=True,
             value=lambda differences: float(np.sqrt(np.mean(differences**2))),
         ),
     }
