@@ -7,7 +7,7 @@ anything is that takes long.
 import argparse
 from pathlib import Path
 
-from attacks.scoring.measures import SEVERITIES
+from attacks.scoring.severities import SEVERITIES
 from audits.report import FORMATS, WRITERS
 
 LEVELS = (*SEVERITIES[:-1], "inconclusive")

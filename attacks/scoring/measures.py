@@ -14,10 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from attacks.scoring.scales import UNITS, Page, Prior, Scale
+from attacks.scoring.severities import SEVERITIES
 from secure_fedrec.core.registry import Registry
-
-SEVERITIES = ("critical", "high", "medium", "low", "info")
-"""Worst first."""
 
 Figures: TypeAlias = Mapping[str, float | None]
 

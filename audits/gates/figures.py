@@ -4,7 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from attacks.scoring.measures import MEASURES, SEVERITIES, Behind
+from attacks.scoring.measures import MEASURES, Behind
+from attacks.scoring.severities import SEVERITIES
 
 WHOLE = ""
 """Stands for the figure where a report states a severity that none of its figures has."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from attacks.scoring.measures import SEVERITIES
+from attacks.scoring.severities import SEVERITIES
 from audits.gates.figures import WHOLE, figure_of, gains_behind, grades, rank, secret_of
 from audits.gates.gate import FEWEST_CLIENTS, Outcome, documents_leak, falls
 from audits.gates.waivers import UNPRICED, UNREAD

@@ -8,7 +8,6 @@ written in it: the command line needs the names alone.
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -97,7 +96,7 @@ def write_report(
     staged: dict[Path, Path] = {}
     try:
         for target, payload in payloads.items():
-            staged[target] = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+            staged[target] = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
             _write_durably(staged[target], payload)
         for target, temporary in staged.items():
             os.replace(temporary, target)  # noqa: PTH105 - the atomic rename, by its own name

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from attacks.scoring.measures import SEVERITIES
+from attacks.scoring.severities import SEVERITIES
 from audits.gates.verdict import UNEXCUSED, UNJUDGED, UNSOLVED
 from audits.report.endings import (
     answers,

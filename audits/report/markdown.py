@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from attacks.scoring.measures import SEVERITIES
+from attacks.scoring.severities import SEVERITIES
 from audits.gates.policy import excuses, gate_states
 from audits.gates.verdict import Report
 from audits.report.endings import SMALLEST_CHANGES, changes, ending

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from attacks.scoring.measures import MEASURES, SEVERITIES
+from attacks.scoring.measures import MEASURES
+from attacks.scoring.severities import SEVERITIES
 from audits.config.lines import line_of
 from audits.gates.figures import figures_of
 from audits.gates.verdict import Objection, Report

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from attacks.scoring.measures import MEASURES, SEVERITIES, Behind, Measure, leading, measures_of
+from attacks.scoring.measures import MEASURES, Behind, Measure, leading, measures_of
+from attacks.scoring.severities import SEVERITIES
 from audits.gates.gate import documents_leak
 from audits.gates.policy import objections
 from audits.gates.verdict import FAIL, KNOWN, OPEN, WAIVED
