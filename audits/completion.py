@@ -9,7 +9,7 @@ import shtab
 from attacks import SUITE
 from audits.command_line import parser
 from audits.presets import PRESETS
-from audits.reproduction.entry import entries
+from audits.reproduction.papers import entries
 
 
 def completion(arguments: argparse.Namespace) -> int:

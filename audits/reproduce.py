@@ -3,12 +3,11 @@
 import argparse
 import json
 import sys
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from audits.reproduction.entry import Option, entries, run_of
-from audits.reproduction.files import read_paper, write_text
+from audits.reproduction.engine import write_text
+from audits.reproduction.papers import OPTIONS, Option, entries, read_paper, run_of
 from secure_fedrec.errors import ConfigError
 
 
@@ -19,8 +18,8 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
     add("--table", type=int, action="append", metavar="N", help="only this table; may be repeated")
     seeds = ", ".join(f"{entry.seeds} of {name}" for name, entry in papers.items())
     add("--seeds", type=int, metavar="N", help=f"repetitions (default: {seeds})")
-    for option, owners in _special_options().items():
-        told = f"{', '.join(owners)}: {option.help}"
+    for option in OPTIONS:
+        told = f"{', '.join(_owners(option))}: {option.help}"
         if option.flag:
             add(f"--{option.name}", action="store_true", help=told)
         elif option.once:
@@ -47,8 +46,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
     _refuse_foreign_options(arguments)
     if arguments.out.exists() and not arguments.out.is_dir():  # found after hours otherwise
         raise ConfigError("--out", str(arguments.out), "is no folder")
-    entry = entries()[arguments.paper]
-    apart = [each.name for each in entry.options if each.apart and _given(arguments, each)]
+    apart = [each.name for each in OPTIONS if each.apart and _given(arguments, each)]
     stem = "-".join([arguments.paper, *apart])
     for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):
         if path.is_dir():
@@ -73,18 +71,15 @@ def _announced(arguments: argparse.Namespace) -> str:
     return f"reproduce {arguments.paper}: {done}, on {data}; studies are kept in {kept}"
 
 
-def _special_options() -> dict[Option, list[str]]:
-    """Options that not all papers have, and who has them."""
-    owners: dict[Option, list[str]] = defaultdict(list)
-    for name, entry in entries().items():
-        for option in entry.options:
-            owners[option].append(name)
-    return owners
+def _owners(option: Option) -> list[str]:
+    """Papers that have an option."""
+    return [name for name, entry in entries().items() if option.name in entry.options]
 
 
 def _refuse_foreign_options(arguments: argparse.Namespace) -> None:
     """Refuse an option of other papers: ignored, it would seem to have had an effect."""
-    for option, owners in _special_options().items():
+    for option in OPTIONS:
+        owners = _owners(option)
         if _given(arguments, option) and arguments.paper not in owners:
             value: Any = getattr(arguments, option.name)
             raise ConfigError(

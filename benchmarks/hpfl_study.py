@@ -12,7 +12,6 @@ from pathlib import Path
 
 from secure_fedrec.data import ORGANISATIONS, load_organisations
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.studies.hpfl.results import write_study
 from secure_fedrec.studies.hpfl.settings import (
     FORMS,
     GRIDS,
@@ -21,7 +20,7 @@ from secure_fedrec.studies.hpfl.settings import (
     grid_for,
     starts_of,
 )
-from secure_fedrec.studies.hpfl.table_entry import StudyConfig, run_study
+from secure_fedrec.studies.hpfl.table_entry import StudyConfig, run_study, write_study
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from audits.reproduction.entry import entries
+from audits.reproduction.papers import entries
 from secure_fedrec.core.files import read_json
 from secure_fedrec.studies.files import arrays_beside, read_arrays, write_files
 

@@ -13,7 +13,7 @@ from attacks import SUITE
 from audits.cli import main
 from audits.command_line import parse
 from audits.config.audit import load_config
-from audits.reproduction.files import paper_names
+from audits.reproduction.papers import paper_names
 from secure_fedrec.protection import BAG_STACKS, STACKS
 from tests.claims import claims
 

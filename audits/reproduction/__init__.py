@@ -1,9 +1,9 @@
 """Reproducing papers: their numbers beside ours, each of ours from a study of this toolkit.
 
-One package per paper, named as its file in ``audits/papers``, whose ``ENTRY`` says which options it
-has (``entry``). They have the same parts: ``paper`` (what was printed, and the settings that are
-pinned), ``studies`` (what was run, or found in a folder of results), ``tables`` (the two side by
-side, with intervals), ``drawing`` (the figures) and ``command`` (all of it in order, in
-``reproduce_NAME``). What they share is here: ``seeds``, ``parts``, ``progress``, ``ratings``,
-``columns``, ``projection`` and ``files``.
+A paper is a file of ``audits/papers``, which has what was printed and the settings that are pinned,
+and a module or package of the same name here, whose ``reproduce`` says which studies it takes, what
+they come to beside the printed numbers, and what is drawn. All else is done for all papers alike:
+``papers`` (which there are, and their options), ``progress`` (studies that are found or made),
+``engine`` (what is asked for, and the result), ``ratings``, ``numbers`` (over seeds, and as text)
+and ``projection`` (t-SNE).
 """

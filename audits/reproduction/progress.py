@@ -3,7 +3,7 @@
 import argparse
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from tqdm import tqdm
 
-from secure_fedrec.errors import DivergedError
+from secure_fedrec.errors import DataError, DivergedError
 from secure_fedrec.studies.resumed import (
     BeingMadeError,
     StudySettings,
@@ -60,28 +60,37 @@ class StudyFolder(ABC, Generic[Wanted]):
             "progress": not arguments.quiet,
         }
 
-    def found(
-        self,
-        needed: Iterable[Wanted],
-        config: Callable[[Wanted], StudySettings],
-        make: Callable[[Wanted, "tqdm[Any]"], Report],
-    ) -> dict[Wanted, Report]:
+    def config(self, needed: Wanted) -> StudySettings:
+        """The settings of a study, where ``found`` asks for them."""
+        raise NotImplementedError
+
+    def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:
+        """Run a study, where ``found`` asks for it; see ``completed``."""
+        raise NotImplementedError
+
+    def found(self, needed: Iterable[Wanted]) -> dict[Wanted, Report]:
         """The reports of studies, from the folder or, where that is wanted, made now.
 
-        Args:
-            needed: all of them.
-            config: the settings of one.
-            make: runs one of them, see ``completed``.
-
         Raises:
-            DataError: studies of one data set are of different data.
+            ConfigError: a setting does not fit the data or the method.
+            DataError: a file is of other settings or damaged, the data are missing, or studies of
+                one data set are of different data.
         """
         wanted = list(dict.fromkeys(needed))
-        read = {each: read_study(self.path(each), config(each)) for each in wanted}
+        read = {each: read_study(self.path(each), self.config(each)) for each in wanted}
         there = {each: report for each, report in read.items() if report is not None}
-        found = self.completed(there, wanted, make)
+        found = self.completed(there, wanted, self.make)
         require_one_source({self.path(each): report for each, report in found.items()})
         return found
+
+    def require(self, studies: Sized, paper: str, by: str = "is needed") -> None:
+        """Refuse to tell nothing.
+
+        Raises:
+            DataError: there is no study.
+        """
+        if not studies:
+            raise DataError(self.folder, f"holds no study of {paper} that {by}")
 
     def completed(
         self,

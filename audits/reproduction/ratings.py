@@ -9,20 +9,26 @@ from secure_fedrec.data import RatingTable, load
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 
 
-@lru_cache(maxsize=2)
-def loaded(name: str, data_dir: Path | None) -> RatingTable:
-    """The ratings of a data set, see ``secure_fedrec.data.load``."""
-    return load(name, data_dir)
-
-
-def generated(quick: Mapping[str, Any], *shape: str) -> RatingTable:
-    """Small ratings in the place of a paper's.
+def ratings_of(name: str, data_dir: Path | None, quick: Mapping[str, Any]) -> RatingTable:
+    """The ratings of a data set, see ``secure_fedrec.data.load``.
 
     Args:
-        quick: of the paper's file.
-        shape: names of those of its keys that say how large they are.
+        name: of the data set.
+        data_dir: folder of the data sets.
+        quick: of the paper's file, whose ``ratings`` are generated in the place of the paper's;
+            empty for the paper's own.
     """
-    return _generated(**{name: quick[name] for name in shape})
+    return generated(quick) if quick else _loaded(name, data_dir)
+
+
+def generated(quick: Mapping[str, Any]) -> RatingTable:
+    """Small ratings in the place of a paper's."""
+    return _generated(**quick["ratings"])
+
+
+@lru_cache(maxsize=2)
+def _loaded(name: str, data_dir: Path | None) -> RatingTable:
+    return load(name, data_dir)
 
 
 @lru_cache(maxsize=1)

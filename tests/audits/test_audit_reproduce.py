@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 from audits import cli
-from audits.reproduction.files import read_paper
-from audits.reproduction.hpfl import studies as made
-from audits.reproduction.hpfl.paper import PaperTable, load_paper
-from audits.reproduction.hpfl.studies import (
+from audits.reproduction.hpfl import paper as made
+from audits.reproduction.hpfl.paper import (
     Found,
     Needed,
+    PaperTable,
     StudySource,
     find_studies,
+    load_paper,
     needed_study,
 )
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
+from audits.reproduction.papers import read_paper
 from audits.reproduction.projection import embed
 from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations

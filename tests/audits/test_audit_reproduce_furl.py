@@ -11,12 +11,24 @@ import numpy as np
 import pytest
 
 from audits import cli
-from audits.reproduction.files import read_paper
-from audits.reproduction.furl import studies as made
-from audits.reproduction.furl.lines import as_lines, notes_on
-from audits.reproduction.furl.paper import PaperTask, load_paper, parse_paper
-from audits.reproduction.furl.studies import Needed, Stored, StudySource, find_studies
-from audits.reproduction.furl.tables import MAJORITY, compare_task, learning_curves
+from audits.reproduction.furl import paper as made
+from audits.reproduction.furl.paper import (
+    Needed,
+    PaperTask,
+    Stored,
+    StudySource,
+    find_studies,
+    load_paper,
+    parse_paper,
+)
+from audits.reproduction.furl.tables import (
+    MAJORITY,
+    as_lines,
+    compare_task,
+    learning_curves,
+    notes_on,
+)
+from audits.reproduction.papers import read_paper
 from secure_fedrec.errors import ConfigError, DataError
 
 PAPER = load_paper()

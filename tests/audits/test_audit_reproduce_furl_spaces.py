@@ -10,11 +10,16 @@ import pytest
 import torch
 
 from audits import cli
-from audits.reproduction.furl import studies as made
-from audits.reproduction.furl.drawing import Group, curves_chart, groups_of, spaces_chart
-from audits.reproduction.furl.paper import PaperTask, load_paper
-from audits.reproduction.furl.similarity import compare_spaces, pair_studies
-from audits.reproduction.furl.studies import Needed, Stored
+from audits.reproduction.furl import paper as made
+from audits.reproduction.furl.paper import Needed, PaperTask, Stored, load_paper
+from audits.reproduction.furl.spaces import (
+    Group,
+    compare_spaces,
+    curves_chart,
+    groups_of,
+    pair_studies,
+    spaces_chart,
+)
 from secure_fedrec.algorithms.local_training import seeded_torch
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import representational_similarity

@@ -10,20 +10,18 @@ from zipfile import ZipFile
 import pytest
 
 from audits import cli, command_line
-from audits.reproduction.columns import in_columns
-from audits.reproduction.entry import entries, run_of
 from audits.reproduction.fed3cr.choice import Library
-from audits.reproduction.fed3cr.paper import Needed, Place
+from audits.reproduction.fed3cr.paper import Found, Needed, Place, StudySource
 from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
-from audits.reproduction.fed3cr.settings import Setting, ordered
-from audits.reproduction.fed3cr.studies import Found, StudySource
-from audits.reproduction.feddmf.paper import load_paper as load_feddmf
-from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
-from audits.reproduction.files import paper_names
+from audits.reproduction.fed3cr.search import Setting, ordered
+from audits.reproduction.feddmf import file_name
+from audits.reproduction.feddmf import load_paper as load_feddmf
+from audits.reproduction.fedrecpp import load_paper as load_fedrecpp
+from audits.reproduction.numbers import in_columns
+from audits.reproduction.papers import entries, paper_names, run_of
 from audits.reproduction.progress import StudyFolder
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 from secure_fedrec.studies.fed3cr.study import WARM
-from secure_fedrec.studies.feddmf.figures import file_name
 
 RECORDS = Path(__file__).parents[2] / "docs" / "records" / "fed3cr.zip"
 

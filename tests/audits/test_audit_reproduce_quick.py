@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from audits import cli
-from audits.reproduction.hpfl import studies as made
-from audits.reproduction.hpfl.studies import (
+from audits.reproduction.hpfl import paper as made
+from audits.reproduction.hpfl.paper import (
     Found,
     Needed,
     StudySource,

@@ -20,7 +20,7 @@ from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, train
 from secure_fedrec.studies.hpfl import table_entry as engine
-from secure_fedrec.studies.hpfl.results import read_study
+from secure_fedrec.studies.hpfl.table_entry import read_study
 
 TINY = SyntheticOrganisationsConfig(clients=3, users=12, items=40, attributes=4, seed=2)
 

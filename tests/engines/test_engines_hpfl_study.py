@@ -16,7 +16,6 @@ from secure_fedrec.models.gum.model import STARTS, GUMConfig
 from secure_fedrec.studies.hpfl import table_entry
 from secure_fedrec.studies.hpfl.methods import RUNS, Task
 from secure_fedrec.studies.hpfl.noise import local_noise
-from secure_fedrec.studies.hpfl.results import read_characteristics, read_study, write_study
 from secure_fedrec.studies.hpfl.settings import (
     GRIDS,
     METHODS,
@@ -28,7 +27,14 @@ from secure_fedrec.studies.hpfl.settings import (
     starts_of,
 )
 from secure_fedrec.studies.hpfl.snapshots import Snapshot, ranking_metrics, score_metrics
-from secure_fedrec.studies.hpfl.table_entry import StudyConfig, merge_reports, run_study
+from secure_fedrec.studies.hpfl.table_entry import (
+    StudyConfig,
+    merge_reports,
+    read_characteristics,
+    read_study,
+    run_study,
+    write_study,
+)
 
 SETTING = Setting(learning_rate=0.01, epochs=1, batch_size=16, rounds=2)
 MODEL = GUMConfig(scale=5.0, start="identity")

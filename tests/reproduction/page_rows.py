@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeAlias
 
 from audits import cli
-from audits.reproduction.columns import number, with_interval
+from audits.reproduction.numbers import number, with_interval
 from tests.reproduction.fed3cr_page import along_block, methods_block, varied_block
 
 DOCS = Path(__file__).parents[2] / "docs"

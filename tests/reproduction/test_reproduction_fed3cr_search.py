@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audits.reproduction.fed3cr.paper import load_paper
-from audits.reproduction.fed3cr.search import WORST, Axis, Point, Space
-from audits.reproduction.fed3cr.settings import Setting
+from audits.reproduction.fed3cr.search import WORST, Axis, Point, Setting, Space
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 
 PLENTY = 1000

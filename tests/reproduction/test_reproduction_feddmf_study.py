@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audits.reproduction.feddmf import file_name, load_paper
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig, split_common_items
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.models.dmf.training import DMFTraining
-from secure_fedrec.studies.feddmf.figures import FIGURES, file_name
 from secure_fedrec.studies.feddmf.methods import RUNS, Task
 from secure_fedrec.studies.feddmf.quality import measure
 from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig, run_study
 
 TABLE = generate(SyntheticConfig(clients=40, items=60, mean_ratings=20.0, seed=4))
+FIGURES = {name: tuple(shown.studies()) for name, shown in load_paper(quick=False).figures.items()}
 
 
 def config(method: str = "feddmf-summed", **settings: Any) -> StudyConfig:

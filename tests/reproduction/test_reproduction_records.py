@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from audits.reproduction.entry import entries
+from audits.reproduction.papers import entries
 from docs.study_records import pack
 from secure_fedrec.studies.files import read_arrays, read_report, write_files
 from tests.reproduction.page_rows import DOCS, PAGES, section_of, tables_of, teller

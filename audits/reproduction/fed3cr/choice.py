@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from audits.reproduction.fed3cr.paper import Needed, Place
-from audits.reproduction.fed3cr.search import WORST, Search
-from audits.reproduction.fed3cr.settings import Setting
-from audits.reproduction.fed3cr.studies import Found, StudySource, find_studies
+from audits.reproduction.fed3cr.paper import Found, Needed, Place, StudySource, find_studies
+from audits.reproduction.fed3cr.search import WORST, Search, Setting
 
 _NAMES = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
 

@@ -1,20 +1,25 @@
-"""Fed3CR's numbers, as they were printed, and under which settings its tables are repeated."""
+"""Fed3CR's numbers as they were printed, the settings they are repeated under, and the studies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from audits.reproduction.fed3cr.search import Axis, Space
-from audits.reproduction.fed3cr.settings import Setting, ordered
-from audits.reproduction.files import read_paper
-from audits.reproduction.seeds import require_reproduced
+from audits.reproduction.engine import first_seeds, require_reproduced
+from audits.reproduction.fed3cr.search import Axis, Setting, Space, ordered
+from audits.reproduction.papers import read_paper
+from audits.reproduction.progress import StudyFolder
+from audits.reproduction.ratings import generated
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import ADAPTIVE
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.data.top_n import TopN, load_top_n
 from secure_fedrec.evaluation.protocols import PROTOCOLS
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES
-from secure_fedrec.studies.fed3cr.study import StudyConfig
+from secure_fedrec.studies.fed3cr.study import StudyConfig, run_study
+from secure_fedrec.studies.files import read_arrays
 
 ABLATION: Final = "ablation"
 VARIED: Final = "figure9"
@@ -68,45 +73,34 @@ class Needed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """A paper.
-
-    Args:
-        title: short citation.
-        seeds: of the repetitions.
-        measures: in columns.
-        overlap_methods: whose views of the items are compared.
-        compared: methods, one less the other.
-        data: what the paper calls a set, by name.
-        names: what it calls a method, by name.
-        methods: rows of table 2 by data set: numbers by method, none where it has none.
-        parts: which parts a row of table 3 has.
-        ablation: numbers of table 3 by data set and row.
-        transfers: which transfer a row of table 4 has.
-        transferred: numbers of table 4 by data set and row.
-        plugged: methods of figure 8, and the data sets it is drawn of.
-        varied: values by key of figure 9, and its data sets.
-        protocols: rounds, repetitions, settings by protocol.
-        sensitivity: ideas, of which constants they are varied in, and what they are compared with.
-        quick: size of what is generated; empty for the paper's sets.
-    """
+    """The paper's file; ``quick`` is empty for the paper's sets, and figures are in %."""
 
     title: str
-    seeds: tuple[int, ...]
-    measures: tuple[str, ...]
-    overlap_methods: tuple[str, ...]
-    compared: tuple[tuple[str, str], ...]
-    data: Mapping[str, str]
+    seeds: Sequence[int]
+    measures: Sequence[str]
+    overlap_methods: Sequence[str]
+    compared: Sequence[tuple[str, str]]
+    data: Mapping[str, Mapping[str, str]]
     names: Mapping[str, str]
-    methods: Mapping[str, Mapping[str, Sequence[float]]]
-    parts: Mapping[str, Sequence[bool]]
-    ablation: Mapping[str, Mapping[str, Sequence[float]]]
-    transfers: Mapping[str, str]
-    transferred: Mapping[str, Mapping[str, Sequence[float]]]
-    plugged: Mapping[str, Sequence[str]]
-    varied: Mapping[str, Any]
-    protocols: Mapping[str, Mapping[str, Any]]
+    table2: Mapping[str, Mapping[str, Sequence[float]]]
+    table3: Mapping[str, Any]
+    table4: Mapping[str, Any]
+    figure8: Mapping[str, Sequence[str]]
+    figure9: Mapping[str, Any]
+    published: Mapping[str, Any]
+    clean: Mapping[str, Any]
     sensitivity: Sequence[Mapping[str, Any]]
     quick: Mapping[str, Any]
+
+    @property
+    def parts(self) -> Mapping[str, Sequence[bool]]:
+        """Which parts a row of table 3 has."""
+        return self.table3["parts"]  # type: ignore[no-any-return]
+
+    @property
+    def transfers(self) -> Mapping[str, str]:
+        """Which transfer a row of table 4 has."""
+        return self.table4["transfers"]  # type: ignore[no-any-return]
 
     def places(self, data: Sequence[str] | None, protocols: Sequence[str] | None) -> list[Place]:
         """Data sets under protocols; None for all.
@@ -128,9 +122,7 @@ class Paper:
         """Of training, of a part of the paper where that has its own."""
         if self.quick:
             return int(self.quick["rounds"])
-        own = self.protocols[place.protocol]
-        usual = own.get("rounds_of", {}).get(place.data, own["rounds"])
-        return int(own["rounds_apart"].get(part, usual))
+        return self._of(place, "rounds", part)
 
     def repetitions(
         self, place: Place, part: str = "", *, asked: int | None = None
@@ -140,17 +132,21 @@ class Paper:
         Raises:
             ConfigError: more are asked for than there are.
         """
-        own = self.protocols[place.protocol]
-        usual = own.get("repetitions_of", {}).get(place.data, own["repetitions"])
-        count = own["repetitions_apart"].get(part, usual) if asked is None else asked
-        count = 1 if self.quick and asked is None else count
-        if not 1 <= count <= len(self.seeds):
-            raise ConfigError("--seeds", count, f"must be 1 to {len(self.seeds)}")
-        return self.seeds[:count]
+        usual = 1 if self.quick else self._of(place, "repetitions", part)
+        return first_seeds(self.seeds, asked, default=usual)
+
+    def _of(self, place: Place, name: str, part: str) -> int:
+        """What a protocol says of a place, or of a part of the paper that has its own."""
+        own = self._protocol(place)
+        usual = own.get(f"{name}_of", {}).get(place.data, own[name])
+        return int(own[f"{name}_apart"].get(part, usual))
+
+    def _protocol(self, place: Place) -> Mapping[str, Any]:
+        return self.clean if place.protocol == "clean" else self.published
 
     def pinned(self, place: Place, method: str) -> Setting:
         """Of a method under ``published``."""
-        own = self.protocols[place.protocol]
+        own = self._protocol(place)
         found = own.get("settings_of", {}).get(place.data, {}).get(method)
         return self._sized(found or own.get("settings", {}).get(method, {}))
 
@@ -161,48 +157,44 @@ class Paper:
     @property
     def tuned_on(self) -> str:
         """The data set that methods are tuned on."""
-        return str(self._clean["tuned_on"])
+        return str(self.clean["tuned_on"])
 
     def space(self, method: str) -> Space:
         """What a method is tuned over; of a plug-in, what is below and what it adds."""
-        axes = self._clean["axes"]
+        axes = self.clean["axes"]
         known = dict(axes.get(method.removeprefix(PLUG_IN), {}))
         if method.startswith(PLUG_IN):
             known |= {**axes["plug-in"], **axes.get(method, {})}
-        fixed = self._clean["fixed"].get(method, {})
+        fixed = self.clean["fixed"].get(method, {})
         ladders = tuple(
             Axis(keys=tuple(keys.split("+")), **_frozen(own))
             for keys, own in known.items()
             if keys not in fixed
         )
-        return Space(ladders, dict(self._sized(fixed)), self._clean["gain"], self.finalists)
+        return Space(ladders, dict(self._sized(fixed)), self.clean["gain"], self.finalists)
 
     @property
     def budget(self) -> int:
         """How many studies a search may try, whatever the method."""
-        return int(self.quick.get("budget", self._clean["budget"]))
+        return int(self.quick.get("budget", self.clean["budget"]))
 
     def carried(self, method: str) -> list[Setting]:
         """Settings for a set that is not tuned on: the best of an earlier grid, in order."""
-        return [self._sized(each) for each in self._clean["carried"].get(method, ())]
+        return [self._sized(each) for each in self.clean["carried"].get(method, ())]
 
     def candidates(self, data: str) -> int:
         """How many of them are tried; more where all of these diverge."""
-        return int(self._clean.get("candidates_of", {}).get(data, self._clean["candidates"]))
+        return int(self.clean.get("candidates_of", {}).get(data, self.clean["candidates"]))
 
     @property
     def finalists(self) -> int:
         """How many settings, the best of the first seed, are tried on the other seeds."""
-        return int(self._clean["finalists"])
+        return int(self.clean["finalists"])
 
     def longer(self, rounds: int) -> int | None:
         """Rounds of a finalist whose chosen round is among the last; None beyond the most."""
         doubled = 2 * rounds
-        return doubled if doubled <= self.quick.get("rounds", self._clean["most_rounds"]) else None
-
-    @property
-    def _clean(self) -> Mapping[str, Any]:
-        return self.protocols["clean"]
+        return doubled if doubled <= self.quick.get("rounds", self.clean["most_rounds"]) else None
 
     def with_parts(self, setting: Setting, row: str) -> Setting:
         """Fed3CR's settings with the parts of a row of table 3 alone."""
@@ -217,25 +209,14 @@ class Paper:
         own = {} if transfer == ADAPTIVE else {"enhancement.transfer": transfer}
         return ordered({**dict(setting), **_without(_PARTS[1:]), **own})
 
-    def config(self, needed: Needed) -> StudyConfig:
-        """Settings of a study."""
-        return StudyConfig(
-            method=needed.method,
-            data="generated" if self.quick else needed.place.data,
-            protocol=needed.place.protocol,
-            seed=needed.seed,
-            rounds=needed.rounds,
-            settings=dict(needed.setting),
-        )
-
     def studied(self, place: Place, methods: Sequence[str] | None) -> list[str]:
         """Methods of table 2 that there are here, in its order.
 
         Raises:
             ConfigError: one that is asked for is none of them.
         """
-        rows = [name for name in self.methods[place.data] if name in METHODS]
-        rows += [f"{PLUG_IN}{name}" for name in self.plugged["methods"]]
+        rows = [name for name in self.table2[place.data] if name in METHODS]
+        rows += [f"{PLUG_IN}{name}" for name in self.figure8["methods"]]
         require_reproduced("--method", methods, rows)
         return [name for name in rows if not methods or name in methods]
 
@@ -280,30 +261,83 @@ def load_paper(*, quick: bool) -> Paper:
         quick: whether generated interactions stand in for the first data set, the only one then.
     """
     raw = read_paper("fed3cr")
-    ablation, figure9 = raw["table3"], raw["figure9"]
-    paper = Paper(
-        title=raw["title"],
-        seeds=tuple(raw["seeds"]),
-        measures=tuple(raw["measures"]),
-        overlap_methods=tuple(raw["overlap_methods"]),
-        compared=tuple((one, other) for one, other in raw["compared"]),
-        data={name: each["paper_name"] for name, each in raw["data"].items()},
-        names=raw["names"],
-        methods=raw["table2"],
-        parts=ablation["parts"],
-        ablation=ablation["paper"],
-        transfers=raw["table4"]["transfers"],
-        transferred=raw["table4"]["paper"],
-        plugged=raw["figure8"],
-        varied=figure9,
-        protocols={name: raw[name] for name in PROTOCOLS},
-        sensitivity=raw["sensitivity"],
-        quick=raw["quick"] if quick else {},
-    )
+    small = raw.pop("quick")
+    paper = Paper(**raw, quick=small if quick else {})
     if not quick:
         return paper
     first = next(iter(paper.data))
-    varied = {key: values[:2] for key, values in figure9["varied"].items()}
-    return replace(
-        paper, data={first: paper.data[first]}, varied={"data": [first], "varied": varied}
-    )
+    varied = {key: values[:2] for key, values in paper.figure9["varied"].items()}
+    own = {"data": [first], "varied": varied}
+    return replace(paper, data={first: paper.data[first]}, figure9=own)
+
+
+class Found(NamedTuple):
+    """A study.
+
+    Attributes:
+        report: everything measured.
+        path: of it; arrays per client lie beside.
+    """
+
+    report: Mapping[str, Any]
+    path: Path
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended with a loss that was no number."""
+        return "diverged" in self.report
+
+    def array(self, name: str) -> FloatArray:
+        """One array.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        held: Mapping[str, Any] = read_arrays(self.path, name)
+        values: FloatArray = held[name].astype("float64")
+        return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySource(StudyFolder[Needed]):
+    """How studies are found or made."""
+
+    paper: Paper
+
+    def path(self, needed: Needed) -> Path:
+        """Of the report of a study."""
+        return self.folder / f"{needed.stem}.json"
+
+    def config(self, needed: Needed) -> StudyConfig:
+        """Settings of a study."""
+        return StudyConfig(
+            method=needed.method,
+            data="generated" if self.paper.quick else needed.place.data,
+            protocol=needed.place.protocol,
+            seed=needed.seed,
+            rounds=needed.rounds,
+            settings=dict(needed.setting),
+        )
+
+    def make(self, needed: Needed, bar: Any) -> dict[str, Any]:
+        """Run it; rounds are counted behind the bar of all studies."""
+        quick, count = self.paper.quick, iter(range(1, needed.rounds + 1))
+        data = TopN(generated(quick), None) if quick else _loaded(needed.place.data, self.data_dir)
+        return run_study(
+            data,
+            self.config(needed),
+            self.path(needed),
+            on_round=lambda: bar.set_postfix_str(f"round {next(count)} of {needed.rounds}"),
+            wait=False,
+        )
+
+
+def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, Found]:
+    """The studies that are needed, from the folder or, where it has none, run now."""
+    reports = source.found(needed).items()
+    return {each: Found(report, source.path(each)) for each, report in reports}
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, data_dir: Path | None) -> TopN:
+    return load_top_n(name, data_dir)

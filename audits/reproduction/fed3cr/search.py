@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from audits.reproduction.fed3cr.settings import Setting, ordered
-
+Setting: TypeAlias = tuple[tuple[str, Any], ...]
+"""Settings of a method that are not as by default, by dotted key, in order."""
 Rung: TypeAlias = int | None
 """Of a ladder, counted from its unit; None is nought."""
 Point: TypeAlias = tuple[Rung, ...]
 _FAR: Final = 20
 WORST: Final = -1.0
 """Merit of a study that diverged."""
+
+
+def ordered(settings: Mapping[str, Any]) -> Setting:
+    """Settings as they name a study."""
+    return tuple(sorted(settings.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ replaced; what it is compared with stays. One seed, clients paired.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from audits.reproduction.columns import in_columns
 from audits.reproduction.fed3cr.choice import Chosen, Library
 from audits.reproduction.fed3cr.paper import ABLATION, Needed, Place
-from audits.reproduction.fed3cr.settings import Setting, ordered
+from audits.reproduction.fed3cr.search import Setting, ordered
 from audits.reproduction.fed3cr.tables import gain_over, percent, reported, rounds_of, span
+from audits.reproduction.numbers import in_columns
 
 
 class Varied(NamedTuple):

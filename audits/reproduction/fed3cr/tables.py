@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from audits.reproduction.columns import in_columns, number
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
-from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.paper import Found, Place
 from audits.reproduction.fed3cr.search import WORST
-from audits.reproduction.fed3cr.studies import Found
+from audits.reproduction.numbers import in_columns, number
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.oracles import ORACLES
@@ -37,7 +36,7 @@ def methods_table(
         number_: of the table, or the figure.
     """
     paper, oracles = library.paper, library.oracles(place)
-    printed = paper.methods[place.data]
+    printed = paper.table2[place.data]
     rows = []
     for method in methods:
         chosen = library.best(place, method)
@@ -73,7 +72,7 @@ def ablation_table(
         rounds: of training.
     """
     parts = library.paper.parts
-    rows = _variants(library, place, found, library.paper.ablation, [*parts], base="C0")
+    rows = _variants(library, place, found, library.paper.table3["paper"], [*parts], base="C0")
     rows = [{**row, "parts": [*parts[row["row"]]]} for row in rows]
     return {
         "number": 3,
@@ -88,13 +87,17 @@ def transfer_table(
 ) -> dict[str, Any]:
     """Other transfers in the place of the adaptive one; as ``ablation_table``."""
     transfers = library.paper.transfers
-    rows = _variants(library, place, found, library.paper.transferred, [*transfers], base="ACE")
+    rows = _variants(library, place, found, library.paper.table4["paper"], [*transfers], base="ACE")
     rows = [{**row, "transfer": transfers[row["row"]]} for row in rows]
     return {"number": 4, **_of(library, place, rounds), "rows": rows}
 
 
 def _of(library: Library, place: Place, rounds: int) -> dict[str, Any]:
-    return {**place._asdict(), "paper_data": library.paper.data[place.data], "rounds": rounds}
+    return {
+        **place._asdict(),
+        "paper_data": library.paper.data[place.data]["paper_name"],
+        "rounds": rounds,
+    }
 
 
 def _variants(

@@ -1,17 +1,28 @@
-"""FURL's numbers as they were printed, and the settings under which they are repeated."""
+"""FURL's numbers as they were printed, the settings they are repeated under, and the studies.
 
-from collections.abc import Mapping
-from dataclasses import field, replace
-from typing import Annotated, Any, Final
+A study that is found counts whatever its settings are, because a long run must not be lost to a
+changed pin; how it differs from what is pinned is kept with it, and shown. Two studies that claim
+the same place in the table under different settings are refused: one would hide the other.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from audits.config.tables import build, require_table
-from audits.reproduction.files import read_paper
-from audits.reproduction.seeds import require_reproduced
+from audits.report.text import flatten
+from audits.reproduction.engine import require_reproduced
+from audits.reproduction.papers import read_paper
+from audits.reproduction.progress import StudyFolder
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.data.refusals import refused
+from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.settings import Filled, Settings
-from secure_fedrec.studies.furl.results import TASKS, StudyTexts
-from secure_fedrec.studies.furl.study import FURLStudyConfig
+from secure_fedrec.studies.furl.results import TASKS, StudyTexts, read_study, write_study
+from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
+from secure_fedrec.studies.resumed import once
 
 TABLE: Final = 3
 """The paper's table of results."""
@@ -128,13 +139,13 @@ def _task(name: str, raw: object, rows: Mapping[str, str]) -> PaperTask:
     if missing:
         raise ConfigError(f"{section}.settings", missing, "configurations without settings")
     settings = {
-        each: _settings(f"{section}.settings.{each}", each, settings)
+        each: _training(f"{section}.settings.{each}", each, settings)
         for each, settings in task.settings.items()
     }
     return replace(task, settings=settings)
 
 
-def _settings(section: str, configuration: str, raw: object) -> FURLStudyConfig:
+def _training(section: str, configuration: str, raw: object) -> FURLStudyConfig:
     table = {"configuration": configuration, **require_table(section, raw)}
     return build(FURLStudyConfig, section, table)
 
@@ -151,9 +162,186 @@ def _shrunk(paper: FURLPaper, quick: _Quick, tables: Mapping[str, Any]) -> FURLP
     _require_seeds(paper, "quick.repetitions", quick.repetitions)
     task, raw = paper.tasks[quick.task], tables[quick.task]["settings"]
     settings = {
-        each: _settings("quick.settings", each, {**raw[each], **quick.settings})
+        each: _training("quick.settings", each, {**raw[each], **quick.settings})
         for each in task.settings
     }
     build(StudyTexts, "quick.texts", quick.texts)
     small = replace(task, our_data=_QUICK_DATA, texts=quick.texts, settings=settings)
     return replace(paper, repetitions=quick.repetitions, tasks={quick.task: small})
+
+
+class Needed(NamedTuple):
+    """The place of a study in the tables.
+
+    Attributes:
+        task: name of the task.
+        configuration: name of the configuration.
+        seed: of training.
+    """
+
+    task: str
+    configuration: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.configuration} on {self.task}, seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One study that there is.
+
+    Args:
+        path: of its summary.
+        place: where it belongs.
+        texts: what it learnt from.
+        config: settings of its training.
+        summary: everything that was measured.
+        copies: further files that hold a study of the same place and settings, not used.
+    """
+
+    path: Path
+    place: Needed
+    texts: StudyTexts
+    config: FURLStudyConfig
+    summary: Mapping[str, Any] = field(repr=False)
+    copies: tuple[Path, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """All settings by dotted name, those of the texts under ``texts``."""
+        return _settings(self.texts, self.config)
+
+
+Studies: TypeAlias = Mapping[Needed, Stored]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySource(StudyFolder[Needed]):
+    """How studies are found or made.
+
+    Args:
+        paper: holds the pinned settings.
+    """
+
+    paper: FURLPaper
+
+    def path(self, needed: Needed) -> Path:
+        """Of the report of a study that is run here; others may have other names."""
+        return self.folder / f"{needed.task}-{needed.configuration}-{needed.seed}.json"
+
+
+def needed_studies(
+    tasks: Sequence[PaperTask], configurations: Iterable[str], seeds: Sequence[int]
+) -> list[Needed]:
+    """Every study that the tables need."""
+    return [
+        Needed(task.name, configuration, seed)
+        for task in tasks
+        for configuration in configurations
+        for seed in seeds
+    ]
+
+
+def studies_of(
+    task: PaperTask, configuration: str, studies: Studies, seeds: Sequence[int]
+) -> list[Stored]:
+    """The studies that there are of one configuration, by seed."""
+    places = needed_studies([task], [configuration], seeds)
+    return [studies[place] for place in places if place in studies]
+
+
+def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Stored]:
+    """The studies that are needed, from the folder or, where it has none, run now.
+
+    A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
+
+    Raises:
+        ConfigError: a pinned setting is out of range.
+        DataError: a file is damaged, two files are studies of one place with different settings, or
+            the data are missing.
+        EncodingError: training left the ring.
+    """
+    claims: dict[Needed, list[Stored]] = defaultdict(list)
+    for path in sorted(source.folder.glob("*.json")):
+        stored = _read(path)
+        if stored.place in needed:
+            claims[stored.place].append(stored)
+    return source.completed(
+        {place: _only(studies) for place, studies in claims.items()},
+        needed,
+        lambda each, bar: _run(each, source, bar.set_postfix_str),
+    )
+
+
+def pinned_settings(task: PaperTask, place: Needed) -> dict[str, Any]:
+    """The settings that the paper's file pins for a place, by dotted name."""
+    return _settings(task.texts_of(place.seed), task.settings[place.configuration])
+
+
+def differences(stored: Stored, task: PaperTask) -> dict[str, tuple[Any, Any]]:
+    """Settings of a study that are not as pinned: (its value, the pinned one) by dotted name."""
+    return _differences(stored.settings(), pinned_settings(task, stored.place))
+
+
+def _read(path: Path) -> Stored:
+    summary = read_study(path)
+    with refused(path, "is no study of FURL: {}", ConfigError):
+        config = build(FURLStudyConfig, "config", summary["config"])
+        texts = StudyTexts(
+            task=summary["task"],
+            seed=summary["data_seed"],
+            length=summary["length"],
+            users=summary["users"],
+        )
+    if config.configuration != summary["configuration"]:
+        raise DataError(path, "is no study of FURL: it names two configurations")
+    place = Needed(texts.task, config.configuration, summary["seed"])
+    return Stored(path=path, place=place, texts=texts, config=config, summary=summary)
+
+
+def _only(studies: Sequence[Stored]) -> Stored:
+    """The study of a place; further ones must be repetitions of it."""
+    first, *others = studies
+    for other in others:
+        differing = _differences(first.settings(), other.settings())
+        if differing:
+            shown = ", ".join(f"{name} {a!r} and {b!r}" for name, (a, b) in differing.items())
+            raise DataError(
+                other.path,
+                f"and {first.path} are both {first.place}, with different settings ({shown}); "
+                "keep one of them in the folder",
+            )
+    return replace(first, copies=tuple(other.path for other in others))
+
+
+def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> Stored:
+    """Run one study under its pinned settings and put it into the folder."""
+    task = source.paper.tasks[each.task]
+    texts, config = task.texts_of(each.seed), task.settings[each.configuration]
+    path = source.path(each)
+
+    def report(point: Mapping[str, float]) -> None:
+        tell(f"epoch {point['epoch']:.0f} of {config.epochs}")
+
+    def read() -> Stored | None:
+        """What another process has made since the folder was read."""
+        stored = _read(path) if path.exists() else None
+        if stored is not None and stored.place != each:
+            raise DataError(path, f"is of {stored.place}, not of {each}")
+        return stored
+
+    def make() -> Stored:
+        data = texts.load(source.data_dir)
+        result = run_furl_study(config, data, seed=each.seed, report=report)
+        write_study(path, texts=texts, data=data, config=config, result=result)
+        return Stored(path=path, place=each, texts=texts, config=config, summary=result.summary)
+
+    return once(path, read, make, wait=False)
+
+
+def _settings(texts: StudyTexts, config: FURLStudyConfig) -> dict[str, Any]:
+    return dict(flatten({"texts": texts.settings(), **asdict(config)}))
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}

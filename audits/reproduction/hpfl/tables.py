@@ -1,17 +1,28 @@
-"""A paper's table and ours, side by side; means over seeds, with 95 % intervals of differences."""
+"""HPFL's tables and ours, side by side; means over seeds, with 95 % intervals of differences.
+
+Below, what was chosen in validation, and variants of HPFL beside the tables: one setting each,
+under every start, whose validation records chose the round.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from audits.reproduction.columns import number, with_interval
-from audits.reproduction.hpfl.paper import PaperTable
-from audits.reproduction.hpfl.studies import Found, Needed, Studies, needed_study
-from audits.reproduction.seeds import summary, t_interval
+from audits.reproduction.hpfl.paper import (
+    Found,
+    Needed,
+    PaperTable,
+    Studies,
+    Variants,
+    needed_study,
+)
+from audits.reproduction.numbers import number, summary, t_interval, with_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
-_SCORES = ("accuracy", "auc", "mae", "rmse")
-_NAMES = 32
+_SCORES: Final = ("accuracy", "auc", "mae", "rmse")
+_NAMES: Final = 32
+_WIDE: Final = 62
+_EDGES: Final = ("smallest", "largest")
 
 
 def needed_studies(
@@ -222,3 +233,136 @@ def _of(difference: Mapping[str, Any], seeds: int) -> str:
 
 def _spans(measures: Mapping[str, Mapping[str, Any]]) -> str:
     return "; ".join(f"{measure} {with_interval(found, 4)}" for measure, found in measures.items())
+
+
+def chosen_settings(
+    tables: Sequence[PaperTable], studies: Studies, seeds: Sequence[int], start: str
+) -> list[dict[str, Any]]:
+    """The settings that were chosen under a start, as JSON values: one entry per data and method.
+
+    ``edges`` counts the studies whose learning rate is the smallest or the largest that was tried:
+    a wider grid might have done better.
+
+    Args:
+        tables: say which data and methods.
+        studies: those that there are.
+        seeds: of the repetitions.
+        start: of training.
+    """
+    methods = dict.fromkeys((table.data, method) for table in tables for method in table.rows)
+    found = []
+    for data, method in methods:
+        places = {seed: needed_study(data, method, seed, start) for seed in seeds}
+        chosen = [
+            _chosen(studies[place].report, seed)
+            for seed, place in places.items()
+            if place in studies
+        ]
+        if chosen:
+            edges = {edge: sum(each["edge"] == edge for each in chosen) for edge in _EDGES}
+            found.append(
+                {"data": data, "method": method, "start": start, "edges": edges, "chosen": chosen}
+            )
+    return found
+
+
+def tuning_as_lines(tuning: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same as text."""
+    lines = []
+    for each in tuning:
+        chosen = each["chosen"]
+        rounds = ", ".join(dict.fromkeys(str(one["rounds"]) for one in chosen))
+        told = "; ".join(
+            f"{one['learning_rate']:g} x {one['epochs']} ({one['round']})" for one in chosen
+        )
+        edges = ", ".join(
+            f"{edge} rate {count} of {len(chosen)}"
+            for edge, count in each["edges"].items()
+            if count
+        )
+        lines.append(
+            f"{each['data']}, {each['start']}, {each['method']}, {rounds} rounds: {told}"
+            + (f"; {edges}" if edges else "")
+        )
+    return lines and ["Chosen in validation, by seed: learning rate x epochs (round)", *lines]
+
+
+def _chosen(report: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    settings = {trial["place"]: trial["setting"] for trial in report["trials"]}
+    own = settings[report["chosen"]]
+    rates = sorted({setting["learning_rate"] for setting in settings.values()})
+    edge = None
+    if len(rates) > 1 and own["learning_rate"] in (rates[0], rates[-1]):
+        edge = _EDGES[own["learning_rate"] == rates[-1]]
+    names = ("learning_rate", "epochs", "rounds", "proximal")
+    return {
+        "seed": seed,
+        **{name: own[name] for name in names},
+        "round": report["round"],
+        "edge": edge,
+    }
+
+
+def needed_variants(
+    variants: Variants, seeds: Sequence[int], starts: Sequence[str]
+) -> list[Needed]:
+    """Every study that the variants need."""
+    needed = [
+        place
+        for start in starts
+        for name in variants.rows
+        for place in _places(variants, name, seeds, start)
+    ]
+    return list(dict.fromkeys(needed))
+
+
+def compare_variants(
+    variants: Variants, studies: Studies, seeds: Sequence[int], starts: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The variants as JSON values: by start, the measure per seed; None where there is no study."""
+    return [
+        {
+            "variant": name,
+            "method": method,
+            "grid": grid,
+            variants.measure: {
+                start: [
+                    _reached(studies.get(place), variants.measure)
+                    for place in _places(variants, name, seeds, start)
+                ]
+                for start in starts
+            },
+        }
+        for name, (method, grid) in variants.rows.items()
+    ]
+
+
+def variants_as_lines(
+    variants: Variants, compared: Sequence[Mapping[str, Any]], seeds: Sequence[int]
+) -> list[str]:
+    """The same as text."""
+    starts = list(compared[0][variants.measure])
+    shown = ", ".join(map(str, seeds))
+    lines = [
+        f"Variants on {variants.data}, {variants.measure} in test (validation), seed {shown}",
+        f"{'':{_WIDE}}" + "".join(f"{start:>18}" for start in starts),
+    ]
+    for each in compared:
+        cells = [", ".join(_shown(one) for one in each[variants.measure][s]) for s in starts]
+        lines.append(f"{each['variant']:{_WIDE}}" + "".join(f"{cell:>18}" for cell in cells))
+    return lines
+
+
+def _places(variants: Variants, name: str, seeds: Sequence[int], start: str) -> list[Needed]:
+    method, grid = variants.rows[name]
+    return [Needed(variants.data, method, seed, start, grid) for seed in seeds]
+
+
+def _reached(found: Found | None, measure: str) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {part: float(found.report[part][measure]) for part in ("test", "validation")}
+
+
+def _shown(reached: Mapping[str, float] | None) -> str:
+    return "-" if reached is None else f"{reached['test']:.4f} ({reached['validation']:.4f})"

@@ -4,18 +4,26 @@ The study trains every setting of the method's grid, looks at the validation rec
 round, and reports the test records at the round and the setting that were best on validation:
 smallest RMSE for ratings, largest AUC for answers. "distributed" is reported at its last round,
 because nobody who trains without stopping knows a better one. Test records choose nothing.
+
+As a file a study is its report, and beside it as arrays the users' characteristics; one of one
+setting that diverged has a report only.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
-from secure_fedrec.errors import ConfigError, DivergedError, EncodingError
+from secure_fedrec.errors import ConfigError, DataError, DivergedError, EncodingError
 from secure_fedrec.evaluation import AccuracyRule
 from secure_fedrec.settings import Natural, OneOf, Settings
+from secure_fedrec.studies.files import read_arrays, read_report, write_files
 from secure_fedrec.studies.hpfl.methods import RUNS, Task
 from secure_fedrec.studies.hpfl.settings import (
     FORMS,
@@ -163,6 +171,45 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise _all_diverged(first["grid"], first["method"])
     seconds = sum(trial["seconds"] for trial in trials)
     return {**best, "seconds": seconds, "trials": trials}
+
+
+def write_study(study: Study, path: Path) -> None:
+    """Write a study: ``path``, and an array file of the same stem if it reached anything.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    arrays = {}
+    if study.snapshot is not None:
+        own = study.snapshot.characteristics
+        clients = np.repeat(np.arange(len(own)), [len(users) for users in own])
+        arrays = {"characteristics": np.concatenate(own), "clients": clients}
+    write_files(path, study.report, arrays)
+
+
+def read_study(path: Path) -> dict[str, Any]:
+    """Read a report.
+
+    Raises:
+        DataError: it is damaged, or of another version.
+    """
+    report = read_report(path, STUDY_FORMAT, paper="HPFL")
+    if "format" not in report:
+        raise DataError(path, f"is no study of format {STUDY_FORMAT}")
+    return report
+
+
+def read_characteristics(path: Path) -> tuple[FloatArray, IntArray]:
+    """The users' characteristics of the study at ``path``.
+
+    Returns:
+        float64[U, K], and int64[U], the client of each user.
+
+    Raises:
+        DataError: the array file is missing or damaged.
+    """
+    arrays: dict[str, Any] = read_arrays(path, "characteristics", "clients")
+    return arrays["characteristics"], arrays["clients"]
 
 
 def _place(trial: Mapping[str, Any]) -> int:

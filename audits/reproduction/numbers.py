@@ -1,31 +1,17 @@
-"""Repetitions under several seeds: which ones, and what they say together."""
+"""Numbers over several seeds, and numbers beside numbers as lines of text."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from audits.report.text import signed, signed_span
 from secure_fedrec.core.special import stdtrit
-from secure_fedrec.errors import ConfigError
 
-_LEVEL = 0.95
+MISSING = "-"
 
-
-def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tuple[int, ...]:
-    """The first seeds of a paper's file.
-
-    Args:
-        known: all of them.
-        asked: how many are wanted (``--seeds``); None for the default.
-        default: how many there are by default.
-
-    Raises:
-        ConfigError: so many are not known, or none is asked for.
-    """
-    if asked is not None and not 1 <= asked <= len(known):
-        raise ConfigError("--seeds", asked, f"must be 1 to {len(known)}")
-    return tuple(known[: default if asked is None else asked])
+_LEVEL: Final = 0.95
 
 
 def t_interval(values: Sequence[float]) -> dict[str, float | None]:
@@ -57,15 +43,28 @@ def summary(values: Sequence[float | None]) -> dict[str, Any]:
     return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": list(values)}
 
 
-def require_reproduced(
-    option: str, asked: Sequence[object] | None, known: Iterable[object]
-) -> None:
-    """Refuse what an option asks for and no study reproduces.
+def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines: the first column to the left, the others to the right.
 
-    Raises:
-        ConfigError: one of the values is not known.
+    Args:
+        header: names of the columns.
+        rows: cells; as many each.
     """
-    choices = tuple(known)
-    for value in asked or ():
-        if value not in choices:
-            raise ConfigError(option, value, "is none that is reproduced", choices)
+    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+
+
+def number(value: float | str | None, digits: int) -> str:
+    """A number, or that there is none."""
+    return value if isinstance(value, str) else MISSING if value is None else f"{value:.{digits}f}"
+
+
+def with_interval(found: Mapping[str, float | None], digits: int) -> str:
+    """A mean difference, and its interval if there is one."""
+    return f"{signed(found['mean'], digits)}{signed_span(found, digits)}"
