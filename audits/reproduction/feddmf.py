@@ -6,7 +6,7 @@ drawn as bars of methods (5) or lines along what is varied (6 to 8).
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -18,11 +18,12 @@ from audits.reproduction.numbers import in_columns, number, t_interval, with_int
 from audits.reproduction.papers import read_paper
 from audits.reproduction.progress import StudyFolder
 from audits.reproduction.ratings import ratings_of
+from secure_fedrec.data import RatingTable
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig
 from secure_fedrec.settings import Settings
 from secure_fedrec.studies.feddmf.methods import UNTRAINED
 from secure_fedrec.studies.feddmf.quality import KINDS
-from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig, run_study
+from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,16 +163,14 @@ class StudySource(StudyFolder[StudyConfig]):
         """The settings of a study are what it is called by."""
         return study
 
-    def make(self, study: StudyConfig, bar: Any) -> dict[str, Any]:
-        """Run it, epoch by epoch."""
+    def data(self, study: StudyConfig) -> RatingTable:
+        """The table that is cut."""
+        return ratings_of(study.data, self.data_dir, self.quick)
+
+    def told(self, study: StudyConfig, bar: Any) -> dict[str, Callable[..., object]]:
+        """Which study it is, and its epochs."""
         bar.set_description(self.path(study).stem)
-        return run_study(
-            ratings_of(study.data, self.data_dir, self.quick),
-            study,
-            self.path(study),
-            on_epoch=lambda epoch: bar.set_postfix_str(f"epoch {epoch.epoch}"),
-            wait=False,
-        )
+        return {"on_epoch": lambda epoch: bar.set_postfix_str(f"epoch {epoch.epoch}")}
 
 
 def file_name(study: StudyConfig) -> str:

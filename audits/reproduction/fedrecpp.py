@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,12 +16,13 @@ from audits.reproduction.engine import (
     seconds_of,
     wanted_parts,
 )
-from audits.reproduction.numbers import MISSING, in_columns, number, summary
+from audits.reproduction.numbers import MISSING, number, summary, table_lines
 from audits.reproduction.papers import read_paper
 from audits.reproduction.progress import StudyFolder
 from audits.reproduction.ratings import ratings_of
+from secure_fedrec.data import RatingTable
 from secure_fedrec.settings import Settings
-from secure_fedrec.studies.fedrecpp.study import METHODS, StudyConfig, run_study
+from secure_fedrec.studies.fedrecpp.study import METHODS, StudyConfig
 
 _STAND_IN: Final = "NOT ITS DATA: small generated ratings in their place"
 _MEASURES: Final = {"mae": "MAE", "rmse": "RMSE"}
@@ -202,11 +204,9 @@ class StudySource(StudyFolder[Needed]):
             learning_rate=paper.learning_rate,
         )
 
-    def make(self, needed: Needed, bar: Any) -> dict[str, Any]:
-        """Run it."""
-        table = ratings_of(needed.entry.data, self.data_dir, self.paper.quick)
-        config, path = self.config(needed), self.path(needed)
-        return run_study(table, config, path, on_round=bar.refresh, wait=False)
+    def data(self, needed: Needed) -> RatingTable:
+        """The ratings."""
+        return ratings_of(needed.entry.data, self.data_dir, self.paper.quick)
 
 
 def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
@@ -273,55 +273,43 @@ def cost_table(paper: Paper, data: str, studies: Studies) -> dict[str, Any]:
 
 def error_lines(table: Mapping[str, Any]) -> list[str]:
     """Table 2 as text."""
-    rows = [
-        [
-            _name(row),
-            *(
-                f"{number(row['paper'][measure], 4)} | {_with_deviation(row['ours'][measure])}"
-                for measure in _MEASURES
-            ),
-            str(row["folds"]),
-            {True: "yes", False: "no", None: ""}[row["same_bits_as_no_virtual_ratings"]],
-        ]
-        for row in table["rows"]
-    ]
-    return [
-        f"Table 2, {table['data']} ({table['paper_data']}): paper | ours, mean over folds",
-        *in_columns(["", *_MEASURES.values(), "folds", "bits of rho = 0"], rows),
-    ]
+    bits = {True: "yes", False: "no", None: ""}
+    cells = {
+        "": _name,
+        "MAE": lambda row: f"{number(row['paper']['mae'], 4)} | {_ours(row, 'mae')}",
+        "RMSE": lambda row: f"{number(row['paper']['rmse'], 4)} | {_ours(row, 'rmse')}",
+        "folds": lambda row: str(row["folds"]),
+        "bits of rho = 0": lambda row: bits[row["same_bits_as_no_virtual_ratings"]],
+    }
+    title = f"Table 2, {table['data']} ({table['paper_data']}): paper | ours, mean over folds"
+    return table_lines(title, cells, table["rows"])
 
 
 def cost_lines(table: Mapping[str, Any]) -> list[str]:
     """Table 3 as text."""
-    rows = [
-        [
-            f"eta = {row['denoisers']}",
-            *(
-                f"{number(row['paper'][name], 0)} | {number(row['ours'][name], 1)}"
-                for name in _COSTS
-            ),
-            str(row["folds"]),
-        ]
-        for row in table["rows"]
-    ]
-    return [
-        f"Table 3, {table['data']} ({table['paper_data']}): vectors a round, paper | ours",
-        *in_columns(["", *_COSTS, "folds"], rows),
-    ]
+
+    def beside(name: str, row: Mapping[str, Any]) -> str:
+        return f"{number(row['paper'][name], 0)} | {number(row['ours'][name], 1)}"
+
+    cells = {
+        "": lambda row: f"eta = {row['denoisers']}",
+        **{name: partial(beside, name) for name in _COSTS},
+        "folds": lambda row: str(row["folds"]),
+    }
+    title = f"Table 3, {table['data']} ({table['paper_data']}): vectors a round, paper | ours"
+    return table_lines(title, cells, table["rows"])
 
 
 def share_lines(found: Mapping[str, Any]) -> list[str]:
     """The points of figure 2 as text; the paper draws them and prints none."""
-    rows = [
-        [
-            f"{_name(point)}, c = {point['share']:g} n",
-            *(_with_deviation(point["ours"][measure]) for measure in _MEASURES),
-            str(point["folds"]),
-        ]
-        for point in found["points"]
-    ]
-    head = f"Figure 2, {found['data']}: ours, mean over folds (the paper prints no numbers)"
-    return [head, *in_columns(["", *_MEASURES.values(), "folds"], rows)]
+    cells = {
+        "": lambda point: f"{_name(point)}, c = {point['share']:g} n",
+        "MAE": lambda point: _ours(point, "mae"),
+        "RMSE": lambda point: _ours(point, "rmse"),
+        "folds": lambda point: str(point["folds"]),
+    }
+    title = f"Figure 2, {found['data']}: ours, mean over folds (the paper prints no numbers)"
+    return table_lines(title, cells, found["points"])
 
 
 def _of_entry(entry: Entry, studies: Studies) -> dict[str, Any]:
@@ -359,7 +347,8 @@ def _name(row: Mapping[str, Any]) -> str:
     return f"{_NAMES[row['method']]}, rho = {row['rho']}"
 
 
-def _with_deviation(found: Mapping[str, Any]) -> str:
+def _ours(row: Mapping[str, Any], measure: str) -> str:
+    found = row["ours"][measure]
     spread = "" if found["deviation"] is None else f" ± {found['deviation']:.4f}"
     return number(found["mean"], 4) + spread
 

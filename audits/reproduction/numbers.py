@@ -1,7 +1,7 @@
 """Numbers over several seeds, and numbers beside numbers as lines of text."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -58,6 +58,22 @@ def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
         ).rstrip()
         for row in (header, *rows)
     ]
+
+
+def table_lines(
+    title: str,
+    cells: Mapping[str, Callable[[Mapping[str, Any]], str]],
+    rows: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """A table as lines, below its title.
+
+    Args:
+        title: what it shows.
+        cells: by name of the column, what it says of a row.
+        rows: as JSON values.
+    """
+    found = [[cell(row) for cell in cells.values()] for row in rows]
+    return [title, *in_columns([*cells], found)]
 
 
 def number(value: float | str | None, digits: int) -> str:

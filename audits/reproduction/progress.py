@@ -18,6 +18,7 @@ from secure_fedrec.studies.resumed import (
     being_made,
     read_study,
     require_one_source,
+    run_study,
 )
 
 Wanted = TypeVar("Wanted")
@@ -64,9 +65,18 @@ class StudyFolder(ABC, Generic[Wanted]):
         """The settings of a study, where ``found`` asks for them."""
         raise NotImplementedError
 
-    def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:
-        """Run a study, where ``found`` asks for it; see ``completed``."""
+    def data(self, needed: Wanted) -> Any:
+        """What a study learns from, likewise."""
         raise NotImplementedError
+
+    def told(self, needed: Wanted, bar: "tqdm[Any]") -> dict[str, Callable[..., object]]:
+        """What a study calls while it is made, to show how far it is; likewise."""
+        return {"on_round": bar.refresh}
+
+    def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:
+        """Run a study; see ``completed``."""
+        data, config, told = self.data(needed), self.config(needed), self.told(needed, bar)
+        return run_study(data, config, self.path(needed), wait=False, **told)
 
     def found(self, needed: Iterable[Wanted]) -> dict[Wanted, Report]:
         """The reports of studies, from the folder or, where that is wanted, made now.

@@ -30,6 +30,10 @@ class TopN(NamedTuple):
     table: RatingTable
     latest: IntArray | None
 
+    def fingerprint(self) -> str:
+        """Of the interactions."""
+        return self.table.fingerprint()
+
 
 def load_top_n(name: str, data_dir: Path | None = None) -> TopN:
     """Load a data set and leave out what the tables leave out.

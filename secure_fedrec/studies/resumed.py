@@ -38,6 +38,8 @@ _KEPT: Final = "study-kept."
 _PATIENCE: Final = 1000  # folders that others take away, one after the other
 
 Made = TypeVar("Made")
+Outcome: TypeAlias = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
+"""A report as JSON values, and arrays."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +90,20 @@ class StudySettings(Settings):
     def described(self) -> dict[str, Any]:
         """All settings as JSON values."""
         return as_json(self)
+
+    def made(self, data: Any, path: Path, run_id: str, **told: Any) -> Outcome:
+        """Train, from a checkpoint where there is one.
+
+        Args:
+            data: what it learns from.
+            path: of the report, beside which a checkpoint may lie.
+            run_id: of the settings and the data.
+            told: what is called meanwhile, for a progress bar.
+
+        Returns:
+            What the report has beside settings and fingerprint, as JSON values; and its arrays.
+        """
+        raise NotImplementedError
 
 
 def read_study(
@@ -164,36 +180,36 @@ def once(
         return read() or make()
 
 
-def read_or_make(
-    path: Path,
-    config: StudySettings,
-    make: Callable[[], tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]],
-    *,
-    data: str,
-    wait: bool,
+def run_study(
+    data: Any, config: StudySettings, path: Path, *, wait: bool = True, **told: Any
 ) -> dict[str, Any]:
-    """The report of a study: read if it is complete, else made now, or gone on with.
+    """Run a study, or go on with it, or read it if it is complete.
 
     Args:
-        path: of the report.
+        data: the data of that name, with a ``fingerprint``.
         config: what is studied.
-        make: trains; gives what the report has beside settings and fingerprint, and its arrays.
-        data: fingerprint of what it is made of.
+        path: of the report; arrays lie beside.
         wait: for another process that is making it.
+        told: what ``made`` of the settings calls meanwhile.
 
     Raises:
         BeingMadeError: another process is making it, and is not waited for.
-        DataError: what is there is of another study, or cannot be written; or as ``make``.
+        CheckpointError: what lies beside ``path`` is of another study.
+        ConfigError: a setting does not fit the data or the method.
+        DataError: ``path`` is of another study, or cannot be written.
+        DivergedError: training left the range of numbers.
     """
+    fingerprint = data.fingerprint()
 
     def made() -> dict[str, Any]:
-        report, arrays = make()
-        head = {"format": config.version, "study": config.described(), FINGERPRINT: data}
+        described = config.described()
+        report, arrays = config.made(data, path, f"{fingerprint} {described}", **told)
+        head = {"format": config.version, "study": described, FINGERPRINT: fingerprint}
         write_files(path, {**head, **report}, arrays)
         forget(path)
         return {**head, **report}
 
-    return once(path, lambda: read_study(path, config, data=data), made, wait=wait)
+    return once(path, lambda: read_study(path, config, data=fingerprint), made, wait=wait)
 
 
 def being_made(path: Path) -> bool:

@@ -23,10 +23,10 @@ from secure_fedrec.evaluation.protocols import PROTOCOLS, ranking_case
 from secure_fedrec.evaluation.ranks import client_figures, client_ranks, quality
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, plain_engine, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, plain_engine
 from secure_fedrec.studies.fed3cr.views import correlated
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
+from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source, run_study
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}

@@ -14,7 +14,8 @@ from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.models.dmf.training import DMFTraining
 from secure_fedrec.studies.feddmf.methods import RUNS, Task
 from secure_fedrec.studies.feddmf.quality import measure
-from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig, run_study
+from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig
+from secure_fedrec.studies.resumed import run_study
 
 TABLE = generate(SyntheticConfig(clients=40, items=60, mean_ratings=20.0, seed=4))
 FIGURES = {name: tuple(shown.studies()) for name, shown in load_paper(quick=False).figures.items()}

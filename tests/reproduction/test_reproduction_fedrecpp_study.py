@@ -9,7 +9,8 @@ import pytest
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.splits import k_fold
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.studies.fedrecpp.study import StudyConfig, run_study
+from secure_fedrec.studies.fedrecpp.study import StudyConfig
+from secure_fedrec.studies.resumed import run_study
 
 TABLE = generate(SyntheticConfig(clients=30, items=120, mean_ratings=15.0, seed=3))
 

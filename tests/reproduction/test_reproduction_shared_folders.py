@@ -16,9 +16,9 @@ from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.errors import DataError, MissingExtraError
-from secure_fedrec.studies.fed3cr.study import StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.study import StudyConfig
 from secure_fedrec.studies.files import read_arrays
-from secure_fedrec.studies.resumed import being_made, once, read_study
+from secure_fedrec.studies.resumed import being_made, once, read_study, run_study
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 

@@ -1,6 +1,6 @@
 """Fed3CR's numbers as they were printed, the settings they are repeated under, and the studies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -18,7 +18,7 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN, load_top_n
 from secure_fedrec.evaluation.protocols import PROTOCOLS
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES
-from secure_fedrec.studies.fed3cr.study import StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.study import StudyConfig
 from secure_fedrec.studies.files import read_arrays
 
 ABLATION: Final = "ablation"
@@ -319,17 +319,15 @@ class StudySource(StudyFolder[Needed]):
             settings=dict(needed.setting),
         )
 
-    def make(self, needed: Needed, bar: Any) -> dict[str, Any]:
-        """Run it; rounds are counted behind the bar of all studies."""
-        quick, count = self.paper.quick, iter(range(1, needed.rounds + 1))
-        data = TopN(generated(quick), None) if quick else _loaded(needed.place.data, self.data_dir)
-        return run_study(
-            data,
-            self.config(needed),
-            self.path(needed),
-            on_round=lambda: bar.set_postfix_str(f"round {next(count)} of {needed.rounds}"),
-            wait=False,
-        )
+    def data(self, needed: Needed) -> TopN:
+        """The interactions."""
+        quick = self.paper.quick
+        return TopN(generated(quick), None) if quick else _loaded(needed.place.data, self.data_dir)
+
+    def told(self, needed: Needed, bar: Any) -> dict[str, Callable[..., object]]:
+        """Its rounds, behind the bar of all studies."""
+        count, rounds = iter(range(1, needed.rounds + 1)), needed.rounds
+        return {"on_round": lambda: bar.set_postfix_str(f"round {next(count)} of {rounds}")}
 
 
 def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, Found]:

@@ -11,7 +11,7 @@ from audits.reproduction.fed3cr.choice import Chosen, Library
 from audits.reproduction.fed3cr.paper import ABLATION, Needed, Place
 from audits.reproduction.fed3cr.search import Setting, ordered
 from audits.reproduction.fed3cr.tables import gain_over, percent, reported, rounds_of, span
-from audits.reproduction.numbers import in_columns
+from audits.reproduction.numbers import table_lines
 
 
 class Varied(NamedTuple):
@@ -70,25 +70,19 @@ def sensitivity(library: Library, place: Place) -> tuple[dict[str, Any], list[st
             mine, theirs = Chosen(each.needed.setting, own), Chosen(each.other.setting, other)
             told = {**reported(mine, {}), "gain": gain_over(mine, theirs)}
             rows.append({**named, "other_name": each.other_name, **told})
-    lines = [f"Sensitivity, {place.data}, protocol {place.protocol}, one seed; %"]
-    cells = [
-        [
-            row["idea"],
-            row["name"],
-            f"{row['key']} {row['value']:g}",
-            percent(row["ours"]["hit_rate_at_10"]),
-            percent(row["last"]["hit_rate_at_10"]),
-            rounds_of(row),
-            row["other_name"],
-            span(row["gain"]["hit"]),
-        ]
-        for row in rows
-    ]
-    head = ["idea", "", "with", "HR", "last HR", "round", "beside", "HR less that"]
-    return {"figure": "sensitivity", **place._asdict(), "rows": rows}, [
-        *lines,
-        *in_columns(head, cells),
-    ]
+    cells = {
+        "idea": lambda row: row["idea"],
+        "": lambda row: row["name"],
+        "with": lambda row: f"{row['key']} {row['value']:g}",
+        "HR": lambda row: percent(row["ours"]["hit_rate_at_10"]),
+        "last HR": lambda row: percent(row["last"]["hit_rate_at_10"]),
+        "round": rounds_of,
+        "beside": lambda row: row["other_name"],
+        "HR less that": lambda row: span(row["gain"]["hit"]),
+    }
+    title = f"Sensitivity, {place.data}, protocol {place.protocol}, one seed; %"
+    values = {"figure": "sensitivity", **place._asdict(), "rows": rows}
+    return values, table_lines(title, cells, rows)
 
 
 def _name(library: Library, side: Mapping[str, Any]) -> str:

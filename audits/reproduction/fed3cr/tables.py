@@ -1,6 +1,6 @@
 """Fed3CR's tables as JSON values and as text: the paper's numbers, ours and the oracles'."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import numpy as np
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
 from audits.reproduction.fed3cr.paper import Found, Place
 from audits.reproduction.fed3cr.search import WORST
-from audits.reproduction.numbers import in_columns, number
+from audits.reproduction.numbers import number, table_lines
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.oracles import ORACLES
@@ -17,7 +17,6 @@ from secure_fedrec.studies.fed3cr.study import WARM
 
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
-_VARIANT: Final = ("HR paper | ours", "NDCG paper | ours")
 _FEW: Final = 3
 """Keys at an edge that a cell names; of more their number."""
 _SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
@@ -123,18 +122,29 @@ def _variants(
 def methods_lines(table: Mapping[str, Any]) -> list[str]:
     """Such a table as text, in %."""
     told = table["oracles"]
-    head = ("", "HR paper | ours", "popularity", "never drawn", "NDCG paper | ours")
-    header = [*head, "HR less popularity", "warm HR", "warm HR less popularity"]
-    header += ["HR of all items", "last HR", "round", "edge", "seeds"]
-    rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
+    rules = {rule: percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]}
+    cells = {
+        "": lambda row: row["name"],
+        "HR paper | ours": lambda row: _beside(row, _HIT),
+        **{rule: lambda _, found=found: found for rule, found in rules.items()},
+        "NDCG paper | ours": lambda row: _beside(row, _NDCG),
+        "HR less popularity": lambda row: _gain(row["gain"], "hit"),
+        "warm HR": lambda row: percent(row["ours"].get(WARM)),
+        "warm HR less popularity": lambda row: _gain(row["gain"], "warm"),
+        "HR of all items": lambda row: percent(row["ours"].get(_FULL)),
+        "last HR": lambda row: percent(row["last"].get(_HIT)),
+        "round": rounds_of,
+        "edge": edges_of,
+        "seeds": lambda row: str(row["seeds"]),
+    }
+    rows = table["rows"]
     lines = [
-        _title(table),
-        *in_columns(header, rows),
+        *table_lines(_title(table), cells, rows),
         "; ".join(_told(rule, each) for rule, each in told.items()),
     ]
     lines += [f"WARNING: {table['warning']}"] if table["warning"] else []
-    lines += [_searched(row) for row in table["rows"] if row["tuning"]]
-    lines += [_along(row) for row in table["rows"] if row["seeds"]]
+    lines += [_searched(row) for row in rows if row["tuning"]]
+    lines += [_along(row) for row in rows if row["seeds"]]
     return lines + [
         f"{each['name']} - {each['other_name']}: HR {span(each['hit'])}, NDCG {span(each['ndcg'])}"
         for each in table["differences"]
@@ -143,24 +153,19 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
 
 def ablation_lines(table: Mapping[str, Any]) -> list[str]:
     """Table 3 as text, in %."""
-    rows = [
-        [
-            row["row"],
-            " ".join(
-                name for name, has in zip(("ACE", "con", "com"), row["parts"], strict=True) if has
-            )
-            or "none",
-            *_variant_cells(row, row["over_c0"]),
-        ]
-        for row in table["rows"]
-    ]
-    return [_title(table), *in_columns(["", "parts", *_VARIANT, "HR over C0", "seeds"], rows)]
+
+    def parts(row: Mapping[str, Any]) -> str:
+        named = zip(("ACE", "con", "com"), row["parts"], strict=True)
+        return " ".join(name for name, has in named if has) or "none"
+
+    cells = {"": lambda row: row["row"], "parts": parts, **_variant_cells("C0")}
+    return table_lines(_title(table), cells, table["rows"])
 
 
 def transfer_lines(table: Mapping[str, Any]) -> list[str]:
     """Table 4 as text, in %."""
-    rows = [[row["row"], *_variant_cells(row, row["over_ace"])] for row in table["rows"]]
-    return [_title(table), *in_columns(["", *_VARIANT, "HR over ACE", "seeds"], rows)]
+    cells = {"": lambda row: row["row"], **_variant_cells("ACE")}
+    return table_lines(_title(table), cells, table["rows"])
 
 
 def _title(table: Mapping[str, Any]) -> str:
@@ -169,9 +174,17 @@ def _title(table: Mapping[str, Any]) -> str:
     return f"{name}, {place}, {table['rounds']} rounds; %"
 
 
-def _variant_cells(row: Mapping[str, Any], over: Mapping[str, Any] | None) -> list[str]:
-    told = "-" if over is None else span(over["hit"])
-    return [_beside(row, _HIT), _beside(row, _NDCG), told, str(row["seeds"])]
+def _variant_cells(base: str) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    return {
+        "HR paper | ours": lambda row: _beside(row, _HIT),
+        "NDCG paper | ours": lambda row: _beside(row, _NDCG),
+        f"HR over {base}": lambda row: _gain(row[f"over_{base.lower()}"], "hit"),
+        "seeds": lambda row: str(row["seeds"]),
+    }
+
+
+def _gain(found: Mapping[str, Any] | None, key: str) -> str:
+    return "-" if found is None or key not in found else span(found[key])
 
 
 def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
@@ -279,25 +292,6 @@ def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
             for name in (_HIT, _NDCG)
         } | _warm(reports, f"{rule}.")
     return found
-
-
-def _cells(row: Mapping[str, Any], told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    beside = [percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
-    return [row["name"], _beside(row, _HIT), *beside, _beside(row, _NDCG)]
-
-
-def _more(row: Mapping[str, Any]) -> list[str]:
-    gain = row["gain"]
-    return [
-        "-" if gain is None else span(gain["hit"]),
-        percent(row["ours"].get(WARM)),
-        "-" if gain is None or "warm" not in gain else span(gain["warm"]),
-        percent(row["ours"].get(_FULL)),
-        percent(row["last"].get(_HIT)),
-        rounds_of(row),
-        edges_of(row),
-        str(row["seeds"]),
-    ]
 
 
 def rounds_of(row: Mapping[str, Any]) -> str:

@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import Annotated, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from secure_fedrec.algorithms.item_tables import ItemTables, ranked, ranked_between_rounds
 from secure_fedrec.algorithms.item_tables.local import ItemTableTraining
@@ -47,11 +46,11 @@ from secure_fedrec.studies.fed3cr.methods import (
 )
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.resumed import (
+    Outcome,
     Record,
     StudySettings,
     as_json,
     plain,
-    read_or_make,
     train,
 )
 
@@ -117,44 +116,28 @@ class StudyConfig(StudySettings, section="study"):
         start = CentralConfig(model=self.method, epochs=self.rounds, seed=self.seed)
         return with_settings(start, self.settings)
 
+    def made(
+        self,
+        data: TopN,
+        path: Path,
+        run_id: str,
+        *,
+        on_round: Callable[[], object] | None = None,
+        threads: int | None = None,
+    ) -> Outcome:
+        """Train to the last round; ``on_round`` is called after each.
 
-def run_study(
-    data: TopN,
-    config: StudyConfig,
-    path: Path,
-    *,
-    on_round: Callable[[], object] | None = None,
-    threads: int | None = None,
-    wait: bool = True,
-) -> dict[str, Any]:
-    """Run a study, or go on with it, or read it if it is complete.
-
-    One that diverged is complete as well: its report has ``diverged``, and the rounds before.
-
-    Args:
-        data: the interactions of that name.
-        config: what is studied.
-        path: of the report; arrays per client lie beside.
-        on_round: called after every round.
-        threads: most threads of training; the result does not depend on it.
-        wait: for another process that is making it.
-
-    Raises:
-        BeingMadeError: another process is making it, and is not waited for.
-        ConfigError: a setting does not fit the method.
-        DataError: ``path`` is of another study, or cannot be written.
-        CheckpointError: what lies beside it is of another study.
-    """
-    table = data.table
-
-    def make() -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        case = ranking_case(table, protocol=config.protocol, seed=config.seed, latest=data.latest)
-        if config.method == ORACLES:
-            report, arrays = _oracles(case, config)
-        elif config.method in CENTRAL:
-            report, arrays = _centrally(case, config, on_round or (lambda: None))
+        One that diverges is made as well: its report has ``diverged``, and the rounds before. The
+        result does not depend on ``threads``, the most of training.
+        """
+        table = data.table
+        case = ranking_case(table, protocol=self.protocol, seed=self.seed, latest=data.latest)
+        if self.method == ORACLES:
+            report, arrays = _oracles(case, self)
+        elif self.method in CENTRAL:
+            report, arrays = _centrally(case, self, on_round or (lambda: None))
         else:
-            report, arrays = _trained(case, data, config, path, on_round, threads)
+            report, arrays = _trained(case, self, path, run_id, on_round, threads)
         head = {
             "clients": case.n_clients,
             "items": case.n_items,
@@ -163,12 +146,8 @@ def run_study(
         }
         return {**head, **report}, arrays
 
-    return read_or_make(path, config, make, data=table.fingerprint(), wait=wait)
 
-
-def _oracles(
-    case: RankingCase, config: StudyConfig
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def _oracles(case: RankingCase, config: StudyConfig) -> Outcome:
     """Rules without a model, and whether the protocol leaks what it holds out."""
     leak = measured_leak(
         case,
@@ -196,9 +175,7 @@ def _oracles(
     return {"means": means, "leaks": leak.leaks, "warning": leak.warning, "seconds": 0.0}, arrays
 
 
-def _centrally(
-    case: RankingCase, config: StudyConfig, told: Callable[[], object]
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def _centrally(case: RankingCase, config: StudyConfig, told: Callable[[], object]) -> Outcome:
     """A model of everybody's data, epoch by epoch; minutes, so it is not gone on with."""
     from secure_fedrec.studies.central import epochs  # noqa: PLC0415 - brings torch
 
@@ -218,19 +195,19 @@ def _centrally(
 
 def _trained(
     case: RankingCase,
-    data: TopN,
     config: StudyConfig,
     path: Path,
+    run_id: str,
     on_round: Callable[[], object] | None,
     threads: int | None,
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+) -> Outcome:
     """A method, round by round."""
     method = build_method(
         config.method, config.settings, rounds=config.rounds, n_items=case.n_items
     )
     algorithm = ranked(method, case, threads=threads)
     engine = plain_engine(algorithm, case, config.seed)
-    record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
+    record = Record()
 
     def see(report: RoundReport, record: Record) -> None:
         own = dict(report.of_clients)

@@ -23,7 +23,7 @@ from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, UNTRAINED, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure, sides
-from secure_fedrec.studies.resumed import StudySettings, keep, kept, read_or_make
+from secure_fedrec.studies.resumed import Outcome, StudySettings, keep, kept
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -63,66 +63,41 @@ class StudyConfig(StudySettings, section="study"):
         model = DMFConfig(width=8, hidden=16, dropout=self.algorithm.model.dropout)
         return replace(self, algorithm=replace(self.algorithm, epochs=3, model=model), every=3)
 
+    def made(
+        self,
+        data: RatingTable,
+        path: Path,
+        run_id: str,
+        *,
+        on_epoch: Callable[[Epoch], object] | None = None,
+    ) -> Outcome:
+        """Train to the last epoch, and keep a checkpoint after each; ``on_epoch`` is told it.
 
-def run_study(
-    table: RatingTable,
-    config: StudyConfig,
-    path: Path,
-    *,
-    on_epoch: Callable[[Epoch], object] | None = None,
-    wait: bool = True,
-) -> dict[str, Any]:
-    """Run a study, or go on with it, or read it if it is complete.
-
-    The report is written once the study is complete. Until then a checkpoint lies beside it, with
-    the suffix ``.checkpoint``.
-
-    Args:
-        table: the data of that name.
-        config: what is studied.
-        path: of the report.
-        on_epoch: called after every epoch.
-        wait: for another process that is making it.
-
-    Raises:
-        BeingMadeError: another process is making it, and is not waited for.
-        ConfigError: an organisation is left without items to measure on.
-        DataError: ``path`` is of another study, or cannot be written.
-        CheckpointError: what lies beside it is of another study.
-        DivergedError: training left the range of numbers.
-    """
-    fingerprint = table.fingerprint()
-
-    def make() -> tuple[dict[str, Any], dict[str, Any]]:
-        data = cut(table, config)
-        beside, begun = path.with_suffix(".checkpoint"), perf_counter()
-        run_id = f"{fingerprint} {config.described()}"
+        Raises:
+            ConfigError: an organisation is left without items to measure on.
+        """
+        parted, beside, begun = cut(data, self), path.with_suffix(".checkpoint"), perf_counter()
         state, epochs, spent = _earlier(beside, run_id)
-        task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
-        last = 1 if config.method in UNTRAINED else config.algorithm.epochs
-        for found in RUNS[config.method](task):
-            if found.epoch % config.every == 0 or found.epoch == last:
+        seed = self.split.seed
+        task = Task(data=parted, config=self.algorithm, seed=seed, resumed=state)
+        last = 1 if self.method in UNTRAINED else self.algorithm.epochs
+        for found in RUNS[self.method](task):
+            if found.epoch % self.every == 0 or found.epoch == last:
                 cosine = None if found.cosine is None else found.cosine()
-                quality = measure(data, found.scores, seed=config.split.seed)
+                quality = measure(parted, found.scores, seed=seed)
                 epochs.append({"epoch": found.epoch, "cosine": cosine, **quality})
             if found.epoch < last:
                 seconds = spent + perf_counter() - begun
                 keep(beside, found.state(), {"epochs": epochs, "seconds": seconds}, run_id=run_id)
             if on_epoch is not None:
                 on_epoch(found)
-        return _report(data, epochs, spent + perf_counter() - begun), {}
-
-    return read_or_make(path, config, make, data=fingerprint, wait=wait)
-
-
-def _report(data: CommonItems, epochs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    return {
-        "common": int(data.common.sum()),
-        "own": [len(data.own(place)) for place in range(data.n_organisations)],
-        "users": data.n_users.tolist(),
-        "seconds": seconds,
-        "epochs": epochs,
-    }
+        return {
+            "common": int(parted.common.sum()),
+            "own": [len(parted.own(place)) for place in range(parted.n_organisations)],
+            "users": parted.n_users.tolist(),
+            "seconds": spent + perf_counter() - begun,
+            "epochs": epochs,
+        }, {}
 
 
 def cut(table: RatingTable, config: StudyConfig) -> CommonItems:

@@ -27,7 +27,7 @@ from secure_fedrec.protection.denoisers.config import DenoisersConfig
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.engine import engine_of
-from secure_fedrec.studies.resumed import Record, StudySettings, as_json, read_or_make, train
+from secure_fedrec.studies.resumed import Outcome, Record, StudySettings, as_json, train
 from secure_fedrec.wire import Meter
 
 STUDY_FORMAT: Final = 1
@@ -108,50 +108,28 @@ class StudyConfig(StudySettings, section="study"):
             layers["denoisers"] = DenoisersConfig(count=self.denoisers)
         return layers
 
-
-def run_study(
-    table: RatingTable,
-    config: StudyConfig,
-    path: Path,
-    *,
-    on_round: Callable[[], object] | None = None,
-    wait: bool = True,
-) -> dict[str, Any]:
-    """Run a study, or go on with it, or read it if it is complete.
-
-    Args:
-        table: the ratings of that name.
-        config: what is studied.
-        path: of the report.
-        on_round: called after every round.
-        wait: for another process that is making it.
-
-    Raises:
-        BeingMadeError: another process is making it, and is not waited for.
-        ConfigError: the ratings have no such fold, or too few clients for the denoisers.
-        DataError: ``path`` is of another study, or cannot be written.
-        CheckpointError: what lies beside it is of another study.
-        DivergedError: training left the ring.
-    """
-    fingerprint = table.fingerprint()
-
-    def make() -> tuple[dict[str, Any], dict[str, Any]]:
-        engine = _engine(table, config)
-        record, run_id = Record(), f"{fingerprint} {config.described()}"
+    def made(
+        self,
+        data: RatingTable,
+        path: Path,
+        run_id: str,
+        *,
+        on_round: Callable[[], object] | None = None,
+    ) -> Outcome:
+        """Train to the last round; ``on_round`` is called after each."""
+        engine, record = _engine(data, self), Record()
         try:
             train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
         except EncodingError as diverged:
-            key, value = "study.learning_rate", config.learning_rate
-            raise DivergedError(key, value, f"{config.method}: {diverged}") from diverged
+            key, value = "study.learning_rate", self.learning_rate
+            raise DivergedError(key, value, f"{self.method}: {diverged}") from diverged
         return {
-            "clients": table.n_clients,
+            "clients": data.n_clients,
             "vectors": _vectors(engine.wire.meter, list(engine.stack.denoisers), record),
             "digest": sha256(np.ascontiguousarray(engine.public.table).tobytes()).hexdigest(),
             "seconds": record.seconds,
             "rounds": record.rounds,
         }, {}
-
-    return read_or_make(path, config, make, data=fingerprint, wait=wait)
 
 
 def _see(report: RoundReport, record: Record) -> None:
