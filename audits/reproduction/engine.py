@@ -104,7 +104,7 @@ class Result:
         return self.values, [*self.lines, told]
 
 
-def seconds_of(reports: Iterable[Mapping[str, Any]]) -> float:
+def seconds_of(reports: Iterable[Mapping[str, Any]]) -> Any:
     """What the training of studies took."""
     return sum(report["seconds"] for report in reports)
 

@@ -77,7 +77,9 @@ class Shown(Settings):
         for value in self.values:
             # A share of one half is what equal parts are.
             equal = value == _HALF and self.varied in ("items", "users")
-            split = {self.varied: None if equal else value} if self.varied else {}
+            split: dict[str, Any] = {}
+            if self.varied:
+                split = {self.varied: None if equal else value}
             for settings in self.settings:
                 feddmf = replace(others, **settings)
                 margins = replace(feddmf, margin=0.0), feddmf
@@ -198,9 +200,9 @@ def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
     wanted = {figure: paper.studies(figure, seeds) for figure in parts.figures}
     studies = source.found(each for points in wanted.values() for each in points)
     source.require(studies, "FedDMF")
-    head = {"paper": paper.title, "quick": arguments.quick, "seeds": seeds}
-    empty = {"figures": [], "drawings": []}
-    result = Result(arguments.out, {**head, **empty}, _STAND_IN if arguments.quick else "")
+    values = {"paper": paper.title, "quick": arguments.quick, "seeds": seeds}
+    values |= {"figures": [], "drawings": []}
+    result = Result(arguments.out, values, _STAND_IN if arguments.quick else "")
     for figure, points in wanted.items():
         values = figure_values(paper, figure, studies, points)
         result.tell("figures", values, figure_lines(values))

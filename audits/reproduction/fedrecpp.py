@@ -16,7 +16,7 @@ from audits.reproduction.engine import (
     seconds_of,
     wanted_parts,
 )
-from audits.reproduction.numbers import MISSING, number, summary, table_lines
+from audits.reproduction.numbers import MISSING, Cells, number, summary, table_lines
 from audits.reproduction.papers import read_paper
 from audits.reproduction.progress import StudyFolder
 from audits.reproduction.ratings import ratings_of
@@ -217,9 +217,9 @@ def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
     source = StudySource(paper=paper, **StudySource.options(arguments))
     studies = source.found(paper.needed(parts, folds))
     source.require(studies, "FedRec++")
-    head = {"paper": paper.title, "quick": arguments.quick, "folds": folds}
-    empty = {"tables": [], "points": [], "figures": []}
-    result = Result(arguments.out, {**head, **empty}, _STAND_IN if arguments.quick else "")
+    values = {"paper": paper.title, "quick": arguments.quick, "folds": folds}
+    values |= {"tables": [], "points": [], "figures": []}
+    result = Result(arguments.out, values, _STAND_IN if arguments.quick else "")
     long = {each: report for each, report in studies.items() if each.rounds == paper.rounds}
     short = {each: report for each, report in studies.items() if each.rounds == 1}
     for name in paper.data:
@@ -291,7 +291,7 @@ def cost_lines(table: Mapping[str, Any]) -> list[str]:
     def beside(name: str, row: Mapping[str, Any]) -> str:
         return f"{number(row['paper'][name], 0)} | {number(row['ours'][name], 1)}"
 
-    cells = {
+    cells: Cells = {
         "": lambda row: f"eta = {row['denoisers']}",
         **{name: partial(beside, name) for name in _COSTS},
         "folds": lambda row: str(row["folds"]),

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from audits.report.text import signed, signed_span
 from secure_fedrec.core.special import stdtrit
 
-MISSING = "-"
+MISSING: Final = "-"
+
+Cells: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], str]]
+"""By name of a column, what it says of a row."""
 
 _LEVEL: Final = 0.95
 
@@ -60,16 +63,12 @@ def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
     ]
 
 
-def table_lines(
-    title: str,
-    cells: Mapping[str, Callable[[Mapping[str, Any]], str]],
-    rows: Sequence[Mapping[str, Any]],
-) -> list[str]:
+def table_lines(title: str, cells: Cells, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """A table as lines, below its title.
 
     Args:
         title: what it shows.
-        cells: by name of the column, what it says of a row.
+        cells: of a row.
         rows: as JSON values.
     """
     found = [[cell(row) for cell in cells.values()] for row in rows]

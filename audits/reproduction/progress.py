@@ -14,7 +14,6 @@ from tqdm import tqdm
 from secure_fedrec.errors import DataError, DivergedError
 from secure_fedrec.studies.resumed import (
     BeingMadeError,
-    StudySettings,
     being_made,
     read_study,
     require_one_source,
@@ -61,7 +60,7 @@ class StudyFolder(ABC, Generic[Wanted]):
             "progress": not arguments.quiet,
         }
 
-    def config(self, needed: Wanted) -> StudySettings:
+    def config(self, needed: Wanted) -> Any:
         """The settings of a study, where ``found`` asks for them."""
         raise NotImplementedError
 

@@ -91,13 +91,14 @@ class StudySettings(Settings):
         """All settings as JSON values."""
         return as_json(self)
 
-    def made(self, data: Any, path: Path, run_id: str, **told: Any) -> Outcome:
+    def made(self, data: Any, path: Path, run_id: str, *more: Any, **told: Any) -> Outcome:
         """Train, from a checkpoint where there is one.
 
         Args:
             data: what it learns from.
             path: of the report, beside which a checkpoint may lie.
             run_id: of the settings and the data.
+            more: nothing; with it, settings may name what is told.
             told: what is called meanwhile, for a progress bar.
 
         Returns:

@@ -1,7 +1,8 @@
 """Fed3CR's tables as JSON values and as text: the paper's numbers, ours and the oracles'."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
 from audits.reproduction.fed3cr.paper import Found, Place
 from audits.reproduction.fed3cr.search import WORST
-from audits.reproduction.numbers import number, table_lines
+from audits.reproduction.numbers import Cells, number, table_lines
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.oracles import ORACLES
@@ -122,11 +123,14 @@ def _variants(
 def methods_lines(table: Mapping[str, Any]) -> list[str]:
     """Such a table as text, in %."""
     told = table["oracles"]
-    rules = {rule: percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]}
-    cells = {
+
+    def of_rule(rule: str, _: Mapping[str, Any]) -> str:
+        return percent(told.get(rule, {}).get(_HIT))
+
+    cells: Cells = {
         "": lambda row: row["name"],
         "HR paper | ours": lambda row: _beside(row, _HIT),
-        **{rule: lambda _, found=found: found for rule, found in rules.items()},
+        **{rule: partial(of_rule, rule) for rule in ORACLES[1:]},
         "NDCG paper | ours": lambda row: _beside(row, _NDCG),
         "HR less popularity": lambda row: _gain(row["gain"], "hit"),
         "warm HR": lambda row: percent(row["ours"].get(WARM)),
@@ -174,7 +178,7 @@ def _title(table: Mapping[str, Any]) -> str:
     return f"{name}, {place}, {table['rounds']} rounds; %"
 
 
-def _variant_cells(base: str) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+def _variant_cells(base: str) -> Cells:
     return {
         "HR paper | ours": lambda row: _beside(row, _HIT),
         "NDCG paper | ours": lambda row: _beside(row, _NDCG),

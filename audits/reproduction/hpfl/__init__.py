@@ -121,7 +121,7 @@ def _found(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Found]
 def _rules(source: StudySource, data: str, seeds: Sequence[int]) -> list[dict[str, Rule]]:
     """What trivial rules reach on the splits of all seeds; none if only studies are here."""
     try:
-        return [organisation_rules(source.data(data, seed)) for seed in seeds]
+        return [organisation_rules(source.organisations(data, seed)) for seed in seeds]
     except DataError:
         if source.run:
             raise

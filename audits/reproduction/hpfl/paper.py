@@ -219,7 +219,7 @@ class StudySource(StudyFolder[Needed]):
             form=self.form,
         )
 
-    def data(self, name: str, seed: int) -> Organisations:
+    def organisations(self, name: str, seed: int) -> Organisations:
         """Data of a study.
 
         Raises:
@@ -293,7 +293,7 @@ def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> F
         return Found(report, path)
 
     def make() -> Found:
-        study = run_study(source.data(each.data, each.seed), config, on_round=on_round)
+        study = run_study(source.organisations(each.data, each.seed), config, on_round=on_round)
         write_study(study, path)
         return Found(study.report, path)
 
