@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from audits.reproduction.engine import Parts, Result, wanted_parts
-from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.choice import Library
 from audits.reproduction.fed3cr.figures import FIGURES, figure_of, needed_varied
 from audits.reproduction.fed3cr.paper import (
     ABLATION,
@@ -22,12 +22,10 @@ from audits.reproduction.fed3cr.paper import (
 from audits.reproduction.fed3cr.search import Setting
 from audits.reproduction.fed3cr.sensitivity import sensitivity, varied
 from audits.reproduction.fed3cr.tables import (
-    ablation_lines,
-    ablation_table,
     methods_lines,
     methods_table,
-    transfer_lines,
-    transfer_table,
+    variants_lines,
+    variants_table,
 )
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
 from secure_fedrec.errors import ConfigError
@@ -120,30 +118,21 @@ def _tables(
         rows = [name for name in both if name in methods]
         table = methods_table(library, place, rows, number_="Figure 8")
         found.append((table, methods_lines(table)))
-    rounds = paper.rounds(place, ABLATION)
-    if 3 in variants:
-        table = ablation_table(library, place, _found(library, place, variants[3]), rounds)
-        found.append((table, ablation_lines(table)))
-    if 4 in variants:
-        table = transfer_table(library, place, _found(library, place, variants[4]), rounds)
-        found.append((table, transfer_lines(table)))
+    for number, settings in variants.items():
+        table = variants_table(library, place, number, settings)
+        found.append((table, variants_lines(table)))
     return found
 
 
 def _variants(library: Library, parts: Parts, place: Place, methods: Sequence[str]) -> Variants:
     """Of tables 3 and 4, where a place has them: made from Fed3CR's own setting, if there is."""
-    paper = library.paper
-    shown = {
-        3: (paper.table3["paper"], paper.parts, paper.with_parts),
-        4: (paper.table4["paper"], paper.transfers, paper.with_transfer),
-    }
     if "fed3cr" not in methods:
         return {}
     chosen = library.best(place, "fed3cr")
     return {
-        table: {} if chosen is None else {row: vary(chosen.setting, row) for row in rows}
-        for table, (sets, rows, vary) in shown.items()
-        if table in parts.tables and place.data in sets
+        number: {} if chosen is None else {row: each.vary(chosen.setting, row) for row in each.rows}
+        for number, each in library.paper.variations.items()
+        if number in parts.tables and place.data in each.printed
     }
 
 
@@ -159,15 +148,6 @@ def _needed(library: Library, parts: Parts, place: Place, variants: Variants) ->
     if _SENSITIVITY in parts.figures:
         needed += [each for row in varied(library, place) for each in (row.needed, row.other)]
     return needed + (needed_varied(library, place) if "9" in _drawn(library, parts, place) else [])
-
-
-def _found(library: Library, place: Place, settings: Mapping[str, Setting]) -> dict[str, Chosen]:
-    """Studies of the rows of table 3 or 4; those that there are."""
-    found = {
-        row: Chosen(setting, library.of_setting(place, "fed3cr", setting, ABLATION))
-        for row, setting in settings.items()
-    }
-    return {row: each for row, each in found.items() if each.found}
 
 
 def _drawn(library: Library, parts: Parts, place: Place) -> list[str]:

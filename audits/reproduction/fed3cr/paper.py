@@ -71,6 +71,26 @@ class Needed(NamedTuple):
         return "-".join([*self.place, self.method, digest, *end])
 
 
+class Variation(NamedTuple):
+    """A table of variants of Fed3CR.
+
+    Attributes:
+        name: of what tells its rows apart.
+        rows: by name, what a row has.
+        vary: makes the setting of a row from Fed3CR's own.
+        printed: numbers by data set and row.
+        base: row that the others are compared with.
+        whole: row that is Fed3CR itself; empty where none is.
+    """
+
+    name: str
+    rows: Mapping[str, Any]
+    vary: Callable[[Setting, str], Setting]
+    printed: Mapping[str, Mapping[str, Sequence[float]]]
+    base: str
+    whole: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
     """The paper's file; ``quick`` is empty for the paper's sets, and figures are in %."""
@@ -91,6 +111,15 @@ class Paper:
     clean: Mapping[str, Any]
     sensitivity: Sequence[Mapping[str, Any]]
     quick: Mapping[str, Any]
+
+    @property
+    def variations(self) -> Mapping[int, Variation]:
+        """Tables 3 and 4."""
+        ablation, transfers = self.table3["paper"], self.table4["paper"]
+        return {
+            3: Variation("parts", self.parts, self.with_parts, ablation, "C0", "Fed3CR"),
+            4: Variation("transfer", self.transfers, self.with_transfer, transfers, "ACE"),
+        }
 
     @property
     def parts(self) -> Mapping[str, Sequence[bool]]:

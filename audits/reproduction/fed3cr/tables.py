@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
-from audits.reproduction.fed3cr.paper import Found, Place
-from audits.reproduction.fed3cr.search import WORST
+from audits.reproduction.fed3cr.paper import ABLATION, Found, Place
+from audits.reproduction.fed3cr.search import WORST, Setting
 from audits.reproduction.numbers import Cells, number, table_lines
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
@@ -60,64 +60,46 @@ def methods_table(
     }
 
 
-def ablation_table(
-    library: Library, place: Place, found: Mapping[str, Chosen], rounds: int
+def variants_table(
+    library: Library, place: Place, number_: int, settings: Mapping[str, Setting]
 ) -> dict[str, Any]:
-    """Parts of Fed3CR on a data set under a protocol.
+    """Table 3 (parts of Fed3CR) or 4 (other transfers) on a data set under a protocol.
 
     Args:
         library: has the studies.
         place: data set and protocol.
-        found: studies by row.
-        rounds: of training.
+        number_: of the table.
+        settings: by row; one without a study has no number of ours.
     """
-    parts = library.paper.parts
-    rows = _variants(library, place, found, library.paper.table3["paper"], [*parts], base="C0")
-    rows = [{**row, "parts": [*parts[row["row"]]]} for row in rows]
-    return {
-        "number": 3,
-        **_of(library, place, rounds),
-        "whole_over_none": gain_over(found.get("Fed3CR"), found.get("C0")),
-        "rows": rows,
+    paper, table, told = library.paper, library.paper.variations[number_], []
+    found = {
+        row: Chosen(setting, studies)
+        for row, setting in settings.items()
+        if (studies := library.of_setting(place, "fed3cr", setting, ABLATION))
     }
-
-
-def transfer_table(
-    library: Library, place: Place, found: Mapping[str, Chosen], rounds: int
-) -> dict[str, Any]:
-    """Other transfers in the place of the adaptive one; as ``ablation_table``."""
-    transfers = library.paper.transfers
-    rows = _variants(library, place, found, library.paper.table4["paper"], [*transfers], base="ACE")
-    rows = [{**row, "transfer": transfers[row["row"]]} for row in rows]
-    return {"number": 4, **_of(library, place, rounds), "rows": rows}
+    base = found.get(table.base)
+    for row, has in table.rows.items():
+        printed = table.printed.get(place.data, {}).get(row, ())
+        told.append(
+            {
+                "row": row,
+                "paper": dict(zip(paper.measures, printed, strict=False)),
+                **reported(found.get(row), library.oracles(place)),
+                f"over_{table.base.lower()}": (
+                    gain_over(found.get(row), base) if row != table.base else None
+                ),
+                table.name: has,
+            }
+        )
+    values = {"number": number_, **_of(library, place, paper.rounds(place, ABLATION))}
+    if table.whole:
+        values["whole_over_none"] = gain_over(found.get(table.whole), base)
+    return {**values, "rows": told}
 
 
 def _of(library: Library, place: Place, rounds: int) -> dict[str, Any]:
-    return {
-        **place._asdict(),
-        "paper_data": library.paper.data[place.data]["paper_name"],
-        "rounds": rounds,
-    }
-
-
-def _variants(
-    library: Library,
-    place: Place,
-    found: Mapping[str, Chosen],
-    paper: Mapping[str, Mapping[str, Sequence[float]]],
-    rows: Sequence[str],
-    *,
-    base: str,
-) -> list[dict[str, Any]]:
-    """Variants of Fed3CR, the paper's numbers beside ours, and what each has over ``base``."""
-    printed, told = paper.get(place.data, {}), []
-    for row in rows:
-        theirs = dict(zip(library.paper.measures, printed.get(row, ()), strict=False))
-        chosen = found.get(row)
-        ours = reported(chosen, library.oracles(place))
-        over = gain_over(chosen, found.get(base)) if row != base else None
-        told.append({"row": row, "paper": theirs, **ours, f"over_{base.lower()}": over})
-    return told
+    paper_data = library.paper.data[place.data]["paper_name"]
+    return {**place._asdict(), "paper_data": paper_data, "rounds": rounds}
 
 
 def methods_lines(table: Mapping[str, Any]) -> list[str]:
@@ -155,20 +137,22 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def ablation_lines(table: Mapping[str, Any]) -> list[str]:
-    """Table 3 as text, in %."""
+def variants_lines(table: Mapping[str, Any]) -> list[str]:
+    """Such a table as text, in %."""
 
     def parts(row: Mapping[str, Any]) -> str:
         named = zip(("ACE", "con", "com"), row["parts"], strict=True)
         return " ".join(name for name, has in named if has) or "none"
 
-    cells = {"": lambda row: row["row"], "parts": parts, **_variant_cells("C0")}
-    return table_lines(_title(table), cells, table["rows"])
-
-
-def transfer_lines(table: Mapping[str, Any]) -> list[str]:
-    """Table 4 as text, in %."""
-    cells = {"": lambda row: row["row"], **_variant_cells("ACE")}
+    base, shown = ("C0", {"parts": parts}) if table["number"] == 3 else ("ACE", {})
+    cells = {
+        "": lambda row: row["row"],
+        **shown,
+        "HR paper | ours": lambda row: _beside(row, _HIT),
+        "NDCG paper | ours": lambda row: _beside(row, _NDCG),
+        f"HR over {base}": lambda row: _gain(row[f"over_{base.lower()}"], "hit"),
+        "seeds": lambda row: str(row["seeds"]),
+    }
     return table_lines(_title(table), cells, table["rows"])
 
 
@@ -176,15 +160,6 @@ def _title(table: Mapping[str, Any]) -> str:
     name = table["number"] if isinstance(table["number"], str) else f"Table {table['number']}"
     place = f"{table['data']} ({table['paper_data']}), protocol {table['protocol']}"
     return f"{name}, {place}, {table['rounds']} rounds; %"
-
-
-def _variant_cells(base: str) -> Cells:
-    return {
-        "HR paper | ours": lambda row: _beside(row, _HIT),
-        "NDCG paper | ours": lambda row: _beside(row, _NDCG),
-        f"HR over {base}": lambda row: _gain(row[f"over_{base.lower()}"], "hit"),
-        "seeds": lambda row: str(row["seeds"]),
-    }
 
 
 def _gain(found: Mapping[str, Any] | None, key: str) -> str:
