@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from secure_fedrec.errors import ConfigError, DataError
+
+T = TypeVar("T")
 
 
 class Parts(NamedTuple):
@@ -38,8 +40,8 @@ def wanted_parts(
     Raises:
         ConfigError: there is no such table or figure.
     """
-    require_reproduced("--table", arguments.table, tables)
-    require_reproduced("--figure", arguments.figure, figures)
+    chosen("--table", arguments.table, tables)
+    chosen("--figure", arguments.figure, figures)
     if not arguments.table and not arguments.figure:
         return Parts(tuple(tables), tuple(figures if usual is None else usual))
     return Parts(tuple(arguments.table or ()), tuple(arguments.figure or ()))
@@ -62,18 +64,17 @@ def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tup
     return tuple(known[:count])
 
 
-def require_reproduced(
-    option: str, asked: Sequence[object] | None, known: Iterable[object]
-) -> None:
-    """Refuse what an option asks for and no study reproduces.
+def chosen(option: str, asked: Sequence[T] | None, known: Iterable[T]) -> list[T]:
+    """What an option asks for, in the order of what is known; all where it asks for nothing.
 
     Raises:
-        ConfigError: one of the values is not known.
+        ConfigError: one of the values is none that a study reproduces.
     """
     choices = tuple(known)
     for value in asked or ():
         if value not in choices:
             raise ConfigError(option, value, "is none that is reproduced", choices)
+    return [value for value in choices if not asked or value in asked]
 
 
 class Result:

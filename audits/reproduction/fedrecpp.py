@@ -11,8 +11,8 @@ from audits.report.svg import MUTED, RULE, SERIES, canvas, finish
 from audits.reproduction.engine import (
     Parts,
     Result,
+    chosen,
     first_seeds,
-    require_reproduced,
     seconds_of,
     wanted_parts,
 )
@@ -113,9 +113,8 @@ class Paper:
         Raises:
             ConfigError: there is no such set.
         """
-        require_reproduced("--data", names, self.data)
-        kept = {name: each for name, each in self.data.items() if not names or name in names}
-        return replace(self, data=kept)
+        kept = chosen("--data", names, self.data)
+        return replace(self, data={name: self.data[name] for name in kept})
 
     def error_entries(self, data: str) -> list[Entry]:
         """Of the rows of table 2, in order."""

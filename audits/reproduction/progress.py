@@ -3,15 +3,17 @@
 import argparse
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tqdm import tqdm
 
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import DataError, DivergedError
+from secure_fedrec.studies.files import read_arrays
 from secure_fedrec.studies.resumed import (
     BeingMadeError,
     being_made,
@@ -26,6 +28,33 @@ Report: TypeAlias = dict[str, Any]
 
 _LOOK_SECONDS: Final = 1.0
 """From one look at what others are making to the next, where there is nothing else to do."""
+
+
+class Found(NamedTuple):
+    """A study that there is.
+
+    Attributes:
+        report: everything measured.
+        path: of it; its arrays lie beside.
+    """
+
+    report: Mapping[str, Any]
+    path: Path
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended with a loss that was no number."""
+        return "diverged" in self.report
+
+    def array(self, name: str) -> FloatArray:
+        """One array.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        held: Mapping[str, Any] = read_arrays(self.path, name)
+        values: FloatArray = held[name].astype("float64")
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

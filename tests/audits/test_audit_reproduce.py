@@ -13,7 +13,6 @@ import pytest
 from audits import cli
 from audits.reproduction.hpfl import paper as made
 from audits.reproduction.hpfl.paper import (
-    Found,
     Needed,
     PaperTable,
     StudySource,
@@ -23,6 +22,7 @@ from audits.reproduction.hpfl.paper import (
 )
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.papers import read_paper
+from audits.reproduction.progress import Found
 from audits.reproduction.projection import embed
 from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations

@@ -11,7 +11,7 @@ import pytest
 
 from audits import cli, command_line
 from audits.reproduction.fed3cr.choice import Library
-from audits.reproduction.fed3cr.paper import Found, Needed, Place, StudySource
+from audits.reproduction.fed3cr.paper import Needed, Place, StudySource
 from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
 from audits.reproduction.fed3cr.search import Setting, ordered
 from audits.reproduction.feddmf import file_name
@@ -19,7 +19,7 @@ from audits.reproduction.feddmf import load_paper as load_feddmf
 from audits.reproduction.fedrecpp import load_paper as load_fedrecpp
 from audits.reproduction.numbers import in_columns
 from audits.reproduction.papers import entries, paper_names, run_of
-from audits.reproduction.progress import StudyFolder
+from audits.reproduction.progress import Found, StudyFolder
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 from secure_fedrec.studies.fed3cr.study import WARM
 

@@ -10,12 +10,12 @@ import pytest
 from audits import cli
 from audits.reproduction.hpfl import paper as made
 from audits.reproduction.hpfl.paper import (
-    Found,
     Needed,
     StudySource,
     find_studies,
     needed_study,
 )
+from audits.reproduction.progress import Found
 from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import write_files
 

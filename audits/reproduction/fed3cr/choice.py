@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from audits.reproduction.fed3cr.paper import Found, Needed, Place, StudySource, find_studies
+from audits.reproduction.fed3cr.paper import Needed, Place, StudySource, find_studies
 from audits.reproduction.fed3cr.search import WORST, Search, Setting
+from audits.reproduction.progress import Found
 
 _NAMES = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
 

@@ -7,19 +7,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from audits.reproduction.engine import first_seeds, require_reproduced
+from audits.reproduction.engine import chosen, first_seeds
 from audits.reproduction.fed3cr.search import Axis, Setting, Space, ordered
 from audits.reproduction.papers import read_paper
-from audits.reproduction.progress import StudyFolder
+from audits.reproduction.progress import Found, StudyFolder
 from audits.reproduction.ratings import generated
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import ADAPTIVE
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
-from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN, load_top_n
 from secure_fedrec.evaluation.protocols import PROTOCOLS
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES
 from secure_fedrec.studies.fed3cr.study import StudyConfig
-from secure_fedrec.studies.files import read_arrays
 
 ABLATION: Final = "ablation"
 VARIED: Final = "figure9"
@@ -137,15 +135,9 @@ class Paper:
         Raises:
             ConfigError: there is no such data set or protocol.
         """
-        require_reproduced("--data", data, self.data)
-        require_reproduced("--protocol", protocols, PROTOCOLS)
-        return [
-            Place(name, protocol)
-            for name in self.data
-            if not data or name in data
-            for protocol in PROTOCOLS
-            if not protocols or protocol in protocols
-        ]
+        sets = chosen("--data", data, self.data)
+        kept = chosen("--protocol", protocols, PROTOCOLS)
+        return [Place(name, protocol) for name in sets for protocol in kept]
 
     def rounds(self, place: Place, part: str = "") -> int:
         """Of training, of a part of the paper where that has its own."""
@@ -246,8 +238,7 @@ class Paper:
         """
         rows = [name for name in self.table2[place.data] if name in METHODS]
         rows += [f"{PLUG_IN}{name}" for name in self.figure8["methods"]]
-        require_reproduced("--method", methods, rows)
-        return [name for name in rows if not methods or name in methods]
+        return chosen("--method", methods, rows)
 
     def ideas(self, place: Place) -> list[Mapping[str, Any]]:
         """What is varied there, beside what."""
@@ -298,33 +289,6 @@ def load_paper(*, quick: bool) -> Paper:
     varied = {key: values[:2] for key, values in paper.figure9["varied"].items()}
     own = {"data": [first], "varied": varied}
     return replace(paper, data={first: paper.data[first]}, figure9=own)
-
-
-class Found(NamedTuple):
-    """A study.
-
-    Attributes:
-        report: everything measured.
-        path: of it; arrays per client lie beside.
-    """
-
-    report: Mapping[str, Any]
-    path: Path
-
-    @property
-    def diverged(self) -> bool:
-        """Whether it ended with a loss that was no number."""
-        return "diverged" in self.report
-
-    def array(self, name: str) -> FloatArray:
-        """One array.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
-        held: Mapping[str, Any] = read_arrays(self.path, name)
-        values: FloatArray = held[name].astype("float64")
-        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

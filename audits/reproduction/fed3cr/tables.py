@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.fed3cr.choice import Chosen, Library, at_its_end
-from audits.reproduction.fed3cr.paper import ABLATION, Found, Place
+from audits.reproduction.fed3cr.paper import ABLATION, Place
 from audits.reproduction.fed3cr.search import WORST, Setting
 from audits.reproduction.numbers import Cells, number, table_lines
+from audits.reproduction.progress import Found
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.oracles import ORACLES

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from audits.reproduction.engine import Result, first_seeds, require_reproduced
+from audits.reproduction.engine import Result, chosen, first_seeds
 from audits.reproduction.furl.paper import (
     TABLE,
     FURLPaper,
@@ -34,11 +34,11 @@ from secure_fedrec.errors import ConfigError
 
 def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Run what is missing, compare the table, draw the figures; see ``papers.Run``."""
-    require_reproduced("--table", arguments.table, [TABLE])
+    chosen("--table", arguments.table, [TABLE])
     if arguments.quick and arguments.results is not None:
         raise ConfigError("--results", str(arguments.results), "has no place beside --quick")
     paper = load_paper(quick=arguments.quick)
-    tasks = paper.select(tuple(arguments.task) if arguments.task else None)
+    tasks = paper.select(arguments.task)
     seeds = first_seeds(paper.seeds, arguments.seeds, default=paper.repetitions)
     source = StudySource(paper=paper, **StudySource.options(arguments))
     studies = find_studies(needed_studies(tasks, paper.rows, seeds), source)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from audits.config.tables import build, require_table
 from audits.report.text import flatten
-from audits.reproduction.engine import require_reproduced
+from audits.reproduction.engine import chosen
 from audits.reproduction.papers import read_paper
 from audits.reproduction.progress import StudyFolder
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
@@ -92,14 +92,13 @@ class FURLPaper(Settings):
                 raise ConfigError("rows", name, "unknown configuration", CONFIGURATIONS)
         _require_seeds(self, "repetitions", self.repetitions)
 
-    def select(self, names: tuple[str, ...] | None) -> tuple[PaperTask, ...]:
+    def select(self, names: Sequence[str] | None) -> tuple[PaperTask, ...]:
         """Some of the tasks; None for all.
 
         Raises:
             ConfigError: there is no task of that name.
         """
-        require_reproduced("--task", names, self.tasks)
-        return tuple(task for name, task in self.tasks.items() if names is None or name in names)
+        return tuple(self.tasks[name] for name in chosen("--task", names, self.tasks))
 
 
 class _Quick(Settings, section="quick"):

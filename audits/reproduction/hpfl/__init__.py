@@ -8,7 +8,6 @@ from typing import Any, Final
 from audits.reproduction.engine import Result, first_seeds
 from audits.reproduction.hpfl.drawing import characteristics_chart
 from audits.reproduction.hpfl.paper import (
-    Found,
     Needed,
     Paper,
     StudySource,
@@ -28,6 +27,7 @@ from audits.reproduction.hpfl.tables import (
     tuning_as_lines,
     variants_as_lines,
 )
+from audits.reproduction.progress import Found
 from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule

@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from audits.reproduction.engine import require_reproduced
+from audits.reproduction.engine import chosen
 from audits.reproduction.numbers import MISSING
 from audits.reproduction.papers import read_paper
-from audits.reproduction.progress import StudyFolder
+from audits.reproduction.progress import Found, StudyFolder
 from secure_fedrec.data import (
     Organisations,
     SyntheticOrganisationsConfig,
@@ -69,10 +69,9 @@ class PaperTable(Settings):
         """The paper's measures, then ours."""
         return (*self.measures, *self.ours)
 
-    def only(self, methods: Sequence[str] | None) -> "PaperTable":
-        """The rows of some methods; None for all."""
-        rows = {name: row for name, row in self.rows.items() if not methods or name in methods}
-        return replace(self, rows=rows)
+    def only(self, methods: Sequence[str]) -> "PaperTable":
+        """The rows of some methods."""
+        return replace(self, rows={name: self.rows[name] for name in self.rows if name in methods})
 
 
 class Variants(Settings):
@@ -118,15 +117,11 @@ class Paper(Settings):
         Raises:
             ConfigError: there is no such table, data set or method, or no table has all of these.
         """
-        require_reproduced("--table", numbers, sorted({table.number for table in self.tables}))
-        require_reproduced("--data", data, sorted({table.data for table in self.tables}))
-        require_reproduced("--method", methods, METHODS)
-        chosen = [
-            table.only(methods)
-            for table in self.tables
-            if (not numbers or table.number in numbers) and (not data or table.data in data)
-        ]
-        filled = tuple(table for table in chosen if table.rows)
+        parts = chosen("--table", numbers, sorted({table.number for table in self.tables}))
+        sets = chosen("--data", data, sorted({table.data for table in self.tables}))
+        kept = chosen("--method", methods, METHODS)
+        wanted = (each for each in self.tables if each.number in parts and each.data in sets)
+        filled = tuple(table for each in wanted if (table := each.only(kept)).rows)
         if not filled:
             raise ConfigError("--method", methods, "is in no table that was asked for")
         return filled
@@ -164,18 +159,6 @@ class Needed(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.method} on {self.data} from {self.start}, seed {self.seed}"
-
-
-class Found(NamedTuple):
-    """One study that there is.
-
-    Attributes:
-        report: everything measured.
-        path: of the file that holds the users' characteristics of what is reported.
-    """
-
-    report: Mapping[str, Any]
-    path: Path
 
 
 Studies: TypeAlias = Mapping[Needed, Found]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from audits.reproduction.hpfl.paper import (
-    Found,
     Needed,
     PaperTable,
     Studies,
@@ -16,6 +15,7 @@ from audits.reproduction.hpfl.paper import (
     needed_study,
 )
 from audits.reproduction.numbers import number, summary, t_interval, with_interval
+from audits.reproduction.progress import Found
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
