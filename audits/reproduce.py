@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from audits.reproduction.engine import write_text
-from audits.reproduction.papers import OPTIONS, Option, entries, read_paper, run_of
+from audits.reproduction.papers import APART, OPTIONS, entries, read_paper, run_of
 from secure_fedrec.errors import ConfigError
 
 
@@ -18,14 +18,8 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
     add("--table", type=int, action="append", metavar="N", help="only this table; may be repeated")
     seeds = ", ".join(f"{entry.seeds} of {name}" for name, entry in papers.items())
     add("--seeds", type=int, metavar="N", help=f"repetitions (default: {seeds})")
-    for option in OPTIONS:
-        told = f"{', '.join(_owners(option))}: {option.help}"
-        if option.flag:
-            add(f"--{option.name}", action="store_true", help=told)
-        elif option.once:
-            add(f"--{option.name}", help=told)
-        else:
-            add(f"--{option.name}", action="append", metavar="NAME", help=told)
+    for name, option in OPTIONS.items():
+        add(f"--{name}", **{**option, "help": f"{', '.join(_owners(name))}: {option['help']}"})
     add(
         "--quick",
         action="store_true",
@@ -46,7 +40,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
     _refuse_foreign_options(arguments)
     if arguments.out.exists() and not arguments.out.is_dir():  # found after hours otherwise
         raise ConfigError("--out", str(arguments.out), "is no folder")
-    apart = [each.name for each in OPTIONS if each.apart and _given(arguments, each)]
+    apart = [name for name in APART if _given(arguments, name)]
     stem = "-".join([arguments.paper, *apart])
     for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):
         if path.is_dir():
@@ -71,21 +65,19 @@ def _announced(arguments: argparse.Namespace) -> str:
     return f"reproduce {arguments.paper}: {done}, on {data}; studies are kept in {kept}"
 
 
-def _owners(option: Option) -> list[str]:
+def _owners(option: str) -> list[str]:
     """Papers that have an option."""
-    return [name for name, entry in entries().items() if option.name in entry.options]
+    return [name for name, entry in entries().items() if option in entry.options]
 
 
 def _refuse_foreign_options(arguments: argparse.Namespace) -> None:
     """Refuse an option of other papers: ignored, it would seem to have had an effect."""
-    for option in OPTIONS:
-        owners = _owners(option)
-        if _given(arguments, option) and arguments.paper not in owners:
-            value: Any = getattr(arguments, option.name)
-            raise ConfigError(
-                f"--{option.name}", value, f"is an option of {' and '.join(owners)} only"
-            )
+    for name in OPTIONS:
+        owners = _owners(name)
+        if _given(arguments, name) and arguments.paper not in owners:
+            value: Any = getattr(arguments, name)
+            raise ConfigError(f"--{name}", value, f"is an option of {' and '.join(owners)} only")
 
 
-def _given(arguments: argparse.Namespace, option: Option) -> bool:
-    return getattr(arguments, option.name) not in (None, False)
+def _given(arguments: argparse.Namespace, name: str) -> bool:
+    return getattr(arguments, name) not in (None, False)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings
@@ -19,44 +19,33 @@ _PAPERS: Final = Path(__file__).parent.parent / "papers"
 _HEAD: Final = "reproduce"
 
 
-class Option(NamedTuple):
-    """An option that not all papers have; several may share it.
-
-    Attributes:
-        name: without dashes.
-        help: what it does, alike in all papers that have it.
-        flag: whether it takes no value; else it takes a word, and may be repeated.
-        once: whether it may not be repeated.
-        apart: whether what is run with it is written beside what is run without.
-    """
-
-    name: str
-    help: str
-    flag: bool = False
-    once: bool = False
-    apart: bool = False
-
-
-OPTIONS: Final = (
-    Option("figure", "only this figure; may be repeated"),
-    Option("protocol", "of the evaluation: clean or published; may be repeated (default: both)"),
-    Option("data", "only this data set; repeatable"),
-    Option("method", "only this method; repeatable"),
-    Option("task", "only this task; may be repeated"),
-    Option(
-        "start",
-        "of training: xavier (the paper's) or identity (its code's); may be repeated "
-        "(default: both)",
-    ),
-    Option("form", "of the user model: paper (default) or published", once=True),
-    Option(
-        "variants",
-        "in place of the tables, choices that they do not vary, on one seed",
-        flag=True,
-        apart=True,
-    ),
+_REPEATED: Final = {"action": "append", "metavar": "NAME"}
+OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "figure": {**_REPEATED, "help": "only this figure; may be repeated"},
+        "protocol": {
+            **_REPEATED,
+            "help": "of the evaluation: clean or published; may be repeated (default: both)",
+        },
+        "data": {**_REPEATED, "help": "only this data set; repeatable"},
+        "method": {**_REPEATED, "help": "only this method; repeatable"},
+        "task": {**_REPEATED, "help": "only this task; may be repeated"},
+        "start": {
+            **_REPEATED,
+            "help": "of training: xavier (the paper's) or identity (its code's); may be repeated "
+            "(default: both)",
+        },
+        "form": {"help": "of the user model: paper (default) or published"},
+        "variants": {
+            "action": "store_true",
+            "help": "in place of the tables, choices that they do not vary, on one seed",
+        },
+    }
 )
-"""All options that not all papers have."""
+"""Options that not all papers have, as ``argparse`` takes them; several may share one."""
+
+APART: Final = ("variants",)
+"""Options whose result is written beside that without them."""
 
 
 class Entry(Settings, section=_HEAD):
