@@ -18,21 +18,14 @@ class Varied(NamedTuple):
     """One idea with one value.
 
     Attributes:
-        idea: what the conclusion is about.
-        key: of the setting that is varied.
-        value: of it.
-        name: of the method, and of its row of table 3 where it is one.
+        told: what the conclusion is about, of which method or row of table 3, with which value of
+            which setting, and beside what.
         needed: the study with it.
-        other_name: of what it is compared with.
-        other: the study of that.
+        other: the study of what it is compared with.
     """
 
-    idea: str
-    key: str
-    value: float
-    name: str
+    told: dict[str, Any]
     needed: Needed
-    other_name: str
     other: Needed
 
 
@@ -40,36 +33,25 @@ def varied(library: Library, place: Place) -> list[Varied]:
     """All of a place; none of a method whose setting is not known yet."""
     found = []
     for each in library.paper.ideas(place):
-        own, other = (_setting(library, place, each[side]) for side in ("of", "beside"))
+        of, beside = each["of"], each["beside"]
+        own, other = (_setting(library, place, side) for side in (of, beside))
         if own is None or other is None:
             continue
-        found += [
-            Varied(
-                idea=each["idea"],
-                key=each["key"],
-                value=value,
-                name=_name(library, each["of"]),
-                needed=_study(
-                    library, place, each["of"], ordered({**dict(own), each["key"]: value})
-                ),
-                other_name=_name(library, each["beside"]),
-                other=_study(library, place, each["beside"], other),
-            )
-            for value in each["values"]
-        ]
+        for value in each["values"]:
+            told = {"idea": each["idea"], "name": _name(library, of), "key": each["key"]}
+            told |= {"value": value, "other_name": _name(library, beside)}
+            needed = _study(library, place, of, ordered({**dict(own), each["key"]: value}))
+            found.append(Varied(told, needed, _study(library, place, beside, other)))
     return found
 
 
 def sensitivity(library: Library, place: Place) -> tuple[dict[str, Any], list[str]]:
     """The table as JSON values and as lines; rows whose studies are there."""
     rows = []
-    for each in varied(library, place):
-        own, other = (library.found([study]) for study in (each.needed, each.other))
-        if own and other:
-            named = {"idea": each.idea, "name": each.name, "key": each.key, "value": each.value}
-            mine, theirs = Chosen(each.needed.setting, own), Chosen(each.other.setting, other)
-            told = {**reported(mine, {}), "gain": gain_over(mine, theirs)}
-            rows.append({**named, "other_name": each.other_name, **told})
+    for told, needed, other in varied(library, place):
+        mine, theirs = (Chosen(each.setting, library.found([each])) for each in (needed, other))
+        if mine.found and theirs.found:
+            rows.append({**told, **reported(mine, {}), "gain": gain_over(mine, theirs)})
     cells = {
         "idea": lambda row: row["idea"],
         "": lambda row: row["name"],
