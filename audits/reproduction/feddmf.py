@@ -16,7 +16,7 @@ from audits.report.svg import RULE, SERIES, canvas, finish
 from audits.reproduction.engine import Result, first_seeds, seconds_of, wanted_parts
 from audits.reproduction.numbers import in_columns, number, t_interval, with_interval
 from audits.reproduction.papers import read_paper
-from audits.reproduction.progress import StudyFolder
+from audits.reproduction.progress import NamedStudies
 from audits.reproduction.ratings import ratings_of
 from secure_fedrec.data import RatingTable
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig
@@ -152,7 +152,7 @@ def load_paper(*, quick: bool) -> Paper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder[StudyConfig]):
+class StudySource(NamedStudies[StudyConfig]):
     """How studies are found or made."""
 
     quick: Mapping[str, Any]

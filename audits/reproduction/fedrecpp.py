@@ -18,7 +18,7 @@ from audits.reproduction.engine import (
 )
 from audits.reproduction.numbers import MISSING, Cells, number, summary, table_lines
 from audits.reproduction.papers import read_paper
-from audits.reproduction.progress import StudyFolder
+from audits.reproduction.progress import NamedStudies
 from audits.reproduction.ratings import ratings_of
 from secure_fedrec.data import RatingTable
 from secure_fedrec.settings import Settings
@@ -173,7 +173,7 @@ def _folds(entries: Iterable[Entry], folds: int, rounds: int) -> list[Needed]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder[Needed]):
+class StudySource(NamedStudies[Needed]):
     """How studies are found or made."""
 
     paper: Paper

@@ -16,6 +16,7 @@ from secure_fedrec.errors import DataError, DivergedError
 from secure_fedrec.studies.files import read_arrays
 from secure_fedrec.studies.resumed import (
     BeingMadeError,
+    StudySettings,
     being_made,
     read_study,
     require_one_source,
@@ -89,38 +90,6 @@ class StudyFolder(ABC, Generic[Wanted]):
             "progress": not arguments.quiet,
         }
 
-    def config(self, needed: Wanted) -> Any:
-        """The settings of a study, where ``found`` asks for them."""
-        raise NotImplementedError
-
-    def data(self, needed: Wanted) -> Any:
-        """What a study learns from, likewise."""
-        raise NotImplementedError
-
-    def told(self, needed: Wanted, bar: "tqdm[Any]") -> dict[str, Callable[..., object]]:
-        """What a study calls while it is made, to show how far it is; likewise."""
-        return {"on_round": bar.refresh}
-
-    def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:
-        """Run a study; see ``completed``."""
-        data, config, told = self.data(needed), self.config(needed), self.told(needed, bar)
-        return run_study(data, config, self.path(needed), wait=False, **told)
-
-    def found(self, needed: Iterable[Wanted]) -> dict[Wanted, Report]:
-        """The reports of studies, from the folder or, where that is wanted, made now.
-
-        Raises:
-            ConfigError: a setting does not fit the data or the method.
-            DataError: a file is of other settings or damaged, the data are missing, or studies of
-                one data set are of different data.
-        """
-        wanted = list(dict.fromkeys(needed))
-        read = {each: read_study(self.path(each), self.config(each)) for each in wanted}
-        there = {each: report for each, report in read.items() if report is not None}
-        found = self.completed(there, wanted, self.make)
-        require_one_source({self.path(each): report for each, report in found.items()})
-        return found
-
     def require(self, studies: Sized, paper: str, by: str = "is needed") -> None:
         """Refuse to tell nothing.
 
@@ -178,3 +147,39 @@ class StudyFolder(ABC, Generic[Wanted]):
                 missing.remove(each)
                 bar.update()
         return {each: found[each] for each in wanted if each in found}
+
+
+class NamedStudies(StudyFolder[Wanted]):
+    """Studies that are found by the names of their files, and are all made by ``run_study``."""
+
+    @abstractmethod
+    def config(self, needed: Wanted) -> StudySettings:
+        """The settings of a study."""
+
+    @abstractmethod
+    def data(self, needed: Wanted) -> Any:
+        """What a study learns from, with a ``fingerprint``."""
+
+    def told(self, needed: Wanted, bar: "tqdm[Any]") -> dict[str, Callable[..., object]]:
+        """What a study calls while it is made, to show how far it is."""
+        return {"on_round": bar.refresh}
+
+    def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:
+        """Run a study; see ``completed``."""
+        data, config, told = self.data(needed), self.config(needed), self.told(needed, bar)
+        return run_study(data, config, self.path(needed), wait=False, **told)
+
+    def found(self, needed: Iterable[Wanted]) -> dict[Wanted, Report]:
+        """The reports of studies, from the folder or, where that is wanted, made now.
+
+        Raises:
+            ConfigError: a setting does not fit the data or the method.
+            DataError: a file is of other settings or damaged, the data are missing, or studies of
+                one data set are of different data.
+        """
+        wanted = list(dict.fromkeys(needed))
+        read = {each: read_study(self.path(each), self.config(each)) for each in wanted}
+        there = {each: report for each, report in read.items() if report is not None}
+        found = self.completed(there, wanted, self.make)
+        require_one_source({self.path(each): report for each, report in found.items()})
+        return found

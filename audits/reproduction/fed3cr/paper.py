@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from audits.reproduction.engine import chosen, first_seeds
 from audits.reproduction.fed3cr.search import Axis, Setting, Space, ordered
 from audits.reproduction.papers import read_paper
-from audits.reproduction.progress import Found, StudyFolder
+from audits.reproduction.progress import Found, NamedStudies
 from audits.reproduction.ratings import generated
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import ADAPTIVE
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import PLUG_IN
@@ -101,8 +101,8 @@ class Paper:
     data: Mapping[str, Mapping[str, str]]
     names: Mapping[str, str]
     table2: Mapping[str, Mapping[str, Sequence[float]]]
-    table3: Mapping[str, Any]
-    table4: Mapping[str, Any]
+    table3: Mapping[str, Mapping[str, Any]]
+    table4: Mapping[str, Mapping[str, Any]]
     figure8: Mapping[str, Sequence[str]]
     figure9: Mapping[str, Any]
     published: Mapping[str, Any]
@@ -122,12 +122,12 @@ class Paper:
     @property
     def parts(self) -> Mapping[str, Sequence[bool]]:
         """Which parts a row of table 3 has."""
-        return self.table3["parts"]  # type: ignore[no-any-return]
+        return self.table3["parts"]
 
     @property
     def transfers(self) -> Mapping[str, str]:
         """Which transfer a row of table 4 has."""
-        return self.table4["transfers"]  # type: ignore[no-any-return]
+        return self.table4["transfers"]
 
     def places(self, data: Sequence[str] | None, protocols: Sequence[str] | None) -> list[Place]:
         """Data sets under protocols; None for all.
@@ -292,7 +292,7 @@ def load_paper(*, quick: bool) -> Paper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource(StudyFolder[Needed]):
+class StudySource(NamedStudies[Needed]):
     """How studies are found or made."""
 
     paper: Paper
