@@ -7,10 +7,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Settings
+from secure_fedrec.settings import OneOf, Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], tuple[dict[str, Any], list[str]]]
 """Runs what is missing and draws: the result as JSON values, and as lines of text."""
@@ -59,7 +59,7 @@ class Entry(Settings, section=_HEAD):
     """
 
     seeds: str
-    options: tuple[str, ...] = ()
+    options: tuple[Annotated[str, OneOf(OPTIONS)], ...] = ()
     arrays: tuple[str, ...] | None = None
 
 

@@ -18,8 +18,9 @@ from audits.reproduction.feddmf import file_name
 from audits.reproduction.feddmf import load_paper as load_feddmf
 from audits.reproduction.fedrecpp import load_paper as load_fedrecpp
 from audits.reproduction.numbers import in_columns
-from audits.reproduction.papers import entries, paper_names, run_of
+from audits.reproduction.papers import OPTIONS, Entry, entries, paper_names, run_of
 from audits.reproduction.progress import Found, StudyFolder
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 from secure_fedrec.studies.fed3cr.study import WARM
 
@@ -36,6 +37,12 @@ def test_every_paper_has_a_package_and_a_file() -> None:
     assert list(entries()) == paper_names() == ["fed3cr", "feddmf", "fedrecpp", "furl", "hpfl"]
     for name in entries():
         assert callable(run_of(name))
+
+
+def test_a_paper_has_no_option_that_the_command_lacks() -> None:
+    assert {name for each in entries().values() for name in each.options} == OPTIONS.keys()
+    with pytest.raises(ConfigError, match=r"reproduce\.options"):
+        Entry(seeds="1", options=("figure", "drawing"))
 
 
 @pytest.mark.parametrize(

@@ -137,15 +137,14 @@ def _central(task: Task) -> Iterator[Epoch]:
         ]
     )
     begun: State = {
+        "epoch": np.array(0),
         "parameters": parameters,
         "first": np.zeros_like(parameters),
         "second": np.zeros_like(parameters),
         "powers": np.ones(2),
     }
-    held = {"epoch": np.array(0), **{name: np.array(part) for name, part in begun.items()}}
-    if task.resumed is not None:
-        held = {name: np.array(part) for name, part in task.resumed.items()}
-    state = TrainingState(**{name: held[name] for name in begun})
+    held = {name: np.array(part) for name, part in (task.resumed or begun).items()}
+    state = TrainingState(**{name: held[name] for name in begun if name != "epoch"})
     free = Targets(
         np.zeros(dmf.items + 1, dtype=np.int64), np.zeros((0, config.model.width)), 0.0, 0.0
     )
@@ -161,10 +160,7 @@ def _central(task: Task) -> Iterator[Epoch]:
             dmf, state, examples, free, config.training, key=_KEY * (task.seed + 1) + epoch
         )
         if not (np.isfinite(losses).all() and np.isfinite(state.parameters).all()):
-            rate, problem = (
-                config.training.learning_rate,
-                f"the loss is no number in epoch {epoch}",
-            )
+            rate, problem = config.training.learning_rate, f"the loss is no number in epoch {epoch}"
             raise DivergedError("algorithm.training.learning_rate", rate, problem)
         yield Epoch(epoch=epoch, scores=scores, state=held.copy)
 
