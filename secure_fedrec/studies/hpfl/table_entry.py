@@ -89,15 +89,6 @@ class Study:
     snapshot: Snapshot | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Trial:
-    """What came of one setting; without a snapshot it diverged in its first round."""
-
-    value: float
-    snapshot: Snapshot | None
-    report: dict[str, Any]
-
-
 def run_study(
     organisations: Organisations,
     config: StudyConfig,
@@ -123,27 +114,14 @@ def run_study(
     places = range(len(config.settings))
     if only is not None and only not in places:
         raise ConfigError("study.setting", only, "there is no such setting", places)
-    trials = [
+    tried = [
         _try(organisations, config, place, on_round)
         for place in (places if only is None else [only])
     ]
-    best = max(trials, key=lambda trial: trial.value)
-    if best.snapshot is None and only is None:
-        raise _all_diverged(config.grid, config.method)
-    report = {
-        "format": STUDY_FORMAT,
-        "data": organisations.name,
-        **asdict(config),
-        "criterion": "auc" if organisations.binary else "-rmse",
-        "settings": len(places),
-        "value": None if best.snapshot is None else best.value,  # JSON knows no infinity
-        "chosen": best.report["place"],
-        "round": best.report["round"],
-        **_measures(organisations, config, best.snapshot),
-        "seconds": sum(trial.report["seconds"] for trial in trials),
-        "trials": [trial.report for trial in trials],
-    }
-    return Study(report=report, snapshot=best.snapshot)
+    if only is not None:
+        return tried[0]
+    report = merge_reports([each.report for each in tried])
+    return Study(report=report, snapshot=tried[report["chosen"]].snapshot)
 
 
 def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -165,10 +143,11 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if [_place(trial) for trial in trials] != list(range(first["settings"])):
         tried = [_place(trial) for trial in trials]
         raise ConfigError("study.settings", tried, f"are not 0 to {first['settings'] - 1}, once")
-    # The earlier setting wins a tie, as in a study in one piece.
+    # The earlier setting wins a tie.
     best = max(sorted(reports, key=lambda report: report["chosen"]), key=_value)
     if best["value"] is None:
-        raise _all_diverged(first["grid"], first["method"])
+        problem = f"every setting of {first['method']} diverged"
+        raise DivergedError("study.grid", first["grid"], problem)
     seconds = sum(trial["seconds"] for trial in trials)
     return {**best, "seconds": seconds, "trials": trials}
 
@@ -221,10 +200,6 @@ def _value(report: Mapping[str, Any]) -> float:
     return -math.inf if report["value"] is None else float(report["value"])
 
 
-def _all_diverged(grid: str, method: str) -> DivergedError:
-    return DivergedError("study.grid", grid, f"every setting of {method} diverged")
-
-
 def _measures(
     organisations: Organisations, config: StudyConfig, snapshot: Snapshot | None
 ) -> dict[str, Any]:
@@ -243,12 +218,12 @@ def _try(
     config: StudyConfig,
     place: int,
     on_round: Callable[[], object] | None,
-) -> _Trial:
+) -> Study:
     """All rounds of one setting, or those before it left the ring."""
     setting = config.settings[place]
     value, kept, snapshot = -math.inf, 0, None
     rounds: list[dict[str, Any]] = []
-    report: dict[str, Any] = {"place": place, "setting": asdict(setting)}
+    trial: dict[str, Any] = {"place": place, "setting": asdict(setting)}
     gum = gum_config(organisations, form=config.form, start=config.start)
     begun = perf_counter()
     try:
@@ -261,9 +236,22 @@ def _try(
             if on_round is not None:
                 on_round()
     except EncodingError as diverged:
-        report["diverged"] = str(diverged)
-    report |= {"seconds": perf_counter() - begun, "round": kept, "rounds": rounds}
-    return _Trial(value=value, snapshot=snapshot, report=report)
+        trial["diverged"] = str(diverged)
+    trial |= {"seconds": perf_counter() - begun, "round": kept, "rounds": rounds}
+    report = {
+        "format": STUDY_FORMAT,
+        "data": organisations.name,
+        **asdict(config),
+        "criterion": "auc" if organisations.binary else "-rmse",
+        "settings": len(config.settings),
+        "value": None if snapshot is None else value,  # JSON knows no infinity
+        "chosen": place,
+        "round": kept,
+        **_measures(organisations, config, snapshot),
+        "seconds": trial["seconds"],
+        "trials": [trial],
+    }
+    return Study(report=report, snapshot=snapshot)
 
 
 def _criterion(organisations: Organisations, validation: Mapping[str, float]) -> float:
