@@ -73,7 +73,8 @@ class Library:
         self.fetch(self._oracles(places))
         for place in places:
             for method in methods[place]:
-                if place.protocol == "clean" and not self._carried(place, method):
+                searched = self.paper.tuned(place) or not self.paper.carried(method)
+                if place.protocol == "clean" and searched:
                     self._tune(self._home(place), method)
         for due in (self._of, self._of_finalists):
             known = -1
@@ -161,7 +162,7 @@ class Library:
         """That are compared on validation."""
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
-        carried = self._carried(place, method) or self._finalists(self._home(place), method)
+        carried = self.paper.carried(method) or self._finalists(self._home(place), method)
         count = self.paper.candidates(place.data)
         diverged = [self._diverged(place, method, setting) for setting in carried]
         while count < len(carried) and all(diverged[:count]):
@@ -171,10 +172,6 @@ class Library:
     def _home(self, place: Place) -> Place:
         """Where the methods of a place are tuned."""
         return place._replace(data=self.paper.tuned_on)
-
-    def _carried(self, place: Place, method: str) -> list[Setting]:
-        """Settings that take no search."""
-        return [] if self.paper.tuned(place) else self.paper.carried(method)
 
     def _finalists(self, place: Place, method: str) -> list[Setting]:
         """The best settings of a search; one that diverges on any seed is none."""
@@ -198,7 +195,7 @@ class Library:
         """Rounds of a finalist: doubled as long as a chosen round is among the last tenth."""
         lengths = [self.paper.rounds(place)]
         while (longer := self.paper.longer(lengths[-1])) is not None:
-            found = self._by_seed(place, method, setting, lengths[-1])
+            found = self.of_setting(place, method, setting, rounds=lengths[-1])
             reports = [each.report for each in found.values()]
             if len(found) < len(self.seeds(place)) or not any(map(at_its_end, reports)):
                 break
@@ -214,7 +211,7 @@ class Library:
             found = [
                 max(
                     (
-                        Chosen(each, self._by_seed(place, method, each, rounds))
+                        Chosen(each, self.of_setting(place, method, each, rounds=rounds))
                         for rounds in reversed(self._lengths(place, method, each))
                     ),
                     key=lambda chosen: len(chosen.found),
@@ -224,16 +221,18 @@ class Library:
         return [each for each in found if each.found]
 
     def of_setting(
-        self, place: Place, method: str, setting: Setting, part: str = ""
+        self,
+        place: Place,
+        method: str,
+        setting: Setting,
+        part: str = "",
+        *,
+        rounds: int | None = None,
     ) -> dict[int, Found]:
-        """Its studies by seed; those that diverged are none."""
-        return self._by_seed(place, method, setting, self.paper.rounds(place, part), part)
-
-    def _by_seed(
-        self, place: Place, method: str, setting: Setting, rounds: int | None, part: str = ""
-    ) -> dict[int, Found]:
+        """Its studies by seed, by default as long as usual; those that diverged are none."""
+        length = self.paper.rounds(place, part) if rounds is None else rounds
         seeds = self.seeds(place, part)
-        return self.found(self._needed(place, method, setting, seed, rounds) for seed in seeds)
+        return self.found(self._needed(place, method, setting, seed, length) for seed in seeds)
 
     def oracles(self, place: Place) -> dict[int, Found]:
         """Studies of rules without a model, by seed."""

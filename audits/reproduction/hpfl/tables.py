@@ -57,12 +57,11 @@ def compare_table(
         start: of training.
         rules: what trivial rules reach on the same splits, per seed.
     """
-    found = _found(table, studies, seeds, start)
-    values = _values(table, found)
+    values = _values(table, studies, seeds, start)
     rows = [
         {
             "method": method,
-            "seeds": sum(each is not None for each in found[method]),
+            "seeds": sum(needed_study(table.data, method, s, start) in studies for s in seeds),
             "paper": {
                 **dict(zip(table.measures, printed, strict=True)),
                 **dict.fromkeys(table.ours),
@@ -121,10 +120,10 @@ def compare_starts(
         starts: compared.
     """
     first, *others = starts
-    own = _values(table, _found(table, studies, seeds, first))
+    own = _values(table, studies, seeds, first)
     found = []
     for other in others:
-        values = _values(table, _found(table, studies, seeds, other))
+        values = _values(table, studies, seeds, other)
         found += [
             {"method": method, "start": first, "other": other, **known}
             for method in table.rows
@@ -148,19 +147,14 @@ def starts_as_lines(compared: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _found(
+def _values(
     table: PaperTable, studies: Studies, seeds: Sequence[int], start: str
-) -> dict[str, list[Found | None]]:
-    return {
+) -> dict[str, dict[str, list[float | None]]]:
+    """By method and measure, one number per seed; none where there is no study."""
+    found = {
         method: [studies.get(needed_study(table.data, method, seed, start)) for seed in seeds]
         for method in table.rows
     }
-
-
-def _values(
-    table: PaperTable, found: Mapping[str, Sequence[Found | None]]
-) -> dict[str, dict[str, list[float | None]]]:
-    """By method and measure, one number per seed."""
     return {
         method: {
             measure: [None if each is None else _measured(each, measure) for each in own]
