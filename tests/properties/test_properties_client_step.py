@@ -393,13 +393,27 @@ def test_copies_are_found_at_any_place_and_time() -> None:
 def test_integers_are_found_times_any_number() -> None:
     own = torch.tensor([0, 3, 3, 1, 20, *range(40)])
     for sent in (own, own.flip(0).flip(0).float() / 7, -2.0 * own):
-        place = find_integers(
+        (found,) = find_integers(
             [{"b": torch.ones(50), "a": torch.cat([torch.ones(9), sent])}] * 2, own
         )
-        assert place == ("a", 9)
+        assert found[:2] == ("a", 9)
+        assert found.bits > 100
     for other in (own + 1, own.flip(0), torch.cat([own[:-1], own[:1]])):
-        assert find_integers([{"a": other}, {"a": other}], own) is None
-    assert find_integers([{"a": own}, {"a": own * 2.0}], own) is None
+        assert find_integers([{"a": other}, {"a": other}], own) == []
+    assert find_integers([{"a": own}, {"a": own * 2.0}], own) == []
+
+
+def test_integers_that_stand_somewhere_by_chance_are_told_by_their_bits() -> None:
+    own = torch.tensor([1, 0, 0, 1, 1, 0, 1, 0])
+    (alone,) = find_integers([{"a": own}], own)
+    assert alone.bits == 8
+    draw = torch.Generator().manual_seed(0)
+    touched = (torch.rand(3000, generator=draw) < 0.5).float()
+    found = find_integers([{"a": touched * 0.01}], own)
+    assert 3 <= len(found) <= 30
+    assert all(7 < each.bits < 9 for each in found)
+    (history,) = find_integers([{"a": torch.tensor([7, 31, 2, 40])}], torch.tensor([7, 31, 2, 40]))
+    assert history.bits > 20
 
 
 def test_one_row_of_a_large_table_is_found() -> None:

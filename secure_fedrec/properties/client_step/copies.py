@@ -6,7 +6,7 @@ some clients only.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +48,26 @@ def find_copies(
     return Standing(path, found[path][0], form, 1.0, 0.0, len(found[path]))
 
 
-def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> tuple[str, int] | None:
-    """Path and place where private integers stand, times one number in all trainings."""
+class Found(NamedTuple):
+    """Private integers in what was sent.
+
+    Args:
+        path: where.
+        place: the number of the first one there.
+        bits: by how many halvings a coincidence there is less than certain: each number is as
+            likely as it is frequent beside them, or as any in the array's range.
+    """
+
+    path: str
+    place: int
+    bits: float
+
+
+def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> list[Found]:
+    """Where private integers stand, times one number in all trainings."""
     own = private.reshape(-1).double()
     start = int(own.nonzero()[0])
+    found: list[Found] = []
     for path in sent[0]:
         flat = torch.stack([each[path].reshape(-1) for each in sent])
         if flat.is_complex() or flat.shape[1] < len(own):
@@ -66,16 +82,32 @@ def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> tupl
             factor = size[:, left, None] / own[start]
             off = windows[:, left, some] - own[some] * factor
             left = left[(off.abs() <= 1e-5 * factor.abs() * own.abs().max()).all(2).all(0)]
-        if len(left):
-            return path, int(left[0])
-    return None
+        first = flat[0].double()
+        found += [
+            Found(path, at, _bits(first / size[0, at] * own[start], at, len(own)))
+            for at in left.tolist()
+        ]
+    return found
+
+
+def _bits(array: Tensor, place: int, size: int) -> float:
+    """Of the numbers that begin at a place of an array float64[N]; see ``Found``."""
+    array = (array * 1e4).round() / 1e4  # numbers that are nearly equal are
+    window = array[place : place + size]
+    beside = torch.cat([array[:place], array[place + size :]]).sort().values
+    spread = float(array.amax() - array.amin()) + 1
+    times = torch.searchsorted(beside, window, right=True) - torch.searchsorted(beside, window)
+    shares = (times / max(1, len(beside))).clamp(min=1 / spread)
+    return float(-shares.log2().sum())
 
 
 def _first_copy(value: Tensor, own: Tensor, known: npt.NDArray[np.uint64]) -> int | None:
     if is_exact(value) or value.is_complex() or value.numel() < _WIDTH:
         return None
     rows = own if own.dim() and own.shape[-1] >= _WIDTH else own.reshape(1, -1)
-    pieces = rows[..., : rows.shape[-1] // _WIDTH * _WIDTH].reshape(-1, _WIDTH).float()
+    if rows.shape[-1] < _WIDTH:
+        return None
+    pieces = rows.unfold(-1, _WIDTH, 1).reshape(-1, _WIDTH).float()
     apart = pieces.sort(dim=1).values.diff(dim=1)
     pieces = pieces[(apart > 0).all(1) & (pieces != 0).all(1) & pieces.isfinite().all(1)]
     wanted = np.concatenate([_hashed(pieces), _hashed(-pieces)])

@@ -1,8 +1,9 @@
 """What leaves a client: the names of it, and private values in it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,7 +19,11 @@ from secure_fedrec.properties.split.model import Values, matches
 from secure_fedrec.properties.split.random import is_exact, noise_like
 from secure_fedrec.properties.split.trials import Trial, same_bits
 
-_COUNTED: Final = 4  # integers that are not another client's by chance
+_COUNTED: Final = 4  # integers of an array that is looked for
+_SURE: Final = 10.0  # bits by which a coincidence is less likely than one
+
+Matches: TypeAlias = dict[tuple[str, str, int], dict[User, float]]
+"""Bits of integers by their name, path and place, and by client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,7 @@ class Leaving:
         seeds = trial.torch_seeds("client.training", range(len(self.steps.users)))
         draws = [own_values(self.steps, trial, f"draw.{number}") for number in range(DRAWS)]
         downloads = [self._downloaded(trial, number) for number in range(DRAWS)]
+        integers: Matches = {}
         for place, user in enumerate(self.steps.users):
             outcomes: list[Outcome] = []
             again: list[Outcome] = []  # in a second training, what the first one left may be sent
@@ -55,7 +61,9 @@ class Leaving:
             for found in (outcomes, again):
                 if self._comparable(user, found, trial.seed):
                     self._judge_values(user, draws, found, trial.seed)
+                    self._note_integers(user, draws[0], found, integers)
             self._judge_use(user, draws, outcomes, seeds[place], downloads[0])
+        self._judge_integers(integers, trial.seed)
 
     def _downloaded(self, trial: Trial, number: int) -> Values:
         """What the server gives, a little moved each time, so that what follows from it varies."""
@@ -108,10 +116,7 @@ class Leaving:
         for name in draws[0][user]:
             before = [values[user][name] for values in draws]
             after = [outcome.private.get(name, torch.empty(0)) for outcome in outcomes]
-            if is_exact(before[0]):
-                self._judge_integers(user, name, draws[0], outcomes, seed)
-                continue
-            if not before[0].numel():
+            if is_exact(before[0]) or not before[0].numel():
                 continue
             gone = any(value.shape != before[0].shape for value in after)
             if gone or all(torch.equal(value, after[0]) for value in after):
@@ -139,25 +144,40 @@ class Leaving:
                     "number that varies; gradients of a product do that, so protect what is sent"
                 )
 
-    def _judge_integers(
-        self, user: User, name: str, private: Everybody, outcomes: Sequence[Outcome], seed: int
+    def _note_integers(
+        self, user: User, private: Everybody, outcomes: Sequence[Outcome], matches: Matches
     ) -> None:
         """Integers are not drawn, so they are told from chance by being each client's own."""
-        own = private[user][name]
-        if own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all()):
-            return
-        others = [values.get(name) for each, values in private.items() if each != user]
-        found = find_integers([_reaching(outcome) for outcome in outcomes], own)
-        if find_integers([outcome.downloaded for outcome in outcomes], own) is not None:
-            return  # everybody was given it
-        if found is not None and any(o is None or not torch.equal(o, own) for o in others):
-            reaches = f"it stands in {found[0]!r}, from number {found[1]} on"
-            self.report.violate(VALUE, name, (user, None), reaches, seed)
-            return
-        self.report.advise(
-            f"{name!r} holds integers: it is looked for as it is, and in no other form, for it "
-            "cannot be drawn at random"
-        )
+        sent = [_reaching(outcome) for outcome in outcomes]
+        places = sum(value.numel() for value in sent[0].values())
+        for name, own in private[user].items():
+            constant = own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all())
+            if not is_exact(own) or constant:
+                continue
+            if find_integers([outcome.downloaded for outcome in outcomes], own):
+                continue  # everybody was given it
+            others = [values.get(name) for each, values in private.items() if each != user]
+            if any(o is None or not torch.equal(o, own) for o in others):
+                for found in find_integers(sent, own):
+                    where = matches.setdefault((name, found.path, found.place), {})
+                    where[user] = max(where.get(user, 0.0), found.bits - math.log2(places))
+            self.report.advise(
+                f"{name!r} holds integers: it is looked for as it is, and in no other form, for it "
+                "cannot be drawn at random"
+            )
+
+    def _judge_integers(self, matches: Matches, seed: int) -> None:
+        """What stands at one place of several clients' uploads is less likely a coincidence."""
+        for (name, path, place), users in matches.items():
+            where = f"in {path!r}, from number {place} on"
+            if sum(users.values()) < _SURE:
+                self.report.advise(
+                    f"the integers of {name!r} stand in {path!r}, which may be a coincidence: "
+                    "there are few of them, or of different ones"
+                )
+                continue
+            for user in users:
+                self.report.violate(VALUE, name, (user, None), f"it stands {where}", seed)
 
     def _judge_use(
         self,

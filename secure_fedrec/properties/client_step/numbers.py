@@ -14,7 +14,6 @@ PIECES: Final = 1 << 18
 
 _WHOLE: Final = 8  # a row of so many numbers is one piece
 _PIECE: Final = 4  # numbers of a piece of a longer one: of any seven in a row it holds one whole
-_CELLS: Final = 100  # numbers that are nearer than this part of the largest are taken as equal
 _PAIRED: Final = 4  # arrays of one shape that each array is held against, where no name agrees
 _ROWS: Final = 16  # of a table, where one row is sent
 _BYTES: Final = {torch.uint8, torch.int8, torch.int32}
@@ -80,24 +79,29 @@ def pieces_of(values: Tensor, *, differences: bool = False) -> Iterator[Tensor]:
         starts = [*range(0, size - width, width), size - width]
         # Of every row its first piece first.
         pieces = torch.cat([rows[:, :, start : start + width] for start in starts], dim=1)
-        finite = pieces.isfinite().all(2).all(0)
-        chosen = (finite & is_told_from_chance(pieces)).nonzero()[:PIECES, 0]
+        chosen = pieces.isfinite().all(2).all(0).nonzero()[:PIECES, 0]
         if len(chosen):
             yield pieces[:, chosen]
 
 
-def is_told_from_chance(pieces: Tensor) -> Tensor:
+def is_told_from_chance(pieces: Tensor, near: float) -> Tensor:
     """Which of float64[trainings, pieces, numbers] are another one in most trainings: bool[pieces].
 
     One step of Adam or of a sign moves a number by plus or minus its learning rate. Of thousands of
     such numbers, some have the same signs in all trainings. So has a number that is large in one
     training and next to nothing in the others, or that hardly varies.
+
+    Args:
+        pieces: which.
+        near: 1 - cos^2 of what counts as equal; numbers are taken as equal that differ by three
+            times as much as that allows.
     """
-    cells = (pieces / pieces.abs().amax((0, 2), keepdim=True) * _CELLS).round()
+    cells = (pieces / pieces.abs().amax((0, 2), keepdim=True) / (3 * near**0.5)).round()
     weights = torch.sqrt(torch.arange(2.0, 2.0 + pieces.shape[2], dtype=pieces.dtype))
     ordered = (cells @ weights).sort(dim=0).values
-    different = 1 + (ordered.diff(dim=0) > 1e-6).sum(0)
-    return different > len(pieces) // 2
+    different: Tensor = 1 + (ordered.diff(dim=0) > 1e-6).sum(0)
+    told: Tensor = different > len(pieces) // 2
+    return told
 
 
 def is_too_large(value: Tensor) -> bool:

@@ -107,16 +107,41 @@ def find_standing(
         for given in given_for(path, sent, downloaded or [{}] * len(sent)):
             target = torch.stack([each[path] for each in sent]).double()
             found += [
-                Standing(path, 0, f"{form} + a part of what was downloaded", factor, 0.0)
+                Standing(path, place, f"{form} + a part of what was downloaded", factor, 0.0)
                 for form, values in forms.items()
-                if (factor := _factor_beside(target, values, given)) is not None
+                for place, factor in _beside(target, values, given)
             ]
     return min(found, key=lambda each: (each.factor is None, each.distance), default=None)
 
 
+def _beside(target: Tensor, values: Tensor, given: Tensor) -> Iterator[tuple[int, float]]:
+    """Where values stand in a sum of them and of what was downloaded, and what they are times."""
+    whole = _factor_beside(target, values, given)
+    if whole is not None:
+        yield 0, whole
+    width = target.shape[-1]
+    if target.dim() < 2 or values.dim() < 2 or values.shape[-1] != width or width < _SEVERAL:
+        return
+    # A row is orthogonal to what was given in its place once that is projected out of both.
+    sums, public, own = (
+        each.reshape(len(each), -1, width).transpose(0, 1).flatten(1)
+        for each in (target, given, values)
+    )
+    told = is_told_from_chance(values.reshape(len(values), -1, width), _ALIKE)
+    length = public.square().sum(1).clamp(min=torch.finfo(public.dtype).tiny)
+    left = sums - ((sums * public).sum(1) / length)[:, None] * public
+    moved = (left.square().sum(1) > 1e-9 * sums.square().sum(1)).nonzero()[:, 0]
+    for rows in torch.split(moved, max(1, _BLOCK // max(1, len(own)))):
+        inner = left[rows] @ own.T
+        rest = own.square().sum(1) - (public[rows] @ own.T).square() / length[rows, None]
+        near = inner.square() > (1 - _ALIKE) * rest * left[rows].square().sum(1)[:, None]
+        for row, which in (near & told & (rest > 0)).nonzero().tolist():
+            yield int(rows[row]) * width, float(inner[row, which] / rest[row, which])
+
+
 def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | None:
     """What values are times in a sum of them and of what was downloaded, all of one shape."""
-    told = is_told_from_chance(values.reshape(len(values), 1, -1))
+    told = is_told_from_chance(values.reshape(len(values), 1, -1), _ALIKE)
     if target.shape != values.shape or not bool(told):
         return None
     parts = torch.stack([given.flatten(), values.flatten()], dim=1)
@@ -181,12 +206,14 @@ def _nearest(
     if row.shape[1] < width:
         return
     windows = row.unfold(1, width, 1)
+    pieces = pieces[:, is_told_from_chance(pieces, near)]
     if width >= _SEVERAL:  # they have a direction, so that one training tells where to look
         for pairs in _candidates(windows[:1], pieces[:1], near):
             yield from _judge(rows, windows, pieces, pairs, scales, near, known)
         return
     for form, scale in scales.items():
         scaled = pieces * scale[:, None, None]
+        scaled = scaled[:, is_told_from_chance(scaled, near)]
         one = {form: torch.ones_like(scale)}
         for pairs in _candidates(windows, scaled, near):
             yield from _judge(rows, windows, scaled, pairs, one, near, known)
