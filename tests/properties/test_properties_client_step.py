@@ -12,7 +12,7 @@ from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import seeded_torch
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
-from secure_fedrec.properties import assert_client_step
+from secure_fedrec.properties import assert_client_step, check_client_step
 from secure_fedrec.properties.client_step.contents import Sent
 from secure_fedrec.properties.client_step.copies import find_copies, find_integers
 from secure_fedrec.properties.client_step.interference import ALL_KINDS
@@ -425,6 +425,48 @@ def test_one_row_of_a_large_table_is_found() -> None:
     assert (found.path, found.place) == ("a", 5)
 
 
+def test_a_row_is_found_in_a_weighted_sum_with_a_row_of_what_was_given() -> None:
+    private, given = draws(6, 8), draws(10, 8, 1)
+    downloaded = [{"w": each[..., 0]} for each in given]
+
+    def sent(row: int, weight: float, times: float) -> list[dict[str, Tensor]]:
+        tables = [each["w"].clone() for each in downloaded]
+        for table, own in zip(tables, private, strict=True):
+            table[row] = weight * table[row] + times * own[2]
+        return [{"w": each} for each in tables]
+
+    for weight, times in ((0.7, 1.0), (0.5, 0.5), (1.0, -0.1), (-2.0, 3.0)):
+        found = find_standing(sent(3, weight, times), private, private, downloaded)
+        assert found is not None
+        assert found.place == 3 * 8
+        assert found.factor == pytest.approx(times, rel=1e-4)
+    assert find_standing(sent(3, 0.7, 0.0), private, private, downloaded) is None
+
+
+@pytest.mark.parametrize("differing", [False, True])
+def test_a_form_without_information_is_no_evidence(differing: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = [torch.randn(1, generator=generator) for _ in range(12)]
+    # Of two numbers, those over their range differ by one; opposite ones over a norm are one half.
+    private = [torch.cat([each, -each if differing else each.exp()]) for each in noise]
+    sent = [{"a": torch.tensor([3, 5, 8]), "b": torch.tensor([0.5, 1.5, 3.5])}] * 12
+    assert find_standing(sent, private, private) is None
+
+
+def test_a_number_that_varies_less_than_integers_are_rounded_is_no_evidence() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for spread in (0.03, 0.05, 0.07):
+        own = [1 + spread * (2 * torch.rand(1, generator=generator) - 1) for _ in range(12)]
+        assert find_standing([{"n": torch.tensor([96])}] * 12, own, own) is None
+
+
+def test_any_four_numbers_in_a_row_are_copies() -> None:
+    private, nothing = draws(8), list[dict[str, Tensor]]([{}] * 12)
+    for start in range(5):
+        sent = [{"a": each[start : start + 4]} for each in private]
+        assert find_copies("its value", sent, private, nothing) is not None
+
+
 def test_zeros_and_constants_are_no_evidence() -> None:
     same = [torch.tensor([1.0, 2.0, 3.0])] * 12
     assert find_standing([{"a": each} for each in same], same, same) is None
@@ -452,3 +494,30 @@ def test_what_agrees_by_chance_is_no_evidence(
     rows = [{"a": each, "b": each.char(), "c": each[:numbers]} for each in sent]
     downloaded = [{"c": each[-numbers:]} for each in sent]
     assert find_standing(rows, private, private, downloaded, {"b"}) is None
+
+
+@pytest.mark.parametrize(("sent_alone", "clients"), [(False, 3), (True, 3), (True, 1)])
+def test_integers_that_may_stand_by_chance_are_advice(sent_alone: bool, clients: int) -> None:
+    """A private group, one of seven, beside the signs of a public array; or sent by some."""
+    generator = torch.Generator().manual_seed(0)
+    touched = {user: (torch.rand(300, generator=generator) < 0.1).long() for user in range(3)}
+    states = {user: {"group": torch.eye(7).long()[user], "own": torch.ones(4)} for user in range(3)}
+
+    def train(user: int) -> dict[str, Tensor]:
+        own = states[user]
+        own["own"] = own["own"] * 0.9 + 0.1
+        sent = {"touched": touched[user]}
+        group = own["group"] if user < clients else torch.zeros(7).long()
+        return {**sent, "group": group} if sent_alone else sent
+
+    report = check_client_step(
+        train,
+        clients=lambda user: states[user],
+        private=("own", "group"),
+        uploads=("touched", "grouped"),
+        users=range(3),
+    )
+    values = [each for each in report.violations if each.kind == "value"]
+    assert len(values) == (3 if sent_alone and clients == 3 else 0), report
+    coincidences = [each for each in report.advice if "may be a coincidence" in each]
+    assert coincidences or values, report

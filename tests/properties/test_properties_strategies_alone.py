@@ -5,11 +5,14 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.properties.split.aggregation import Averaging, Summary
 from secure_fedrec.properties.strategies import (
     Federation,
@@ -21,10 +24,12 @@ from secure_fedrec.properties.strategies import (
     pmf_configs,
     randomized_responses,
     rating_tables,
+    ratings_of,
     stacks,
     streams,
     virtual_ratings,
 )
+from secure_fedrec.properties.strategies.code import imports_of
 from secure_fedrec.properties.strategies.split import (
     SplitRun,
     averaging_rules,
@@ -146,6 +151,37 @@ def test_a_class_in_a_class_and_a_partial_are_imported(collector: Any) -> None:
     with pytest.raises(ValueError, match=f"^{words}$"):
         exec(code, {"check": again})  # noqa: S102
     assert "#" not in code
+
+
+@pytest.mark.parametrize("collector", [DirectSum, Outer.Inner], ids=["class", "nested"])
+def test_a_stack_names_a_class_as_it_is_imported(collector: Any) -> None:
+    def check(stack: Stack) -> None:
+        raise ValueError(type(stack.collector).__qualname__)
+
+    table = ratings_of({0: {0: 5.0}, 1: {1: 1.0}}, items=6)
+    drawn = stacks(table, width=2, streams=SEED, collector=collector)
+    code, words = printed(check, ValueError, stack=drawn)
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        exec(code, {"check": check})  # noqa: S102
+
+
+def test_of_two_classes_of_one_name_neither_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ModuleType("others")
+    monkeypatch.setitem(sys.modules, "others", others)
+    other = type("DirectSum", (DirectSum,), {"__module__": "others"})
+    others.DirectSum = other  # type: ignore[attr-defined]
+    lines = imports_of(partial(DirectSum), partial(other))
+    assert "import DirectSum" not in lines
+    assert "# Several are called DirectSum, in others and " in lines
+
+
+def test_numbers_of_numpy_are_printed_as_those_of_python() -> None:
+    drawn = pmf_configs(temperatures=st.just(np.float64(0.1)))
+
+    def check(config: PMFConfig) -> None:
+        raise ValueError(config.temperature)
+
+    assert "np.float64" not in printed(check, ValueError, config=drawn)[0]
 
 
 HERE = Path(__file__).name

@@ -123,6 +123,8 @@ def tensor_of(value: Any) -> Tensor | None:
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return None
+    if value.dtype in (np.longdouble, np.clongdouble):  # which torch does not have
+        value = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
     if not value.flags.writeable or not value.dtype.isnative or min(value.strides, default=0) < 0:
         value = value.astype(value.dtype.newbyteorder("="))
     return torch.from_numpy(value)

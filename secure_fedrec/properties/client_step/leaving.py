@@ -48,6 +48,7 @@ class Leaving:
         draws = [own_values(self.steps, trial, f"draw.{number}") for number in range(DRAWS)]
         downloads = [self._downloaded(trial, number) for number in range(DRAWS)]
         integers: Matches = {}
+        places = 1
         for place, user in enumerate(self.steps.users):
             outcomes: list[Outcome] = []
             again: list[Outcome] = []  # in a second training, what the first one left may be sent
@@ -62,8 +63,9 @@ class Leaving:
                 if self._comparable(user, found, trial.seed):
                     self._judge_values(user, draws, found, trial.seed)
                     self._note_integers(user, draws[0], found, integers)
+            places = max(places, sum(v.numel() for v in _reaching(outcomes[0]).values()))
             self._judge_use(user, draws, outcomes, seeds[place], downloads[0])
-        self._judge_integers(integers, trial.seed)
+        self._judge_integers(integers, places, trial.seed)
 
     def _downloaded(self, trial: Trial, number: int) -> Values:
         """What the server gives, a little moved each time, so that what follows from it varies."""
@@ -149,7 +151,6 @@ class Leaving:
     ) -> None:
         """Integers are not drawn, so they are told from chance by being each client's own."""
         sent = [_reaching(outcome) for outcome in outcomes]
-        places = sum(value.numel() for value in sent[0].values())
         for name, own in private[user].items():
             constant = own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all())
             if not is_exact(own) or constant:
@@ -160,17 +161,17 @@ class Leaving:
             if any(o is None or not torch.equal(o, own) for o in others):
                 for found in find_integers(sent, own):
                     where = matches.setdefault((name, found.path, found.place), {})
-                    where[user] = max(where.get(user, 0.0), found.bits - math.log2(places))
+                    where[user] = max(where.get(user, 0.0), found.bits)
             self.report.advise(
                 f"{name!r} holds integers: it is looked for as it is, and in no other form, for it "
                 "cannot be drawn at random"
             )
 
-    def _judge_integers(self, matches: Matches, seed: int) -> None:
+    def _judge_integers(self, matches: Matches, places: int, seed: int) -> None:
         """What stands at one place of several clients' uploads is less likely a coincidence."""
         for (name, path, place), users in matches.items():
             where = f"in {path!r}, from number {place} on"
-            if sum(users.values()) < _SURE:
+            if sum(users.values()) - math.log2(places) < _SURE:
                 self.report.advise(
                     f"the integers of {name!r} stand in {path!r}, which may be a coincidence: "
                     "there are few of them, or of different ones"

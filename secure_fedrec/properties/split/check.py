@@ -84,7 +84,7 @@ def check_split_personalization(
         batches: draws a random batch, e.g. ``random_batches(8, item=integers(50))``.
         aggregate: the server's step. The default is FURL's own.
         summaries: draws what the server knows of a user's data; numbers of examples by default.
-        trials: how many; trial k is a function of ``seed + k`` alone.
+        trials: how many; everything that trial k draws is a function of ``seed + k`` alone.
         seed: of the first trial.
         scales: standard deviations of the random parameters, used in turn.
 

@@ -84,7 +84,9 @@ class Violation:
             reaches everybody; the first other user stands for all.
         reaches: what it moves there.
         size: largest absolute gradient, or largest absolute change; NaN if that is no number.
-        seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again.
+        seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again. The
+            exception is a loss that remembers others' trainings and compares them with its own:
+            later trials leave out readers that earlier ones have found.
         line: of the code under test that reads the value, or writes it; None where it was not
             looked for, or not found.
         no_line: where the reading happens if no line can be named: in an installed package, in code

@@ -196,7 +196,9 @@ def pmf_configs(
         decay=st.floats(0.5, 1.0),
         regularization=st.sampled_from((0.0, 0.001, 0.1)),
         init_scale=st.sampled_from((0.005, 0.1, 0.5)),
-        temperature=st.just(0.0) if temperatures is None else temperatures,
+        temperature=st.just(0.0)
+        if temperatures is None
+        else temperatures.flatmap(lambda each: st.just(float(each))),
         biases=st.just(False) if biases is None else biases,
         bias_shrinkage=st.sampled_from((0.0, 1.0, 4.0)),
         slope_shrinkage=st.sampled_from((0.5, 5.0)),

@@ -52,21 +52,50 @@ class Repeatable:
             printer.text(line)
 
 
+class Named:
+    """Something to call, printed by its name alone, as it is imported.
+
+    Hypothesis prints a class with its module, and of a method the last name.
+
+    Args:
+        called: a class or a function.
+    """
+
+    __slots__ = ("called",)
+
+    def __init__(self, called: Callable[..., Any]) -> None:
+        self.called = called
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it."""
+        return self.called(*arguments, **named)
+
+    def _repr_pretty_(self, printer: _Printer, _cycle: bool) -> None:
+        printer.text(_code(self.called))
+
+
 def imports_of(*values: Any) -> str:
     """Lines that import what the code of values names, and comments that say what cannot be."""
-    names: dict[str, set[str]] = {}
+    homes: dict[str, set[str]] = {}
     comments: dict[str, None] = {}
     # Other values than these Hypothesis prints, and leaves nothing out.
     each = [part for value in values for part in _parts(value, isinstance(value, Repeatable))]
     for part in each:
         if _importable(part):
-            names.setdefault(part.__module__, set()).add(part.__qualname__.partition(".")[0])
+            homes.setdefault(part.__qualname__.partition(".")[0], set()).add(part.__module__)
         elif (said := _said(part)) is not None:
             comments[f"# {said}"] = None
     # Arrays print eight digits.
     of_floats = (value for value in values if getattr(value, "dtype", None) == np.float64)
     comments |= {f"# In full: array({value.tolist()})": None for value in of_floats}
-    lines = [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
+    names: dict[str, list[str]] = {}
+    for name, modules in sorted(homes.items()):
+        if len(modules) == 1:
+            names.setdefault(min(modules), []).append(name)
+        else:  # the last import would hide the others
+            where = " and ".join(sorted(modules))
+            comments[f"# Several are called {name}, in {where}: import them by other names."] = None
+    lines = [f"from {module} import {', '.join(names[module])}" for module in sorted(names)]
     return "\n".join([*lines, *comments])
 
 
@@ -101,6 +130,8 @@ def _code(value: Any) -> str:
         return f"partial({', '.join(given)})"
     if isinstance(value, Enum):
         return str(value)
+    if isinstance(value, np.generic):
+        return repr(value.item())
     name = str(getattr(value, "__qualname__", repr(value)))
     # Of what is made inside a function the code has the last name, to be defined beside it.
     said = name.rpartition("<locals>.")[2]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties.strategies.code import Named
 from secure_fedrec.properties.strategies.federation import MakesCollector, Ratings, stack_of
 from secure_fedrec.properties.strategies.imports import parts, tell, telling
 from secure_fedrec.protection import (
@@ -151,6 +152,8 @@ def stacks(
             )
         )
     tell(stack_of, *made_of.values())
+    if not isinstance(made_of["collector"], DenoisersConfig):
+        made_of["collector"] = Named(made_of["collector"])
     return draw(st.builds(stack_of, **{name: st.just(value) for name, value in made_of.items()}))
 
 
