@@ -196,6 +196,7 @@ def pmf_configs(
         decay=st.floats(0.5, 1.0),
         regularization=st.sampled_from((0.0, 0.001, 0.1)),
         init_scale=st.sampled_from((0.005, 0.1, 0.5)),
+        # Of NumPy's numbers, those of Python are made: they print without an import.
         temperature=st.just(0.0)
         if temperatures is None
         else temperatures.flatmap(lambda each: st.just(float(each))),
