@@ -49,7 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path.name not in _WAITING)
     if not config.getoption("--quick"):
         return
-    seconds: dict[str, float] = config.cache.get(_SECONDS, {}) if config.cache else {}
+    cache = getattr(config, "cache", None)  # which `-p no:cacheprovider` leaves out
+    seconds: dict[str, float] = cache.get(_SECONDS, {}) if cache else {}
     first: dict[str, pytest.Item] = {}
     for item in items:
         first.setdefault(item.nodeid.partition("[")[0], item)
@@ -65,7 +66,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what tests took, for ``--quick``."""
-    cache = session.config.cache
+    cache = getattr(session.config, "cache", None)
     if cache and not hasattr(session.config, "workerinput"):
         known = cache.get(_SECONDS, {}) | _TAKEN
         cache.set(_SECONDS, {each: s for each, s in known.items() if s > _QUICK})
