@@ -44,7 +44,7 @@ class Served(Factors):
         self.given = {
             "items": first_items(),
             "spare": torch.zeros(DIM),
-            "ids": torch.arange(ITEMS + USERS),
+            "ids": torch.arange(200),
         }
 
     def fit(self, user: int) -> Tensor:

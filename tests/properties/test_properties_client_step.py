@@ -443,12 +443,34 @@ def test_a_row_is_found_in_a_weighted_sum_with_a_row_of_what_was_given() -> None
     assert find_standing(sent(3, 0.7, 0.0), private, private, downloaded) is None
 
 
-@pytest.mark.parametrize("differing", [False, True])
-def test_a_form_without_information_is_no_evidence(differing: bool) -> None:
-    generator = torch.Generator().manual_seed(0)
-    noise = [torch.randn(1, generator=generator) for _ in range(12)]
-    # Of two numbers, those over their range differ by one; opposite ones over a norm are one half.
-    private = [torch.cat([each, -each if differing else each.exp()]) for each in noise]
+def test_less_than_a_row_is_found_on_top_of_what_was_given() -> None:
+    private, given = draws(32), draws(10, 16, 1)
+    downloaded = [{"w": each[..., 0]} for each in given]
+    tables = [each["w"].clone() for each in downloaded]
+    for table, own in zip(tables, private, strict=True):
+        table[3, 2:12] += own[5:15]
+    sent = [{"w": each} for each in tables]
+    found = find_standing(sent, private, private, downloaded)
+    assert found is not None
+    assert found.factor == pytest.approx(1.0)
+    assert find_standing(sent, private, private) is None
+
+
+def test_a_column_is_found_in_a_mean_with_what_was_given() -> None:
+    private, given = draws(8, 1), draws(8, 1, 1)
+    downloaded = [{"w": each[..., 0]} for each in given]
+    sent = [{"w": (each["w"] + own) / 2} for each, own in zip(downloaded, private, strict=True)]
+    found = find_standing(sent, private, private, downloaded)
+    assert found is not None
+    assert found.factor == pytest.approx(0.5)
+
+
+def test_a_form_without_information_is_no_evidence() -> None:
+    draw = torch.Generator().manual_seed(0)
+    # Over their range, two numbers of which one is always larger differ by one.
+    private = [
+        torch.tensor([3.0, 1.0]) * (0.3 * torch.randn(2, generator=draw)).exp() for _ in range(12)
+    ]
     sent = [{"a": torch.tensor([3, 5, 8]), "b": torch.tensor([0.5, 1.5, 3.5])}] * 12
     assert find_standing(sent, private, private) is None
 
